@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/op/access.proto
 
-// What becomes of API keys after they were made.
+// The ops that change API keys.
 
 package op
 
@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SetKey replaces what a person chooses about an API key.
+// SetKey replaces the settings of an API key that a person chooses.
 type SetKey struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -35,9 +35,9 @@ type SetKey struct {
 	Enabled    bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	ExpiresNs  int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
 	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
-	// The version by which the proposer found that the caller may; 0 = not judged.
+	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// That of the key that asks, meta.principal; 0 = not judged.
+	// The same of the key meta.principal; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -193,10 +193,10 @@ type RotateKey struct {
 	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Hash      []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                             // SHA-256 of the whole key with its new secret
-	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // for which the secret it had opens, too
-	// The version by which the proposer found that the caller may; 0 = not judged.
+	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // the time during which the old secret is still accepted
+	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,5,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// That of the key that asks, meta.principal; 0 = not judged.
+	// The same of the key meta.principal; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,6,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

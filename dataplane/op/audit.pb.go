@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/op/audit.proto
 
-// The ops of the audit log. What other ops leave there travels in their Meta.
+// The ops of the audit log. Other ops carry their audit record in Meta.
 
 package op
 
@@ -23,8 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RecordRequests records requests that came to no op: refused ones, and what was
-// asked of a node rather than of its state.
+// RecordRequests records requests that led to no op: refused requests, and requests about a node and not its
+// state.
 type RecordRequests struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -77,10 +77,10 @@ func (x *RecordRequests) GetRequests() []*Request {
 	return nil
 }
 
-// Request is one request, or as many as count says that were alike.
+// Request stands for count equal requests.
 type Request struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // empty: nobody that is known
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // empty: unknown
 	Audit         *Audit                 `protobuf:"bytes,2,opt,name=audit,proto3" json:"audit,omitempty"`
 	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -30,13 +30,13 @@ type StartBulk struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Action         state.BulkAction       `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
-	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`  // the jobs go to
+	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`  // the target of a move
 	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // of that queue
 	Priority       uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	Scope          []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"` // the queue globs of who asks
+	Scope          []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"` // the queue globs of the caller's key
 	EstimatedTotal uint64                 `protobuf:"varint,7,opt,name=estimated_total,json=estimatedTotal,proto3" json:"estimated_total,omitempty"`
-	Filter         []byte                 `protobuf:"bytes,8,opt,name=filter,proto3" json:"filter,omitempty"`                  // an api.SearchFilter as JSON; absent where the shares name jobs
-	InQueue        string                 `protobuf:"bytes,9,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"` // what the filter says of them
+	Filter         []byte                 `protobuf:"bytes,8,opt,name=filter,proto3" json:"filter,omitempty"`                  // an api.SearchFilter as JSON; absent if the shares name jobs
+	InQueue        string                 `protobuf:"bytes,9,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"` // the filter's queue and states
 	InStates       []job.State            `protobuf:"varint,10,rep,packed,name=in_states,json=inStates,proto3,enum=corvo.job.v1.State" json:"in_states,omitempty"`
 	Shares         []*BulkStart           `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -150,7 +150,7 @@ func (x *StartBulk) GetShares() []*BulkStart {
 	return nil
 }
 
-// BulkStart is a shard that may have some of the jobs.
+// BulkStart names a shard that may have some of the jobs.
 type BulkStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -344,7 +344,7 @@ func (*OpenBulkResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_bulk_proto_rawDescGZIP(), []int{4}
 }
 
-// RunBulk does a chunk of a part.
+// RunBulk runs a chunk of a part.
 type RunBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -353,7 +353,7 @@ type RunBulk struct {
 	JobIds        [][]byte               `protobuf:"bytes,4,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
 	After         []uint64               `protobuf:"varint,5,rep,packed,name=after,proto3" json:"after,omitempty"` // the position after each of them
 	To            uint64                 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`              // the position after all of them
-	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`     // why the part cannot go on
+	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`     // the reason that the part cannot go on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,8 +439,8 @@ func (x *RunBulk) GetFailure() string {
 
 type RunBulkResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Applied       bool                   `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // the part was where the proposer saw it
-	Waits         bool                   `protobuf:"varint,2,opt,name=waits,proto3" json:"waits,omitempty"`     // it could not do all: there was no room for what follows
+	Applied       bool                   `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // the part was at the position that the proposer saw
+	Waits         bool                   `protobuf:"varint,2,opt,name=waits,proto3" json:"waits,omitempty"`     // it could not do all jobs, because the consequences had no room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,16 +489,16 @@ func (x *RunBulkResult) GetWaits() bool {
 	return false
 }
 
-// CountBulk tells the home shard how far a part has come. It travels.
+// CountBulk reports to the home shard the progress of a part. It travels.
 type CountBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	BulkId        []byte                 `protobuf:"bytes,2,opt,name=bulk_id,json=bulkId,proto3" json:"bulk_id,omitempty"`
 	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
 	Counts        *state.BulkCounts      `protobuf:"bytes,4,opt,name=counts,proto3" json:"counts,omitempty"`
-	Failures      []*state.BulkFailure   `protobuf:"bytes,5,rep,name=failures,proto3" json:"failures,omitempty"` // that it has not told yet
+	Failures      []*state.BulkFailure   `protobuf:"bytes,5,rep,name=failures,proto3" json:"failures,omitempty"` // the failures since the last report
 	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"` // why it ended early
+	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"` // the reason that it ended early
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -618,12 +618,12 @@ func (*CountBulkResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_bulk_proto_rawDescGZIP(), []int{8}
 }
 
-// CancelBulk ends a bulk operation early, and travels to where its parts are.
+// CancelBulk ends a bulk operation early. It travels to the shards of its parts.
 type CancelBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	BulkId        []byte                 `protobuf:"bytes,2,opt,name=bulk_id,json=bulkId,proto3" json:"bulk_id,omitempty"`
-	Part          bool                   `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"` // that of the shard it is applied on
+	Part          bool                   `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"` // cancel the part of the shard that applies it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -681,7 +681,7 @@ func (x *CancelBulk) GetPart() bool {
 
 type CancelBulkResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ended         bool                   `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"` // no part is under way any more
+	Ended         bool                   `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"` // no part is running any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -723,7 +723,7 @@ func (x *CancelBulkResult) GetEnded() bool {
 	return false
 }
 
-// PurgeBulks forgets bulk operations that have ended.
+// PurgeBulks deletes bulk operations that have ended.
 type PurgeBulks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -1,10 +1,9 @@
-// Package op holds every change to a namespace's state: one message and one file
-// for each, with Validate and Apply, and the table that gives each its permanent
-// number. Machine applies entries of ops to a state.Store; it is the engine's
-// replica.Machine. See DESIGN.md.
+// Package op holds every change to a namespace's state. Each op has one message, one file with its Validate and Apply,
+// and a row in the table that gives its permanent number. Machine applies entries of ops to a state.Store and
+// implements the engine's replica.Machine. See DESIGN.md.
 //
-// It owns what ops mean. It does not own keys or indexes (dataplane/state), the
-// pure rules of jobs (dataplane/job), or when ops are proposed (dataplane/duties,
-// dataplane/server). It imports only those two, api and the engine's contracts,
-// reads no clock and no randomness, and never looks into a blob.
+// The package owns the meaning of ops. It does not own store keys and indexes (dataplane/state), the pure rules of jobs
+// (dataplane/job), or the times at which ops are proposed (dataplane/duties, dataplane/server). It imports only
+// dataplane/state, dataplane/job, billing, tenancy, api and the engine's contracts. It reads no clock and no randomness, and
+// never looks into a blob.
 package op

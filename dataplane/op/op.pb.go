@@ -4,9 +4,8 @@
 // 	protoc        (unknown)
 // source: dataplane/op/op.proto
 
-// Every change to a namespace's state, as it travels in the log. Field 1 of
-// every op is Meta. Numbers and tags are permanent. The op table in table.go
-// says which message has which number.
+// The ops of a namespace's state, as they travel in the log. Field 1 of every op is Meta. Numbers and tags
+// are permanent. table.go assigns each message its number.
 
 package op
 
@@ -27,13 +26,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Found says what an enqueue came upon instead of making a job.
+// Found says why an enqueue created no job.
 type Found int32
 
 const (
-	Found_FOUND_NONE      Found = 0 // the job was made
-	Found_FOUND_DUPLICATE Found = 1 // its unique key is taken: id is the holder's
-	Found_FOUND_DEBOUNCED Found = 2 // a scheduled job has its debounce key and was put off: id is that one's
+	Found_FOUND_NONE      Found = 0 // the job was created
+	Found_FOUND_DUPLICATE Found = 1 // another job holds the unique key: id is that job's
+	Found_FOUND_DEBOUNCED Found = 2 // a scheduled job with the debounce key was postponed: id is that job's
 )
 
 // Enum value maps for Found.
@@ -82,8 +81,8 @@ type FailReason int32
 
 const (
 	FailReason_FAIL_REASON_FAILED      FailReason = 0 // the worker reported an error; counts an attempt
-	FailReason_FAIL_REASON_UNDELIVERED FailReason = 1 // the fetch's client was gone; counts none
-	FailReason_FAIL_REASON_SHUTDOWN    FailReason = 2 // the worker stops; counts none, and keeps what it has done
+	FailReason_FAIL_REASON_UNDELIVERED FailReason = 1 // the client of the fetch was gone; counts no attempt
+	FailReason_FAIL_REASON_SHUTDOWN    FailReason = 2 // the worker stops; counts no attempt and keeps its reports
 )
 
 // Enum value maps for FailReason.
@@ -180,16 +179,16 @@ func (x *Idempotency) GetRequestHash() []byte {
 	return nil
 }
 
-// Meta is what the first server that took the request decided for it. Every
-// internal retry carries the same Meta, so a repeat finds its own effect.
+// Meta holds the decisions of the first server that took the request. Every internal retry carries the same
+// Meta, so that a repeat finds its own effect.
 type Meta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           [][]byte               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                              // ids for what the op creates, in order
-	LeaseSeed     []byte                 `protobuf:"bytes,2,opt,name=lease_seed,json=leaseSeed,proto3" json:"lease_seed,omitempty"` // 16 random bytes lease tokens are derived from
-	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                  // who asked: an API key id, or a duty's name
+	LeaseSeed     []byte                 `protobuf:"bytes,2,opt,name=lease_seed,json=leaseSeed,proto3" json:"lease_seed,omitempty"` // 16 random bytes from which the lease tokens derive
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                  // the caller: an API key id, or a duty's name
 	Idempotency   *Idempotency           `protobuf:"bytes,4,opt,name=idempotency,proto3" json:"idempotency,omitempty"`
-	RequestId     []byte                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 random bytes by which the repeat of a heartbeat or of an audited op is known; may be absent
-	Audit         *Audit                 `protobuf:"bytes,6,opt,name=audit,proto3" json:"audit,omitempty"`                          // the op is recorded in the audit log; absent for the work of workers and duties
+	RequestId     []byte                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 random bytes that identify the repeat of a fail, a heartbeat or an audited op; may be absent
+	Audit         *Audit                 `protobuf:"bytes,6,opt,name=audit,proto3" json:"audit,omitempty"`                          // record the op in the audit log; absent for ops of workers and duties
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,15 +265,14 @@ func (x *Meta) GetAudit() *Audit {
 	return nil
 }
 
-// Audit is what the audit log says of the request that an op comes from, besides
-// its principal.
+// Audit holds the part of an audit record that the op's request determines, except the principal.
 type Audit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"` // of the principal
 	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                            // without the query
 	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // the answer's X-Request-Id
-	Status        uint32                 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`                       // of the answer, where the op is not refused
+	Status        uint32                 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`                       // of the answer, unless the op is refused
 	Remote        string                 `protobuf:"bytes,6,opt,name=remote,proto3" json:"remote,omitempty"`                        // address of the peer, as the server sees it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,13 +350,12 @@ func (x *Audit) GetRemote() string {
 	return ""
 }
 
-// Refusal is why one item of a plural op was not done. An empty code means it
-// was done.
+// Refusal is the reason that one item of a plural op was not done. An empty code means that it was done.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // an api.Code
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	UsageRejected string                 `protobuf:"bytes,3,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // of an item that was done: why its usage report is kept aside; empty: it is not
+	UsageRejected string                 `protobuf:"bytes,3,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // why the usage report of a done item was rejected; empty: it was not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,13 +411,13 @@ func (x *Refusal) GetUsageRejected() string {
 	return ""
 }
 
-// Enqueue creates jobs: all of them or none. meta.ids has an id for each.
+// Enqueue creates all of its jobs or none. meta.ids has an id for each.
 type Enqueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Jobs          []*NewJob              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	Batch         *NewBatch              `protobuf:"bytes,3,opt,name=batch,proto3" json:"batch,omitempty"`                    // they are members of a new batch, whose id is the last of meta.ids
-	BatchId       []byte                 `protobuf:"bytes,4,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"` // they join an open batch of this shard
+	Batch         *NewBatch              `protobuf:"bytes,3,opt,name=batch,proto3" json:"batch,omitempty"`                    // the jobs become members of a new batch, whose id is the last of meta.ids
+	BatchId       []byte                 `protobuf:"bytes,4,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"` // the jobs join this open batch of the shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -483,14 +480,14 @@ func (x *Enqueue) GetBatchId() []byte {
 	return nil
 }
 
-// NewBatch is a batch to be made with its first members.
+// NewBatch is a batch to create with its first members.
 type NewBatch struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	CallbackQueue   string                 `protobuf:"bytes,1,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
 	CallbackShard   uint32                 `protobuf:"varint,2,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
 	CallbackPayload *job.Blob              `protobuf:"bytes,3,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"`
 	Open            bool                   `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
-	ParentId        []byte                 `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // an open batch of this shard that it is a member of
+	ParentId        []byte                 `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // an open batch of this shard that the new one joins
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -570,17 +567,17 @@ type NewJob struct {
 	Tags           []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
 	Headers        []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
 	Checkpoint     *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Defaults       uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
+	Defaults       uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Defaults...: the fields that the client left open for the queue's defaults
 	Options        *job.Options           `protobuf:"bytes,10,opt,name=options,proto3" json:"options,omitempty"`   // absent for a plain job
 	DependsOn      []*Dependency          `protobuf:"bytes,11,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	Chain          *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
 	ResultSchema   *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	FairnessKey    string                 `protobuf:"bytes,14,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	FairnessWeight uint32                 `protobuf:"varint,15,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
-	// What only Place says: these come from the state, not from a client.
+	// Only Place sets these fields: they come from the state, not from a client.
 	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
-	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its place in `chain`, where it is not the first step
+	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its place in `chain`; absent for the first step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,11 +738,11 @@ func (x *NewJob) GetLink() *job.ChainLink {
 	return nil
 }
 
-// Dependency is a job that another waits for.
+// Dependency is a job that another job waits for.
 type Dependency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"` // where to ask for it
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"` // the shard on which it was created
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,7 +903,7 @@ func (x *Enqueued) GetFound() Found {
 	return Found_FOUND_NONE
 }
 
-// Fetch leases up to count jobs, looking at the queues in the order given.
+// Fetch leases up to count jobs from the queues, in the given order.
 type Fetch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1103,8 +1100,8 @@ func (x *Leased) GetExpiresNs() int64 {
 	return 0
 }
 
-// LeaseProof is how a worker shows that it holds a job: by token, or by worker
-// id, or by neither where no lease of the job ever expired.
+// LeaseProof shows that a worker holds a job: by the token, by the worker id, or by neither if no lease of
+// the job has expired yet.
 type LeaseProof struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1224,12 +1221,12 @@ type AckItem struct {
 	Result        *job.Blob              `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
 	Checkpoint    *job.Blob              `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Usage         *job.Usage             `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	ExitChain     bool                   `protobuf:"varint,5,opt,name=exit_chain,json=exitChain,proto3" json:"exit_chain,omitempty"`                                         // step_status "exit": what steps are left are skipped
-	AgentStatus   job.IterationStatus    `protobuf:"varint,6,opt,name=agent_status,json=agentStatus,proto3,enum=corvo.job.v1.IterationStatus" json:"agent_status,omitempty"` // how an agent's iteration ended; unspecified: the job is done
+	ExitChain     bool                   `protobuf:"varint,5,opt,name=exit_chain,json=exitChain,proto3" json:"exit_chain,omitempty"`                                         // step_status "exit": skip the remaining steps
+	AgentStatus   job.IterationStatus    `protobuf:"varint,6,opt,name=agent_status,json=agentStatus,proto3,enum=corvo.job.v1.IterationStatus" json:"agent_status,omitempty"` // the end of an agent's iteration; unspecified: the job is done
 	HoldReason    string                 `protobuf:"bytes,7,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
 	Trace         *job.Blob              `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`                                       // of an agent's iteration
-	ResultChecked bool                   `protobuf:"varint,9,opt,name=result_checked,json=resultChecked,proto3" json:"result_checked,omitempty"` // the proposer has seen that the result fits the job's schema
-	ToolCalls     []*ToolCall            `protobuf:"bytes,10,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`             // jobs whose outcomes the next iteration waits for
+	ResultChecked bool                   `protobuf:"varint,9,opt,name=result_checked,json=resultChecked,proto3" json:"result_checked,omitempty"` // the proposer found that the result fits the job's schema
+	ToolCalls     []*ToolCall            `protobuf:"bytes,10,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`             // jobs that the next iteration waits for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1334,12 +1331,12 @@ func (x *AckItem) GetToolCalls() []*ToolCall {
 	return nil
 }
 
-// ToolCall has a job made by an agent's iteration.
+// ToolCall creates a job for an agent's iteration.
 type ToolCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"` // its queue's
-	Id            []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`        // of the job to be made
+	Id            []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`        // of the new job
 	Job           *NewJob                `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1623,7 +1620,7 @@ func (x *FailResult) GetItems() []*Failed {
 type Failed struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Refusal           *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	State             job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // RETRYING (also when it may run again at once), DEAD or CANCELLED
+	State             job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // RETRYING (also if it may run again at once), PENDING (undelivered), DEAD or CANCELLED
 	Attempt           uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	NextAttemptNs     int64                  `protobuf:"varint,4,opt,name=next_attempt_ns,json=nextAttemptNs,proto3" json:"next_attempt_ns,omitempty"`
 	AttemptsRemaining uint32                 `protobuf:"varint,5,opt,name=attempts_remaining,json=attemptsRemaining,proto3" json:"attempts_remaining,omitempty"`
@@ -1828,8 +1825,8 @@ func (x *HeartbeatItem) GetLeaseMs() int64 {
 type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`                                     // NOT_FOUND: unknown; LEASE_LOST: stop working on it
-	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`                           // positions of jobs whose leases were renewed and whose workers shall let go
-	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that have cost more than there was room for
+	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`                           // positions of renewed jobs that are being cancelled: their workers should stop
+	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that have cost more than their budgets have room for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1885,8 +1882,8 @@ func (x *HeartbeatResult) GetOverBudget() []uint32 {
 	return nil
 }
 
-// SetQueue changes a queue's settings, creating it when it is new. An absent
-// field leaves its setting as it is.
+// SetQueue changes a queue's settings and creates an unknown queue. An absent field leaves its setting as it
+// is.
 type SetQueue struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1895,15 +1892,15 @@ type SetQueue struct {
 	MaxConcurrency *uint32                `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"` // 0 = unlimited
 	RateLimit      *uint32                `protobuf:"varint,5,opt,name=rate_limit,json=rateLimit,proto3,oneof" json:"rate_limit,omitempty"`                // 0 = unlimited; rate_window_ms comes with it
 	RateWindowMs   *int64                 `protobuf:"varint,6,opt,name=rate_window_ms,json=rateWindowMs,proto3,oneof" json:"rate_window_ms,omitempty"`
-	Draining       *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                    // true pauses too
+	Draining       *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                    // true also pauses
 	MaxLength      *uint64                `protobuf:"varint,8,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"` // 0 = unlimited
 	Overflow       *job.Overflow          `protobuf:"varint,9,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow,oneof" json:"overflow,omitempty"`
 	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"`                      // replaces the whole where present
 	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`                        // replaces the whole where present
-	Provider       *string                `protobuf:"bytes,12,opt,name=provider,proto3,oneof" json:"provider,omitempty"`                  // of jobs that name none
+	Provider       *string                `protobuf:"bytes,12,opt,name=provider,proto3,oneof" json:"provider,omitempty"`                  // of jobs that name no provider
 	AgeingMs       *int64                 `protobuf:"varint,13,opt,name=ageing_ms,json=ageingMs,proto3,oneof" json:"ageing_ms,omitempty"` // 0 = never
-	IfVersion      uint64                 `protobuf:"varint,14,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`    // refused where its settings have another, see QueueVersion; 0 = any
-	Create         bool                   `protobuf:"varint,15,opt,name=create,proto3" json:"create,omitempty"`                           // refused where the queue is there
+	IfVersion      uint64                 `protobuf:"varint,14,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`    // the settings' version to expect, see QueueVersion; 0 = any
+	Create         bool                   `protobuf:"varint,15,opt,name=create,proto3" json:"create,omitempty"`                           // refuse an existing queue
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2079,8 +2076,7 @@ func (*SetQueueResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
 }
 
-// Promote makes due scheduled and retrying jobs pending. Ids that are not due
-// are skipped.
+// Promote makes due scheduled and retrying jobs pending. It skips jobs that are not due.
 type Promote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2177,7 +2173,7 @@ func (x *PromoteResult) GetPromoted() uint32 {
 	return 0
 }
 
-// Reclaim ends leases that have expired. Ids whose lease lives are skipped.
+// Reclaim ends expired leases. It skips jobs whose lease has not expired.
 type Reclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2274,7 +2270,7 @@ func (x *ReclaimResult) GetReclaimed() uint32 {
 	return 0
 }
 
-// Expire forgets idempotency records whose time is over.
+// Expire deletes expired idempotency records.
 type Expire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2371,7 +2367,7 @@ func (x *ExpireResult) GetExpired() uint32 {
 	return 0
 }
 
-// StartTerm is a new leader's first op: it anchors the clock of the term.
+// StartTerm is a new leader's first op. It sets the clock at which the term begins.
 type StartTerm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2548,8 +2544,7 @@ type CreateKey struct {
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	First bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
-	// The version of the key that asks, meta.principal, by which the proposer found that
-	// it may; 0 = not judged.
+	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2662,10 +2657,10 @@ type RevokeKey struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refused for the last key that administers the namespace
-	// The version by which the proposer found that the caller may; 0 = not judged.
+	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refuse to delete the last key that administers the namespace
+	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// That of the key that asks, meta.principal; 0 = not judged.
+	// The same of the key meta.principal; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2861,14 +2856,13 @@ func (*TrimUsageResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
 }
 
-// DeleteQueue removes a queue: at once where it has no jobs, else as soon as
-// they have been removed.
+// DeleteQueue removes a queue: at once if it has no jobs, else after its jobs have been removed.
 type DeleteQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	IfSettled     bool                   `protobuf:"varint,3,opt,name=if_settled,json=ifSettled,proto3" json:"if_settled,omitempty"` // refused while one of its jobs has not settled
-	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where its settings have another, see QueueVersion; 0 = any
+	IfSettled     bool                   `protobuf:"varint,3,opt,name=if_settled,json=ifSettled,proto3" json:"if_settled,omitempty"` // refuse while a job of the queue has not settled
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // the settings' version to expect, see QueueVersion; 0 = any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2933,7 +2927,7 @@ func (x *DeleteQueue) GetIfVersion() uint64 {
 
 type DeleteQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Deleting      bool                   `protobuf:"varint,1,opt,name=deleting,proto3" json:"deleting,omitempty"` // its jobs go first
+	Deleting      bool                   `protobuf:"varint,1,opt,name=deleting,proto3" json:"deleting,omitempty"` // the queue goes after its jobs have been removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2975,8 +2969,8 @@ func (x *DeleteQueueResult) GetDeleting() bool {
 	return false
 }
 
-// RaiseLevel lets entries use all that a feature level brings. It is proposed
-// once every member knows the level; older binaries can then not follow.
+// RaiseLevel allows entries to use a feature level. It is proposed after every member knows the level. Older
+// binaries cannot follow from then on.
 type RaiseLevel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -3065,16 +3059,16 @@ func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
 }
 
-// MoveJobs puts jobs into another queue, each on its own. Where that queue lies on
-// another shard, which the proposer looked up, the job goes there by Arrive.
+// MoveJobs moves jobs to another queue, each on its own. If that queue lies on another shard, which the
+// proposer looks up, the job goes there by Arrive.
 type MoveJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                      // the queue's
-	ResetAttempts bool                   `protobuf:"varint,5,opt,name=reset_attempts,json=resetAttempts,proto3" json:"reset_attempts,omitempty"` // the job may have all its attempts anew
-	DropPriority  bool                   `protobuf:"varint,6,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"`    // it takes the priority that the queue gives to jobs that say none
+	ResetAttempts bool                   `protobuf:"varint,5,opt,name=reset_attempts,json=resetAttempts,proto3" json:"reset_attempts,omitempty"` // the job gets all its attempts again
+	DropPriority  bool                   `protobuf:"varint,6,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"`    // the job gets the queue's default priority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3195,15 +3189,14 @@ func (x *MoveJobsResult) GetItems() []*Refusal {
 	return nil
 }
 
-// Arrive is a job that comes from another shard, with all that belongs to it. It
-// travels in a Deliver only.
+// Arrive brings a job from another shard with everything that belongs to it. It travels in a Deliver only.
 type Arrive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Job           *job.Job               `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // its number is given anew here
+	Job           *job.Job               `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // this shard gives it a new number
 	Blobs         []*KindBlob            `protobuf:"bytes,3,rep,name=blobs,proto3" json:"blobs,omitempty"`
 	Errors        []*job.AttemptError    `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
-	DropPriority  bool                   `protobuf:"varint,5,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"` // as of MoveJobs
+	DropPriority  bool                   `protobuf:"varint,5,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"` // as in MoveJobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3361,14 +3354,14 @@ func (*ArriveResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
 }
 
-// Deliver applies what another shard has sent, in its order. What has been
-// applied before is skipped; what does not follow is refused.
+// Deliver applies the ops that another shard has sent, in its order. It skips ops that are already applied,
+// and refuses ops that do not follow the last applied one.
 type Deliver struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`                         // the sending shard
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`            // of the sending shard's history
-	FirstSeq      uint64                 `protobuf:"varint,4,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // the number of the first item; they are dense
+	FirstSeq      uint64                 `protobuf:"varint,4,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // the number of the first item; the numbers have no gap
 	Items         []*Sent                `protobuf:"bytes,5,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3536,7 +3529,7 @@ func (x *DeliverResult) GetLastSeq() uint64 {
 	return 0
 }
 
-// TrimOutbox forgets what has been delivered to a shard.
+// TrimOutbox deletes ops that were delivered to a shard.
 type TrimOutbox struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -3633,7 +3626,7 @@ func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
 }
 
-// JobsResult answers for jobs, each on its own.
+// JobsResult answers for each job on its own.
 type JobsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*JobDone             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
@@ -3681,8 +3674,8 @@ func (x *JobsResult) GetItems() []*JobDone {
 type JobDone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Refusal       *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // after it; unspecified: it is gone
-	Pending       bool                   `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`                     // it happens when its worker lets go
+	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // after the op; unspecified: the job is gone
+	Pending       bool                   `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`                     // the change happens when the job's attempt ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3738,8 +3731,7 @@ func (x *JobDone) GetPending() bool {
 	return false
 }
 
-// CancelJobs ends jobs that have not settled. The worker of an active one is told
-// to let go.
+// CancelJobs cancels jobs that have not settled. The worker of an active job is told to stop.
 type CancelJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -3792,12 +3784,12 @@ func (x *CancelJobs) GetJobIds() [][]byte {
 	return nil
 }
 
-// RetryJobs has settled jobs run again from their first attempt.
+// RetryJobs makes settled jobs run again from their first attempt.
 type RetryJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
-	Requeue       bool                   `protobuf:"varint,3,opt,name=requeue,proto3" json:"requeue,omitempty"` // dead ones only: attempts and errors stay, and all retries are granted anew
+	Requeue       bool                   `protobuf:"varint,3,opt,name=requeue,proto3" json:"requeue,omitempty"` // only dead jobs; attempts and errors stay, and the jobs get all retries again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3853,7 +3845,7 @@ func (x *RetryJobs) GetRequeue() bool {
 	return false
 }
 
-// HoldJobs keeps jobs that wait from being fetched.
+// HoldJobs keeps waiting jobs from being fetched.
 type HoldJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -3919,7 +3911,7 @@ type ReleaseJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
-	Changes       *Changes               `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // of what the jobs run with; absent: none
+	Changes       *Changes               `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // to the jobs; absent: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3975,12 +3967,12 @@ func (x *ReleaseJobs) GetChanges() *Changes {
 	return nil
 }
 
-// Changes is what a person changes of a job when approving it. What is absent stays.
+// Changes are a person's changes to a job on approval. An absent field stays as it is.
 type Changes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Payload       *job.Blob              `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
 	Checkpoint    *job.Blob              `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Agent         *job.AgentConfig       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // bounds that are 0 stay
+	Agent         *job.AgentConfig       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // limits that are 0 stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4036,7 +4028,7 @@ func (x *Changes) GetAgent() *job.AgentConfig {
 	return nil
 }
 
-// RejectJobs has held jobs die.
+// RejectJobs makes held jobs dead.
 type RejectJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4097,8 +4089,7 @@ func (x *RejectJobs) GetReason() string {
 	return ""
 }
 
-// DeleteJobs removes jobs and all that belongs to them. An active one goes when
-// its worker lets go.
+// DeleteJobs removes jobs and everything that belongs to them. An active job goes when its attempt ends.
 type DeleteJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4151,7 +4142,7 @@ func (x *DeleteJobs) GetJobIds() [][]byte {
 	return nil
 }
 
-// ExpireJobs ends jobs whose time is over. Those that are not due are skipped.
+// ExpireJobs ends jobs that have reached their expiry. It skips jobs that are not due.
 type ExpireJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4248,7 +4239,7 @@ func (x *ExpireJobsResult) GetExpired() uint32 {
 	return 0
 }
 
-// ReleaseUnique frees unique keys whose period is over.
+// ReleaseUnique frees unique keys after their period.
 type ReleaseUnique struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4345,7 +4336,7 @@ func (x *ReleaseUniqueResult) GetReleased() uint32 {
 	return 0
 }
 
-// PurgeJobs removes settled jobs whose retention is over.
+// PurgeJobs removes settled jobs after their retention.
 type PurgeJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4442,8 +4433,8 @@ func (x *PurgeJobsResult) GetPurged() uint32 {
 	return 0
 }
 
-// Place makes jobs that follow from others, on whatever shard their queues lie.
-// meta.ids has an id for each. It refuses nothing.
+// Place creates jobs that follow from other jobs, on the shards of their queues. meta.ids has an id for each.
+// It refuses nothing.
 type Place struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4532,7 +4523,7 @@ func (*PlaceResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
 }
 
-// SealBatch closes an open batch: no members come any more.
+// SealBatch closes an open batch to new members.
 type SealBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4629,7 +4620,7 @@ func (x *SealBatchResult) GetBatch() *state.Batch {
 	return nil
 }
 
-// CountMember tells a batch how a member settled.
+// CountMember reports to a batch how a member settled.
 type CountMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4726,7 +4717,7 @@ func (*CountMemberResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
 }
 
-// PurgeBatches removes completed batches whose retention is over.
+// PurgeBatches removes complete batches after their retention.
 type PurgeBatches struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4934,7 +4925,7 @@ type Met struct {
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	WaiterId      []byte                 `protobuf:"bytes,2,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`
 	JobId         []byte                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Outcome       job.State              `protobuf:"varint,4,opt,name=outcome,proto3,enum=corvo.job.v1.State" json:"outcome,omitempty"` // unspecified: there is no such job
+	Outcome       job.State              `protobuf:"varint,4,opt,name=outcome,proto3,enum=corvo.job.v1.State" json:"outcome,omitempty"` // unspecified: the job does not exist
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5033,7 +5024,7 @@ func (*MetResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
 }
 
-// ResolveDependents tells those who wait for settled jobs, some at a time.
+// ResolveDependents notifies the dependents of settled jobs, some at a time.
 type ResolveDependents struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -5130,13 +5121,13 @@ func (x *ResolveDependentsResult) GetTold() uint32 {
 	return 0
 }
 
-// PutSchedule makes a schedule, or replaces the one with its id.
+// PutSchedule creates a schedule, or replaces the schedule with its id.
 type PutSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Schedule      *state.Schedule        `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`                     // next_run_ns computed by the proposer
-	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refused where the id or the name is taken
-	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where it has another; 0 = any
+	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refuse if the id or the name is taken
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // the version to expect; 0 = any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5243,13 +5234,13 @@ func (x *PutScheduleResult) GetSchedule() *state.Schedule {
 	return nil
 }
 
-// PauseSchedule stops a schedule, or lets it go on.
+// PauseSchedule pauses or resumes a schedule.
 type PauseSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Paused        bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
-	NextRunNs     int64                  `protobuf:"varint,4,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // when it goes on
+	NextRunNs     int64                  `protobuf:"varint,4,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // the next run of a resumed schedule
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5356,7 +5347,7 @@ func (x *PauseScheduleResult) GetSchedule() *state.Schedule {
 	return nil
 }
 
-// DeleteSchedule removes a schedule; jobs it has made stay.
+// DeleteSchedule removes a schedule. The jobs that it has created stay.
 type DeleteSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -5453,8 +5444,8 @@ func (*DeleteScheduleResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
 }
 
-// RunSchedules makes the jobs of runs that are due. What has run, or has been
-// changed since the proposer looked, is skipped.
+// RunSchedules creates the jobs of due runs. It skips runs that are already done and schedules that have
+// changed since the proposer read them.
 type RunSchedules struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -5510,11 +5501,11 @@ func (x *RunSchedules) GetRuns() []*Run {
 type Run struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                   // of the schedule
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                        // the proposer saw
-	DueNs         int64                  `protobuf:"varint,3,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`               // the schedule's next_run_ns the proposer saw
-	RunNs         []int64                `protobuf:"varint,4,rep,packed,name=run_ns,json=runNs,proto3" json:"run_ns,omitempty"`        // the runs to be made, each at its time plus jitter; may be none
-	NextRunNs     int64                  `protobuf:"varint,5,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // of the one after them
-	ByHand        bool                   `protobuf:"varint,6,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`            // one run now, besides its times
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                        // that the proposer saw
+	DueNs         int64                  `protobuf:"varint,3,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`               // the schedule's next_run_ns that the proposer saw
+	RunNs         []int64                `protobuf:"varint,4,rep,packed,name=run_ns,json=runNs,proto3" json:"run_ns,omitempty"`        // the due runs, each at its time plus jitter; may be none
+	NextRunNs     int64                  `protobuf:"varint,5,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // the run after those
+	ByHand        bool                   `protobuf:"varint,6,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`            // one run now, on request, besides the schedule's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5593,7 +5584,7 @@ func (x *Run) GetByHand() bool {
 
 type RunSchedulesResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobIds        [][]byte               `protobuf:"bytes,1,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"` // of the jobs made
+	JobIds        [][]byte               `protobuf:"bytes,1,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"` // of the new jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5635,7 +5626,7 @@ func (x *RunSchedulesResult) GetJobIds() [][]byte {
 	return nil
 }
 
-// ClearQueue has the jobs that wait in a queue removed, those that are there now.
+// ClearQueue removes the jobs that wait in a queue now.
 type ClearQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -5690,8 +5681,8 @@ func (x *ClearQueue) GetQueue() string {
 
 type ClearQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Below         uint64                 `protobuf:"varint,1,opt,name=below,proto3" json:"below,omitempty"`     // numbers of the jobs that go are lower; 0 = there were none to go
-	Cleared       uint64                 `protobuf:"varint,2,opt,name=cleared,proto3" json:"cleared,omitempty"` // jobs that clears had removed before
+	Below         uint64                 `protobuf:"varint,1,opt,name=below,proto3" json:"below,omitempty"`     // jobs with lower numbers are removed; 0 = no job waits
+	Cleared       uint64                 `protobuf:"varint,2,opt,name=cleared,proto3" json:"cleared,omitempty"` // the number of jobs that earlier clears removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5746,8 +5737,8 @@ type SweepQueue struct {
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,3,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
-	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`   // the proposer has seen that no others are left
-	Below         uint64                 `protobuf:"varint,5,opt,name=below,proto3" json:"below,omitempty"` // the queue's clear_below that the proposer saw; 0 = it is being deleted
+	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`   // the proposer found no other jobs
+	Below         uint64                 `protobuf:"varint,5,opt,name=below,proto3" json:"below,omitempty"` // the queue's clear_below that the proposer saw; 0 = the queue is being deleted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5861,7 +5852,7 @@ func (x *SweepQueueResult) GetRemoved() uint32 {
 	return 0
 }
 
-// Replenish makes queues fetchable whose rate limit lets jobs go again.
+// Replenish makes queues fetchable again after their rate limit allows more jobs.
 type Replenish struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -6039,15 +6030,15 @@ func (*SetSettingsResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{102}
 }
 
-// PutResource declares something for the namespace, or replaces what has its name.
-// Shard 0 decides, and sends it to the others.
+// PutResource creates a resource, or replaces the resource with its name. Shard 0 decides and sends it to the
+// other shards.
 type PutResource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Resource      *state.Resource        `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`                     // id, version and created_ns are given by the state
-	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refused where the name is taken
-	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where it has another; 0 = any
-	Windows       []*state.Spent         `protobuf:"bytes,5,rep,name=windows,proto3" json:"windows,omitempty"`                       // of a budget: the calendar's windows that are now, computed by the proposer
+	Resource      *state.Resource        `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`                     // the state sets id, version and created_ns
+	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refuse if the name is taken
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // the version to expect; 0 = any
+	Windows       []*state.Spent         `protobuf:"bytes,5,rep,name=windows,proto3" json:"windows,omitempty"`                       // of a budget: the present calendar windows, computed by the proposer
 	Sent          bool                   `protobuf:"varint,6,opt,name=sent,proto3" json:"sent,omitempty"`                            // by shard 0, which has decided
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6169,7 +6160,7 @@ func (x *PutResourceResult) GetResource() *state.Resource {
 	return nil
 }
 
-// DeleteResource takes a declaration back.
+// DeleteResource removes a resource.
 type DeleteResource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -6290,7 +6281,7 @@ func (*DeleteResourceResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{106}
 }
 
-// SeedPrices replaces the shipped price book, where the store has an older one.
+// SeedPrices replaces the shipped price book of a store that has an older one.
 type SeedPrices struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -6387,8 +6378,8 @@ func (*SeedPricesResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{108}
 }
 
-// TurnBudgets begins new windows of budgets. What has been turned, or changed since
-// the proposer looked, is skipped.
+// TurnBudgets begins new windows of budgets. It skips windows that have already begun and budgets that have
+// changed since the proposer read them.
 type TurnBudgets struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -6445,8 +6436,8 @@ type Turn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the budget
 	Window        state.Window           `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
-	SeenEndNs     int64                  `protobuf:"varint,3,opt,name=seen_end_ns,json=seenEndNs,proto3" json:"seen_end_ns,omitempty"` // the end the proposer saw
-	StartNs       int64                  `protobuf:"varint,4,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`         // of the window that is now
+	SeenEndNs     int64                  `protobuf:"varint,3,opt,name=seen_end_ns,json=seenEndNs,proto3" json:"seen_end_ns,omitempty"` // the window's end that the proposer saw
+	StartNs       int64                  `protobuf:"varint,4,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`         // of the present window
 	EndNs         int64                  `protobuf:"varint,5,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6561,8 +6552,7 @@ func (x *TurnBudgetsResult) GetTurned() uint32 {
 	return 0
 }
 
-// OpenGate lets jobs be fetched again that a gate kept. Those it would still keep are
-// skipped.
+// OpenGate makes jobs fetchable that wait at a gate. It skips jobs that the gate still keeps back.
 type OpenGate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -6659,12 +6649,12 @@ func (x *OpenGateResult) GetOpened() uint32 {
 	return 0
 }
 
-// ScoreJob keeps a judgement of a job.
+// ScoreJob stores a score of a job.
 type ScoreJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Score         *job.Score             `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"` // created_ns is given by the state
+	Score         *job.Score             `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"` // the state sets created_ns
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6756,12 +6746,12 @@ func (*ScoreJobResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{115}
 }
 
-// ReplayJob makes a job that goes on from an iteration of another. meta.ids has its id.
+// ReplayJob creates a job that continues from an iteration of another job. meta.ids has its id.
 type ReplayJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	From          uint32                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the iteration that is done again: 1 is the first
+	From          uint32                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the iteration to repeat: 1 is the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6861,11 +6851,11 @@ func (x *ReplayJobResult) GetId() []byte {
 	return nil
 }
 
-// SetAlerts says which alert rules fire and which do not any more. What is so already
-// is skipped; the others are told of by their webhooks.
+// SetAlerts changes whether alert rules fire, and queues a webhook delivery for each change. It skips rules
+// that are already in the state.
 type SetAlerts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"` // meta.ids has an id for the delivery of each
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"` // meta.ids has a delivery id for each change
 	Changes       []*AlertChange         `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6918,10 +6908,10 @@ func (x *SetAlerts) GetChanges() []*AlertChange {
 type AlertChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RuleId        []byte                 `protobuf:"bytes,1,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
-	RuleVersion   uint64                 `protobuf:"varint,2,opt,name=rule_version,json=ruleVersion,proto3" json:"rule_version,omitempty"` // the proposer saw
+	RuleVersion   uint64                 `protobuf:"varint,2,opt,name=rule_version,json=ruleVersion,proto3" json:"rule_version,omitempty"` // that the proposer saw
 	Firing        bool                   `protobuf:"varint,3,opt,name=firing,proto3" json:"firing,omitempty"`
 	Value         float64                `protobuf:"fixed64,4,opt,name=value,proto3" json:"value,omitempty"`
-	Body          *job.Blob              `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"` // what the webhook is sent
+	Body          *job.Blob              `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"` // the body for the webhook
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6994,7 +6984,7 @@ func (x *AlertChange) GetBody() *job.Blob {
 type SetAlertsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changed       uint32                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	Dropped       uint32                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // nobody is told of: there are as many deliveries as are kept
+	Dropped       uint32                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // changes without a notification, because the delivery queue was full
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7043,7 +7033,7 @@ func (x *SetAlertsResult) GetDropped() uint32 {
 	return 0
 }
 
-// ReportDeliveries says how attempts to deliver events ended.
+// ReportDeliveries records the outcomes of attempts to deliver events.
 type ReportDeliveries struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -7099,11 +7089,11 @@ func (x *ReportDeliveries) GetReports() []*DeliveryReport {
 type DeliveryReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // that it is about, from 1
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of the attempt, from 1
 	Delivered     bool                   `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
 	Status        uint32                 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	RetryNs       int64                  `protobuf:"varint,6,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"` // when it is tried again; 0 = not any more
+	RetryNs       int64                  `protobuf:"varint,6,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"` // the next attempt; 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7216,7 +7206,7 @@ func (*ReportDeliveriesResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{123}
 }
 
-// PurgeDeliveries forgets deliveries that are long over.
+// PurgeDeliveries deletes deliveries that ended long ago.
 type PurgeDeliveries struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -7313,8 +7303,7 @@ func (x *PurgeDeliveriesResult) GetPurged() uint32 {
 	return 0
 }
 
-// QueueDelivery has a webhook sent something that no alert brought forth. meta.ids
-// has its id.
+// QueueDelivery queues a webhook delivery that no alert caused. meta.ids has its id.
 type QueueDelivery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -7427,8 +7416,8 @@ func (x *QueueDeliveryResult) GetId() []byte {
 	return nil
 }
 
-// ReturnBudget tells the first shard what has come of another's slice of a budget:
-// what was spent since it was told last, what is given back, and what is lacking.
+// ReturnBudget reports to the first shard the changes of another shard's slice of a budget: the spending
+// since its last report, the money that it returns, and the money that it lacks.
 type ReturnBudget struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -7436,10 +7425,10 @@ type ReturnBudget struct {
 	Shard          uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
 	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
 	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
-	GoneNanoUsd    int64                  `protobuf:"varint,6,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"` // what it has less: spent or given back; below 0: taken ungranted
-	Ask            uint64                 `protobuf:"varint,7,opt,name=ask,proto3" json:"ask,omitempty"`                                      // number of its last ask
-	WantNanoUsd    int64                  `protobuf:"varint,8,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // what it lacks by that; 0 = nothing
-	Recall         uint64                 `protobuf:"varint,9,opt,name=recall,proto3" json:"recall,omitempty"`                                // all that it does not use has been given back, as asked in that turn; 0 = no
+	GoneNanoUsd    int64                  `protobuf:"varint,6,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"` // by which the slice shrank: spent or returned; below 0: taken without a grant
+	Ask            uint64                 `protobuf:"varint,7,opt,name=ask,proto3" json:"ask,omitempty"`                                      // the number of its last request for money
+	WantNanoUsd    int64                  `protobuf:"varint,8,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // the amount that it still lacks; 0 = none
+	Recall         uint64                 `protobuf:"varint,9,opt,name=recall,proto3" json:"recall,omitempty"`                                // all unused money was returned, as the recall with this number asked; 0 = no
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7573,16 +7562,16 @@ func (*ReturnBudgetResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{129}
 }
 
-// GrantBudget gives a shard more of a budget, says that there is no more, or asks for
-// what it does not use.
+// GrantBudget gives a shard more of a budget, says that there is no more, or asks for the unused part of its
+// slice.
 type GrantBudget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`    // of the budget
-	Ask           uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"` // that is answered; 0 = none
+	Ask           uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"` // the request that is answered; 0 = none
 	AmountNanoUsd int64                  `protobuf:"varint,4,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"`
 	Denial        *state.Denial          `protobuf:"bytes,5,opt,name=denial,proto3" json:"denial,omitempty"`
-	Recall        uint64                 `protobuf:"varint,6,opt,name=recall,proto3" json:"recall,omitempty"` // the turn; 0 = it is not asked
+	Recall        uint64                 `protobuf:"varint,6,opt,name=recall,proto3" json:"recall,omitempty"` // the number of a recall of unused money; 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7695,8 +7684,8 @@ func (*GrantBudgetResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{131}
 }
 
-// BalanceBudgets does what is due of slices of budgets: on a shard, to tell the first
-// one; there, to grant.
+// BalanceBudgets does the due work of slices of budgets: a shard reports to the first shard, and the first
+// shard grants.
 type BalanceBudgets struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/op/webhooks.proto
 
-// What shards tell the first one for webhooks.
+// The op by which shards report events for webhooks to the first shard.
 
 package op
 
@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TellWebhooks has webhooks told of events. meta.ids has an id for each delivery.
+// TellWebhooks queues deliveries of events to webhooks. meta.ids has an id for each delivery.
 type TellWebhooks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -82,7 +82,7 @@ type Telling struct {
 	Webhook       string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
 	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	JobId         []byte                 `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // absent where the event is not of a job
+	JobId         []byte                 `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // absent if the event is not about a job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,7 +147,7 @@ func (x *Telling) GetJobId() []byte {
 
 type TellWebhooksResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dropped       uint32                 `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"` // that there was no room for
+	Dropped       uint32                 `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"` // deliveries without room in the queue
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
