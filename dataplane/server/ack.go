@@ -29,7 +29,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.AckResponse{Status: ok.Status, UsageRejected: rejected})
 }
 
-// ackJob acks one job, and says why its usage report is kept aside; empty where it is not.
+// ackJob acks one job. If its usage report is rejected, ackJob returns the reason; otherwise it returns "".
 func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) (rejected string, err error) {
 	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name
 	return rejected, err
 }
 
-// beginSettle is the span of one job's ack or fail; j is nil where there is no
-// span, and where there is no such job.
+// beginSettle starts the span of one job's ack or fail. j is nil if the request is not sampled or if this
+// replica has no such job.
 func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Job, u *job.Usage) (*http.Request, *span) {
 	r, span := q.beginSpan(r, name, telemetry.OperationSettle)
 	if span == nil {
@@ -71,7 +71,7 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), told.explain(id, err)
 }
 
-// acks are acks to be settled.
+// acks prepares the acks for items.settle, which proposes them shard by shard.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, told *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
@@ -100,7 +100,7 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// ackJobs acks jobs, each on its own.
+// ackJobs acks each job independently, so that one refused ack does not stop the others.
 func (s *Server) ackJobs(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem) (api.AckBatchResponse, error) {
 	if err := checkAcks(len(acks)); err != nil {
 		return api.AckBatchResponse{}, err
@@ -112,7 +112,7 @@ func (s *Server) ackJobs(w http.ResponseWriter, r *http.Request, q *request, ack
 	return out, err
 }
 
-// checkAcks refuses more acks than one op has items.
+// checkAcks refuses more acks than one op may have.
 func checkAcks(n int) error {
 	var f convert.Faults
 	if n > job.MaxAckItems {
@@ -121,15 +121,15 @@ func checkAcks(n int) error {
 	return f.Err()
 }
 
-// settle acks what can be acked and says of the rest why not.
+// settle proposes the valid acks and lists an error for each of the others.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {
 		out.Errors = append(out.Errors, api.ItemError{JobID: id, Code: code, Error: message})
 	}
 	items := make([]*op.AckItem, 0, len(acks))
-	asked := make([]*convert.AckBatchItem, 0, len(acks)) // who asked for items[i]
-	ids := make([]job.ID, 0, len(acks))                  // and for which job
+	asked := make([]*convert.AckBatchItem, 0, len(acks)) // the request's item behind items[i]
+	ids := make([]job.ID, 0, len(acks))                  // the job of items[i]
 	into := convert.NewAcks(len(acks))
 	for i := range acks {
 		b := &acks[i]
@@ -157,7 +157,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	if err := settled.settle(q); err != nil {
 		return out, err
 	}
-	if settled.at == nil { // none of the shards could be asked
+	if settled.at == nil { // no shard could be asked
 		return out, errors.Join(settled.errs...)
 	}
 	setIndex(w, settled.at...)
@@ -181,8 +181,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	return out, nil
 }
 
-// ackItem is one item of a batch, checked on its own: an *api.Error refuses it
-// alone.
+// ackItem checks one item of a batch request. An *api.Error refuses that item alone.
 func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
 	id, j, err := q.look(r, b.JobID, span.linkable())
 	if err != nil {
@@ -194,10 +193,10 @@ func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBat
 	return item, f.Err()
 }
 
-// look reads a job's id. What is no id, and a job in a queue the caller may not
-// see, is NOT_FOUND; whether the job exists is left to whoever uses the id. The job
-// is answered where it was read: when it is wanted, or the caller may not see all
-// of them. It is nil as well where there is none.
+// look parses a job's id and checks that the caller's scope covers the job. It answers NOT_FOUND for a
+// malformed id and for a job in a queue outside the scope, so that nobody learns which jobs exist. It does
+// not check that the job exists, because the op or the read does. look returns the record only if it had to
+// read it: if wanted is set or the caller has a scope. The record is nil if this replica has no such job.
 func (q *request) look(r *http.Request, text string, wanted bool) (job.ID, *job.Job, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
@@ -216,9 +215,8 @@ func (q *request) look(r *http.Request, text string, wanted bool) (job.ID, *job.
 	return id, j, nil
 }
 
-// record is a job as the right to it is decided by. A node that does not lead may
-// not have heard of it: what it does not know it makes sure of, if the caller may
-// not see every queue.
+// record reads a job to check the caller's scope. A follower that does not know the job may be behind, so it
+// catches up with the leader and reads again, unless the caller may see every queue.
 func (q *request) record(r *http.Request, id job.ID) (*job.Job, error) {
 	for sure := len(q.who.QueueScope) == 0; ; sure = true {
 		at, err := q.shards.OfJob(id)
@@ -235,8 +233,8 @@ func (q *request) record(r *http.Request, id job.ID) (*job.Job, error) {
 	}
 }
 
-// sees says whether the caller's scope covers the job's queue. A job that does
-// not exist is seen by everybody: whoever looks for it finds that out.
+// sees reports whether the caller's scope covers the job's queue. It returns true for a job that does not
+// exist, because the code that uses the job reports that.
 func (q *request) sees(r *http.Request, id job.ID) (bool, error) {
 	if len(q.who.QueueScope) == 0 {
 		return true, nil

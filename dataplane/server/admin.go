@@ -13,21 +13,21 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 )
 
-// What an administrator has the node do that is asked: no other node is, for each
+// These administration routes act on the node that receives the request and on no other, because each node
 // has its own disk.
 
-// snapshot makes the state of all shards durable here and cuts their logs.
+// snapshot writes the state of all shards durably to this node's disk and truncates their logs.
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return s.onEach(w, r, "snapshot", func(_ context.Context, c *cell.Cell) error { return c.Engine().Snapshot() })
 }
 
-// rebuildView builds the views of all shards here anew from their state.
+// rebuildView rebuilds the views of all shards on this node from their state.
 func (s *Server) rebuildView(w http.ResponseWriter, r *http.Request) error {
 	return s.onEach(w, r, "rebuild", func(ctx context.Context, c *cell.Cell) error { return c.View().Rebuild(ctx) })
 }
 
-// onEach does something to the shards, one after another: each of these reads or
-// writes all that a shard has.
+// onEach runs an action on one shard after another, because each such action reads or writes all data of a
+// shard.
 func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do func(context.Context, *cell.Cell) error) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do 
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// verify reads all that the stores of this node have on disk.
+// verify reads everything that the stores of this node have on disk and checks it.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// The figures of runtime/metrics that are told.
+// The metrics of runtime/metrics that the runtime route reports.
 const (
 	heapObjects = "/memory/classes/heap/objects:bytes"
 	heapUnused  = "/memory/classes/heap/unused:bytes"
@@ -69,8 +69,8 @@ const (
 	gcPauses    = "/sched/pauses/total/gc:seconds"
 )
 
-// runtime says what the process uses. In the cloud it would tell one tenant what
-// others do.
+// runtime reports the resources that the process uses. A host of the cloud refuses, because the figures would
+// tell one tenant about the others.
 func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return api.Errorf(api.Forbidden, "what a host of the cloud uses is for those who run it")
@@ -91,8 +91,8 @@ func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// quantileNs is the upper bound, in nanoseconds, of the bucket that a quantile of a
-// histogram of seconds falls into; 0 of an empty one.
+// quantileNs returns the upper bound, in nanoseconds, of the bucket that contains a quantile of a histogram
+// in seconds. It returns 0 if the histogram is empty.
 func quantileNs(h *metrics.Float64Histogram, quantile float64) int64 {
 	var total uint64
 	for _, n := range h.Counts {

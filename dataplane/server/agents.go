@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A page of iterations has so many at most, and ends after the one with which its
-// documents come to so many bytes.
+// A page of iterations has at most maxIterationPage entries. It also ends after the entry with which its
+// documents reach iterationPageBytes.
 const (
 	maxIterationPage   = 1000
 	iterationPageBytes = 8 << 20
@@ -66,8 +66,8 @@ func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readOfJob answers what one moment of the store says of the job in the path, which
-// must be there, in a queue that the caller may see.
+// readOfJob reads from one snapshot of the store and writes the answer. It answers NOT_FOUND unless the job
+// in the path exists in a queue that the caller may see.
 func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
 	q, id, at, err := s.jobAt(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *s
 	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
-// number is a whole number of a query.
+// number parses a query parameter that is a whole number. It returns absent if the parameter is missing.
 func number(query url.Values, name string, absent, least, most int) (int, error) {
 	given := query.Get(name)
 	if given == "" {
@@ -134,9 +134,8 @@ func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// managed begins a change of the job in the path, which the caller may make: the
-// request with its body, the shard the job is on, and the job with every write that was
-// acknowledged before. What is done to it depends on its queue.
+// managed begins a change of the job in the path. It returns the request with its body, the job's shard, and
+// the job with every write acknowledged before. It checks the caller's right to manage the job's queue.
 func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j *job.Job, err error) {
 	if q, err = s.begin(r, body); err != nil {
 		return q, nil, nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// alertRules say when somebody is told.
+// alertRules declares the resource for alert rules, which say when an alert fires.
 var alertRules = noun[api.AlertRuleRequest, api.AlertRule]{
 	kind: state.ResourceKind_RESOURCE_KIND_ALERT_RULE,
 	path: "/alerts", item: "/{id}", one: "alert rule", many: "alert rules",
@@ -27,7 +27,8 @@ var alertRules = noun[api.AlertRuleRequest, api.AlertRule]{
 	queue: alertQueue,
 }
 
-// alertQueue is the queue that a rule is about, or whose budget.
+// alertQueue returns the queue that an alert rule watches, directly or by the queue's budget. It returns ""
+// for other rules.
 func alertQueue(r *state.Resource) string {
 	target := r.AlertRule.GetTarget()
 	if r.AlertRule.GetWhen() != state.AlertSubject_ALERT_SUBJECT_BUDGET {

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// approvalPolicies say which jobs a person has to approve.
+// approvalPolicies declares the resource for approval policies, which say which jobs a person must approve.
 var approvalPolicies = noun[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 	kind: state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY,
 	path: "/approval-policies", item: "/{id}", one: "approval policy", many: "approval policies",
@@ -22,8 +22,8 @@ var approvalPolicies = noun[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 	queue: policyQueue,
 }
 
-// policyQueue is the queue that a policy is about: whatever else it asks for, its jobs
-// are in that queue.
+// policyQueue returns the queue of a policy whose jobs all lie in that queue. It returns "" for a policy that
+// also selects by tag, cost or iteration.
 func policyQueue(r *state.Resource) string {
 	p := r.GetApprovalPolicy()
 	if p.GetAll() || p.GetTagKey() == "" && !p.GetCostSaid() && !p.GetIterationSaid() {

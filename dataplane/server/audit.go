@@ -24,18 +24,18 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The audit log is read from the stores, not from the view: its records have numbers
-// without a gap, its times rise with them, and a hash must be shown as it was written.
+// The audit log is read from the stores, not from the view. Its records have numbers without gaps, their
+// times rise with the numbers, and each hash must be shown as it was written.
 
 const (
-	// auditScan is how many records one page looks at: a filter that finds little ends
-	// with a cursor, not with a timeout.
+	// auditScan is the maximum number of records that one page examines. A filter that matches few of them
+	// therefore ends with a cursor and not with a timeout.
 	auditScan = 10_000
-	// exportWrite is how long a client of an export may take to read a page of it.
+	// exportWrite is the time that a client of an export has to read one page.
 	exportWrite = 30 * time.Second
 )
 
-// jsonLines is the type of an export.
+// jsonLines is the content type of an export.
 const jsonLines = "application/x-ndjson"
 
 var auditQuery = append([]serve.Param{
@@ -60,7 +60,7 @@ func (s *Server) auditRoutes() []serve.Route {
 	}
 }
 
-// beginAudit is begin for the audit log, with every record acknowledged before.
+// beginAudit begins a read of the audit log, as fresh as the request asks on every shard.
 func (s *Server) beginAudit(r *http.Request) (request, error) {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// exportAudit writes what matches and is there now, page by page: each from a view of
-// the store of its own, so that a slow reader holds nothing up.
+// exportAudit writes the matching records that exist now, page by page. Each page has a snapshot of its own,
+// so that a slow client does not hold one open.
 func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 	f.limit = job.MaxSearchLimit
 	f.until = make([]uint64, q.shards.Count())
@@ -128,7 +128,7 @@ func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 				return err
 			}
 		}
-		// A writer that knows no deadlines, such as a test's, goes without.
+		// A writer without deadlines, such as a test's, writes without one.
 		_ = control.SetWriteDeadline(time.Now().Add(exportWrite))
 		if _, err := w.Write(line.Bytes()); err != nil || places == nil {
 			return err
@@ -140,16 +140,16 @@ func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 	}
 }
 
-// auditFilter says which records are asked for, and from where on.
+// auditFilter selects records and says where the page begins.
 type auditFilter struct {
 	principal, method, path string
-	status                  [2]uint32 // the least and the most; 0 = any
+	status                  [2]uint32 // the lowest and the highest; 0 = any
 	after, before           int64     // clock; 0 = any
 	desc, lines             bool
 	limit                   int
-	places                  []uint64 // where the page begins, by shard: the number of the next record; nil = at the beginning
-	until                   []uint64 // numbers that are not reached; nil = none
-	bound                   [8]byte  // what a cursor is bound to
+	places                  []uint64 // the number of the page's first record on each shard; nil = from the beginning
+	until                   []uint64 // the first number to leave out on each shard; nil = no bound
+	bound                   [8]byte  // the digest that binds a cursor to this filter
 }
 
 func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
@@ -191,7 +191,7 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	return f, f.readCursor(query.Get("cursor"), q)
 }
 
-// readInstant reads a time; 0 is none.
+// readInstant parses a time. It returns 0 if there is none.
 func readInstant(faults *convert.Faults, name, text string) int64 {
 	at, ok, err := api.Time(text).Parse()
 	if err != nil {
@@ -203,7 +203,7 @@ func readInstant(faults *convert.Faults, name, text string) int64 {
 	return at.UnixNano()
 }
 
-// readMethod reads a method, in whichever case, as the log has it.
+// readMethod parses a method in upper or lower case into the form that the log stores.
 func (f *auditFilter) readMethod(faults *convert.Faults, given string) {
 	if given == "" {
 		return
@@ -213,7 +213,7 @@ func (f *auditFilter) readMethod(faults *convert.Faults, given string) {
 	}
 }
 
-// readStatus reads a status, or a class of them.
+// readStatus parses a status or a class of statuses.
 func (f *auditFilter) readStatus(faults *convert.Faults, given string) {
 	if given == "" {
 		return
@@ -234,14 +234,14 @@ func (f *auditFilter) readStatus(faults *convert.Faults, given string) {
 	}
 }
 
-// auditCursor is a cursor's content: opaque to clients, and for nobody's eyes to hide.
+// auditCursor is the content of a cursor. Clients treat it as opaque, but it contains no secret.
 type auditCursor struct {
 	Bound  []byte   `json:"b"`
 	Places []uint64 `json:"p"`
 }
 
-// readCursor reads the cursor of the page before. It is bound to the filter, the
-// order and the history of the namespace.
+// readCursor parses the cursor of the previous page. The cursor is bound to the filter, the order, the
+// namespace and the incarnation of its state.
 func (f *auditFilter) readCursor(text string, q *request) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v %d %d %t %x %q", f.principal, f.method, f.path, f.status, f.after, f.before, f.desc,
 		q.shards.Home().State().Head().GetIncarnation(), q.who.Namespace))
@@ -277,8 +277,8 @@ func (f *auditFilter) matches(r *state.AuditRecord) bool {
 	return true
 }
 
-// page is the next page, and where the one after it begins; nil = there is none. The
-// records of shards come in the order of their times.
+// page returns the next page and the start of the page after it, nil if there is none. It merges the records
+// of the shards in the order of their times.
 func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, places []uint64, err error) {
 	logs := make([]*auditLog, len(cells))
 	for i, c := range cells {
@@ -316,7 +316,7 @@ func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, place
 	return records, places, nil
 }
 
-// next is the log whose record comes next; nil when all are at their end.
+// next returns the log that has the next record, or nil at the end of all logs.
 func (f *auditFilter) next(logs []*auditLog) (*auditLog, error) {
 	var best *auditLog
 	for _, log := range logs {
@@ -334,17 +334,17 @@ func (f *auditFilter) next(logs []*auditLog) (*auditLog, error) {
 	return best, nil
 }
 
-// auditLog is a shard's log while it is read.
+// auditLog reads the audit log of one shard.
 type auditLog struct {
 	shard    uint32
 	snap     *state.Snapshot
-	from, to uint64 // what is asked for of it: [from, to)
-	at       uint64 // the number of the record that comes next; outside [from, to) there is none
+	from, to uint64 // the requested numbers: [from, to)
+	at       uint64 // the number of the next record; outside [from, to) at the end
 	record   *state.AuditRecord
 	passed   *state.AuditRecord // the record read before
 }
 
-// begin puts the log at its first record of a page.
+// begin moves to the first record of a page.
 func (l *auditLog) begin(f *auditFilter, i int) (err error) {
 	l.from, l.to = l.snap.Head().GetAudit().Records()
 	if f.until != nil {
@@ -374,7 +374,7 @@ func (l *auditLog) begin(f *auditFilter, i int) (err error) {
 	return nil
 }
 
-// since is the number of the first of the records [first, next) of a time or later.
+// since returns the number of the first record of [first, next) that is not earlier than ns.
 func (l *auditLog) since(first, next uint64, ns int64) (uint64, error) {
 	var failed error
 	n := sort.Search(int(next-first), func(i int) bool {
@@ -385,7 +385,7 @@ func (l *auditLog) since(first, next uint64, ns int64) (uint64, error) {
 	return first + uint64(n), failed
 }
 
-// load reads the record that comes next.
+// load reads the next record, unless it has been read.
 func (l *auditLog) load() (err error) {
 	if l.record != nil || l.at < l.from || l.at >= l.to {
 		return nil
@@ -405,7 +405,7 @@ func (l *auditLog) step(desc bool) {
 	}
 }
 
-// before is the hash before a record.
+// before returns the hash of the record before seq.
 func (l *auditLog) before(seq uint64) ([]byte, error) {
 	if l.passed != nil && l.passed.Seq == seq-1 {
 		return l.passed.Hash, nil

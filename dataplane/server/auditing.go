@@ -14,9 +14,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// audits says whether all that is asked of a route is recorded in the audit log:
-// unless it reads, or is what workers and those who enqueue do all day. A route with
-// a right that is new here is recorded.
+// audits reports whether the audit log records every request to a route. It leaves out reads, and the routes
+// that workers and enqueuing clients call all day. A route with a new permission is recorded by default.
 func audits(route serve.Route) bool {
 	if route.Method == http.MethodGet {
 		return false
@@ -28,21 +27,21 @@ func audits(route serve.Route) bool {
 	return true
 }
 
-// trail is what has become of an audited request.
+// trail is the audit state of a request: whether one of its ops has written its record.
 type trail struct {
-	recorded atomic.Bool // an op of it has been applied, whose entry has the record
+	recorded atomic.Bool // an op of the request was applied, and its entry has the record
 }
 
 // trailKey is the context key of a request's trail.
 type trailKey struct{}
 
-// recordedError is the error of a request that an op has recorded.
+// recordedError is the error of a request whose op has already written the audit record.
 type recordedError struct{ error }
 
 func (e *recordedError) Unwrap() error { return e.error }
 
-// auditing makes a route's requests known that come to no op and are granted: what
-// they ask is of the node. Those that are refused come by onRefused.
+// auditing records granted requests that propose no op, such as requests about the node itself. onRefused
+// records the refused requests.
 func (s *Server) auditing(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		t := &trail{}
@@ -58,7 +57,7 @@ func (s *Server) auditing(h serve.Handler) serve.Handler {
 	}
 }
 
-// audit has the ops of a request recorded that is on an audited route.
+// audit makes the ops of a request on an audited route write an audit record.
 func (q *request) audit(r *http.Request, route *serve.Route, remote string) {
 	t, ok := r.Context().Value(trailKey{}).(*trail)
 	if !ok {
@@ -69,32 +68,32 @@ func (q *request) audit(r *http.Request, route *serve.Route, remote string) {
 	q.meta.Audit = auditOf(r, q.who, requestKind{r.Method, auditPath(r), successOf(route)}, remote)
 }
 
-// answers says with which status a request is answered when its op is not refused,
-// where that is not always the route's.
+// answers sets the status that the audit record shows if the op is not refused. Handlers call it when that
+// status differs from the route's.
 func (q *request) answers(status int) {
 	if q.meta.Audit != nil {
 		q.meta.Audit.Status = uint32(status)
 	}
 }
 
-// applied notes that an op of the request is in the log, done or refused, and its
-// record with it.
+// applied notes that an op of the request was applied or refused in the log, so that its audit record is
+// written.
 func (q *request) applied() {
 	if q.trail != nil {
 		q.trail.recorded.Store(true)
 	}
 }
 
-// unmatched stands for the path of requests that no route is for: what a stranger
-// asks for is not written down.
+// unmatched replaces the path of a request that matches no route, because the log must not store arbitrary
+// text from an unknown sender.
 const unmatched = "unmatched"
 
-// onRefused has a refused request recorded that came to no op: by anybody who has
-// not the right to ask, and by those who have on routes that are audited.
+// onRefused records a refused request that proposed no op. It records missing credentials and permissions on
+// every route, and every refusal on an audited route.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {
-		return // it is not refused, it fails
+		return // a failure, not a refusal
 	}
 	if recorded := (*recordedError)(nil); errors.As(err, &recorded) {
 		return
@@ -114,7 +113,7 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 		namespace = s.cfg.Namespace
 	}
 	if namespace == "" {
-		return // a stranger at a host of the cloud is at nobody's namespace
+		return // a stranger at a host of the cloud belongs to no namespace
 	}
 	s.requests.add(namespace, who, kind, r)
 }
@@ -123,10 +122,10 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// otherMethod stands for what knownMethod does not know.
+// otherMethod is the method that the audit log shows for an unknown one.
 const otherMethod = "other"
 
-// knownMethod is the method, where it is one: a client can send any word.
+// knownMethod returns the method if it is a standard one, because a client can send any word.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -142,14 +141,14 @@ func successOf(route *serve.Route) int {
 	return route.Status
 }
 
-// auditPath is the path of a request as the audit log keeps it: escaped, and without
-// the query, which may hold what is nobody's business.
+// auditPath returns the path of a request as the audit log stores it: escaped, and without the query, which
+// may contain private data.
 func auditPath(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	return path[:min(len(path), job.MaxAuditPath)]
 }
 
-// auditOf is what the log says of a request besides who sent it.
+// auditOf returns the description of a request that the audit log stores beside the principal.
 func auditOf(r *http.Request, who tenancy.Principal, k requestKind, remote string) *op.Audit {
 	return &op.Audit{
 		Role: roleOf(who), Method: k.method, Path: k.path, Status: uint32(k.status),
@@ -157,7 +156,7 @@ func auditOf(r *http.Request, who tenancy.Principal, k requestKind, remote strin
 	}
 }
 
-// remote is where a request comes from, as the audit log keeps it.
+// remote returns the address of the client as the audit log stores it.
 func (s *Server) remote(r *http.Request) string {
 	if from := s.limits.ClientAddress(r); from.IsValid() {
 		return from.String()
@@ -165,7 +164,7 @@ func (s *Server) remote(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// roleOf are the roles of who asks.
+// roleOf joins the roles of the principal, cut to the length that the audit log stores.
 func roleOf(who tenancy.Principal) string {
 	if who.Open {
 		return "open"
@@ -178,7 +177,7 @@ func roleOf(who tenancy.Principal) string {
 	return strings.ToValidUTF8(text[:min(len(text), job.MaxAuditRole)], "")
 }
 
-// auditPrincipal is who asked; "" where nobody knows.
+// auditPrincipal returns the id of the principal, or "" for an unknown sender.
 func auditPrincipal(who tenancy.Principal) string {
 	if who.Namespace == "" {
 		return ""

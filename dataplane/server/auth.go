@@ -37,9 +37,9 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	return who, err
 }
 
-// stays says who it is, now, that began a stream or a poll, and whether they still may do
-// in the namespace, and in all of the queues, what that takes: a key may be revoked, run
-// out, and change.
+// stays authenticates the request of a running stream or poll again and checks that the principal still has a
+// permission in the namespace and in every given queue. The check repeats because a key may be revoked,
+// expire or change.
 func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission, queues ...string) (tenancy.Principal, error) {
 	who, _, err := s.identify(r)
 	if err != nil {
@@ -56,14 +56,15 @@ func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Pe
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
 }
 
-// judgeAgain gives a request the rights that its key has now, of all that any node has
-// acknowledged. A body may take long, and the key be revoked meanwhile: of what it does then
-// nothing lasts but rights, which would outlive it.
+// judgeAgain gives a request the rights that its key has now, with every change that any node has
+// acknowledged. A long body may arrive after its key was revoked. Requests that grant rights need this second
+// check, because the rights they grant would outlast the revoked key.
 func (s *Server) judgeAgain(r *http.Request, q *request) error {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return err
 	}
-	// The version first: rights that change after this look are refused with their op.
+	// Read the version before the rights: if the rights change after this read, the op is refused by the
+	// version.
 	if rec := q.shards.Home().State().Key(q.who.KeyID); rec != nil {
 		q.judged = op.KeyVersion(rec)
 	}
@@ -72,8 +73,8 @@ func (s *Server) judgeAgain(r *http.Request, q *request) error {
 	return err
 }
 
-// identify returns the sender of a request, when it begins and again while it goes on. Only
-// identify and the Authenticator make a principal, and with it a namespace.
+// identify returns the sender of a request, both when it begins and again while it runs. Only identify and
+// the Authenticator make a principal, and with it a namespace.
 func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	nobody := tenancy.Principal{}
 	if s.cfg.Dev {
@@ -111,30 +112,29 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	return key.Principal(s.cfg.Namespace), use, nil
 }
 
-// How a key is waited for that this node has never heard of.
+// Bounds of the wait for a key that this node does not know yet.
 const (
-	// DefaultNewKeyWait bounds the wait: a follower has what its leader has within
-	// milliseconds, if it is in contact at all.
+	// DefaultNewKeyWait is the longest wait. A follower that is in contact with its leader receives the
+	// leader's writes within milliseconds.
 	DefaultNewKeyWait = time.Second
-	// maxNewKeys bounds the requests that wait so at once; one too many is refused
-	// with LEADER_UNAVAILABLE.
+	// maxNewKeys is the maximum number of requests that wait at the same time. The next one is refused with
+	// LEADER_UNAVAILABLE.
 	maxNewKeys = 64
-	// newKeyRetry is told to a client whose key could not be judged.
+	// newKeyRetry is the Retry-After of a client whose key could not be checked.
 	newKeyRetry = time.Second
 )
 
-// lacksKeys says whether this node may lack a key that another node has answered the
-// creation of. The leader lacks nothing, and no key has a text of another form.
+// lacksKeys reports whether this node may lack a key whose creation another node has answered. The leader
+// lacks none, and no key has a text of another form.
 func lacksKeys(home *cell.Cell, text string) bool {
 	kind, _, ok := keyring.Parse(text)
 	return ok && kind == keyring.Namespace && !home.Leader()
 }
 
-// awaitKeys waits until this node has all that was done to keys before the request
-// came: a key works at every node as soon as one has answered its creation. If the
-// wait fails it is not known whether the key is good, and the client is told so: a
-// worker that is told that its key is wrong gives up. Strangers, who can make a node
-// wait, cost it one question to the leader for all of them together.
+// awaitKeys waits until this node has every change of keys that was made before the request came, because a
+// key works at every node as soon as one node has answered its creation. If the wait fails, nobody knows
+// whether the key is valid, and the answer says so: a worker that is told that its key is wrong gives up.
+// Clients with unknown keys can make a node wait, but all of them together cost one question to the leader.
 func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
 		return keyUnjudged(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
@@ -148,16 +148,15 @@ func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	return nil
 }
 
-// keyUnjudged refuses a request whose key this node does not know while it may not
-// have all keys.
+// keyUnjudged builds the refusal of a request whose key this node does not know while it may lack keys.
 func keyUnjudged(why error) error {
 	e := api.Wrap(why, api.LeaderUnavailable, "this node does not know the key, and could not ask the leader for the newest ones: nothing was done, try again")
 	e.RetryAfter = newKeyRetry
 	return e
 }
 
-// park waits for work, as host.Park does. A poll whose key is revoked meanwhile
-// ends at once, not when there is work.
+// park waits for work, as host.Park does. A poll whose key is revoked in the meantime ends at once, not at
+// the next work.
 func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
 	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
 		_, err := s.stays(r, q.who, tenancy.JobWork, queues...)
@@ -165,15 +164,15 @@ func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues [
 	})
 }
 
-// forwardingHeaders are set by proxies.
+// forwardingHeaders are the headers that proxies set.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Via"}
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// checkDirect lets only requests through that a program on this machine sent
-// itself. A node without keys is open to whoever can make somebody else on this
-// machine send a request: a proxy for the whole network, or a web page for its
-// visitor's browser, under its own name or, by rebinding that name, under ours.
+// checkDirect accepts only requests that a program on this machine sent directly. A node without keys would
+// otherwise be open to everybody who can make a process on this machine send a request: a proxy could forward
+// requests from the whole network, and a web page could use its visitor's browser, under its own name or, by
+// DNS rebinding, under the node's name.
 func checkDirect(r *http.Request) error {
 	for _, h := range forwardingHeaders {
 		if r.Header[h] != nil {

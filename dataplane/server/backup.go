@@ -13,18 +13,18 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// backupWrite is how long a client of a backup may take to read a part of it: as long
-// as one is read, the stores keep what has been overwritten since it began.
+// backupWrite is the time that a client has to read one part of a backup. It is bounded because the stores
+// keep all data that was overwritten since the backup began.
 const backupWrite = time.Minute
 
-// backupQuery is the parameter of a backup.
+// backupQuery lists the query parameters of a backup.
 var backupQuery = []serve.Param{
 	{Name: "consistency", Doc: "consistency: strong (default; includes every acknowledged write) or eventual (this node's state, also without a leader)"},
 }
 
-// backup sends the state of all shards at one moment, as this node has it. It is the
-// whole namespace, payloads and hashes of keys included; and one at a time, for each
-// reads all there is.
+// backup sends the state of all shards at one moment, as this node has it. The answer contains the whole
+// namespace, including payloads and the hashes of keys. A node takes one backup at a time, because each reads
+// all data.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -64,8 +64,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 		err = closed
 	}
 	if err != nil {
-		// The connection is cut, so the client knows that it has no backup; why, the log
-		// says.
+		// The connection is cut, so the client knows that it has no backup. The log gives the reason.
 		s.cfg.Logger.Warn("a backup was cut short", "bytes", out.bytes, "error", err)
 		return err
 	}
@@ -73,8 +72,8 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// awaitBackedUp returns when this node has every write acknowledged before, unless the
-// request is content with what the node has: it may be all that is left of a cluster.
+// awaitBackedUp waits until this node has every write acknowledged before. With consistency=eventual it does
+// not wait, because this node may be all that is left of a cluster.
 func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
 	f, err := q.freshness(r)
 	if err != nil || f.eventual {
@@ -83,12 +82,12 @@ func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
 	return s.awaitPresent(r, q, q.shards.All()...)
 }
 
-// restore refuses: the state of a node that runs is not replaced under it.
+// restore refuses, because the state of a running node cannot be replaced.
 func (s *Server) restore(http.ResponseWriter, *http.Request) error {
 	return api.Errorf(api.Unsupported, "a backup is not restored into a node that runs: it would take back what clients have been told. Make a new node of it with `corvo admin restore --from FILE --data-dir DIR`, and start that one in this one's place")
 }
 
-// backupStream is where a backup goes: to a client that reads on, until ctx ends.
+// backupStream writes a backup to a client that keeps reading, until ctx ends.
 type backupStream struct {
 	ctx     context.Context
 	to      io.Writer
@@ -100,7 +99,7 @@ func (x *backupStream) Write(b []byte) (int, error) {
 	if err := x.ctx.Err(); err != nil {
 		return 0, fmt.Errorf("the client has gone or the node is shutting down: %w", err)
 	}
-	// A writer that knows no deadlines, such as a test's, goes without.
+	// A writer without deadlines, such as a test's, writes without one.
 	_ = x.control.SetWriteDeadline(time.Now().Add(backupWrite))
 	n, err := x.to.Write(b)
 	x.bytes += uint64(n)

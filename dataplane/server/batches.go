@@ -14,11 +14,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A batch belongs to its callback's queue, for all that it does is to put a job
-// there: who may see that queue may see the batch, and who may fill it may add to
-// the batch and close it. A batch without a callback belongs to the queue of the
-// first job it was made for. Everybody else is told that there is none. Whoever made
-// a batch had the right to both.
+// A batch belongs to its callback's queue, because its only effect is to put a job there. A caller who may
+// see that queue may see the batch, and a caller who may enqueue to it may add jobs and seal the batch. A
+// batch without a callback belongs to the queue of its first job. Other callers get NOT_FOUND. The creator of
+// a batch needed the right to both queues.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -94,7 +93,7 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The payload does not change, and is here: what was answered is applied here.
+	// The payload never changes, and this node has it: the op that was answered is applied here.
 	snapshot := at.State().Snapshot()
 	defer snapshot.Close()
 	return writeBatch(w, snapshot, result.Batch)
@@ -112,7 +111,8 @@ func writeBatch(w http.ResponseWriter, from *state.Snapshot, b *state.Batch) err
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// batchOf is the batch named in the path, and the shard it is on if there is one.
+// batchOf returns the id of the batch in the path and the shard on which such a batch lies. It does not check
+// that it exists.
 func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	id, err := job.ParseBatchID(r.PathValue("id"))
 	if err != nil {
@@ -121,7 +121,7 @@ func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	return id, q.shards.Birth(id), nil
 }
 
-// seesBatch says whether the caller's scope covers the queue a batch belongs to.
+// seesBatch reports whether the caller's scope covers the queue a batch belongs to.
 func (q *request) seesBatch(b *state.Batch) bool {
 	if b.CallbackQueue != "" {
 		return q.who.Covers(b.CallbackQueue)
@@ -129,9 +129,9 @@ func (q *request) seesBatch(b *state.Batch) bool {
 	return q.who.Covers(b.Queue)
 }
 
-// mayUseBatch asks for the right to a batch. A node that does not lead may not have
-// heard of it: what it does not know it makes sure of, if the caller may not see
-// every queue. Otherwise the op finds out.
+// mayUseBatch checks the caller's right to a batch. A follower that does not know the batch may be behind, so
+// it catches up with the leader and reads again. Nothing is read for a caller who may see every queue,
+// because the op checks that the batch exists.
 func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	if len(q.who.QueueScope) == 0 {
 		return nil
@@ -152,8 +152,7 @@ func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	return nil
 }
 
-// mayBatch asks for the right to make a batch on a shard, and finds the shard of its
-// callback's queue.
+// mayBatch checks the right to create a batch on a shard, and sets the shard of its callback's queue.
 func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error {
 	if b == nil {
 		return nil

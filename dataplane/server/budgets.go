@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// budgets are what jobs may cost, by whose they are.
+// budgets declares the resource for budgets, which limit the cost of jobs by scope and target.
 var budgets = &noun[api.BudgetRequest, api.Budget]{
 	kind: state.ResourceKind_RESOURCE_KIND_BUDGET, path: "/budgets", item: "/{scope}/{target}", one: "budget", many: "budgets",
 	read: tenancy.QueueRead, write: tenancy.QueueManage,
@@ -57,7 +57,7 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 	},
 }
 
-// budgetRoutes are those of all resources, and raise.
+// budgetRoutes returns the routes of a resource and the raise of a budget.
 func (s *Server) budgetRoutes() []serve.Route {
 	return append(budgets.routes(s), serve.Route{
 		Method: "POST", Path: "/api/v1/budgets/{scope}/{target}/raise", Permission: tenancy.QueueManage, Handler: s.raiseBudget,
@@ -65,7 +65,7 @@ func (s *Server) budgetRoutes() []serve.Route {
 	})
 }
 
-// raiseBudget declares the budget anew, as it is but for the raise.
+// raiseBudget declares the budget again with the raise and no other change.
 func (s *Server) raiseBudget(w http.ResponseWriter, r *http.Request) error {
 	var body api.RaiseBudgetRequest
 	q, err := s.begin(r, &body)
@@ -89,7 +89,7 @@ func (s *Server) raiseBudget(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := home.NewID("")
-	o.Meta, o.IfVersion = q.meta, was.Version // a change behind our back is not undone
+	o.Meta, o.IfVersion = q.meta, was.Version // a concurrent change is not undone
 	o.Meta.Ids = [][]byte{id[:]}
 	o.Resource.Kind, o.Resource.Name, o.Resource.Shards = was.Kind, was.Name, uint32(q.shards.Count())
 	result, err := commit[*op.PutResourceResult](s, w, r, &q, home, o)

@@ -18,11 +18,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A bulk operation is one action on many jobs, whichever shards they are on. It is
-// always done the same way, by the shards' leaders; a request for few jobs waits for
-// its end. What who asked may not see is not there for them, then as later.
+// A bulk operation is one action on many jobs on any shards. The shards' leaders always perform it in the
+// same way; a request for few jobs waits for its end. The operation treats jobs that the caller may not see
+// as absent, at the start and later.
 
-// bulkWait is how long a request waits for the end of what it asked for.
+// bulkWait is the longest time that a request waits for the end of its operation.
 const bulkWait = 20 * time.Second
 
 func (s *Server) bulkRoutes() []serve.Route {
@@ -101,8 +101,8 @@ func (s *Server) startBulk(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// mayMoveTo asks for the right to the queue that jobs are to go to, which must not be
-// on its way out: its shard cannot refuse what comes from another.
+// mayMoveTo checks the right to the target queue of a move, and that the queue is not being deleted, because
+// its shard cannot refuse jobs from another shard.
 func (q *request) mayMoveTo(queue string) error {
 	if err := q.allow(tenancy.JobManage, queue); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk says which jobs are meant, by the shards they are on.
+// nameBulk groups the named jobs by their shards.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {
@@ -134,8 +134,7 @@ func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	return nil
 }
 
-// findBulk says which jobs are meant, by the filter, and counts about how many those
-// are.
+// findBulk sets the filter of the operation and estimates how many jobs match it.
 func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, filter *api.SearchFilter, o *op.StartBulk) error {
 	query, err := view.ParseFilter(*filter)
 	if err != nil {
@@ -171,8 +170,8 @@ func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, fi
 	return nil
 }
 
-// awaitBulk waits for the end of an operation, for as long as a request may; nil where
-// that was not long enough.
+// awaitBulk waits for the end of an operation, at most bulkWait. It returns nil if the operation has not
+// ended by then.
 func (s *Server) awaitBulk(r *http.Request, home *cell.Cell, id job.ID) (*state.Bulk, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), bulkWait)
 	defer cancel()
@@ -227,9 +226,9 @@ func (s *Server) cancelBulk(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusAccepted, api.Status{Status: "cancelling"})
 }
 
-// bulk is the operation in the path, if the caller may see it: who may see every
-// queue, or has asked for it. A node that does not lead may not have heard of it, and
-// makes sure.
+// bulk returns the operation in the path if the caller may see it: the caller's scope covers every queue, or
+// the caller started it. A follower that does not know the operation may be behind, so it catches up with the
+// leader and reads again.
 func (q *request) bulk(r *http.Request) (job.ID, *state.Bulk, error) {
 	id, err := job.ParseBulkID(r.PathValue("id"))
 	if err != nil {
@@ -252,7 +251,7 @@ func (q *request) bulk(r *http.Request) (job.ID, *state.Bulk, error) {
 	return id, b, nil
 }
 
-// mayFollow says whether an operation is one that the caller may see.
+// mayFollow reports whether a principal may see an operation.
 func mayFollow(who tenancy.Principal, b *state.Bulk) bool {
 	return len(who.QueueScope) == 0 || b.Principal == principalOf(who)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// getJobs are jobs by their ids, from the store: what the node had applied is there.
-// Those that are not, and those of queues the caller may not see, are left out alike.
+// getJobs returns jobs by their ids, read from the stores so that they are never older than this node's
+// state. It leaves out jobs that do not exist and jobs of queues that the caller may not see, without a
+// difference between them.
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	var body api.BulkGetRequest
 	q, err := s.begin(r, &body)

@@ -14,16 +14,15 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// How progress is told.
+// Times of the progress stream.
 const (
-	bulkEventEvery = 250 * time.Millisecond // at most
-	bulkEventLeast = 15 * time.Second       // a sign of life where there is no news
-	bulkEventWrite = 10 * time.Second       // who does not read for so long is let go
+	bulkEventEvery = 250 * time.Millisecond // shortest time between two events
+	bulkEventLeast = 15 * time.Second       // longest time between two events; a comment keeps the connection alive
+	bulkEventWrite = 10 * time.Second       // a client that reads nothing for this long is disconnected
 )
 
-// followBulk tells the progress of an operation until it has ended. Every event says
-// all there is to say, so who comes back after a break, to whichever node, misses
-// nothing. The last event is named after how it ended.
+// followBulk streams the progress of an operation until it has ended. Each event has the whole progress, so a
+// client that reconnects to any node misses nothing. The name of the last event is the final status.
 func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -52,7 +51,7 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 			return err
 		}
 		if b == nil {
-			return nil // forgotten meanwhile
+			return nil // the record was removed in the meantime
 		}
 		text, ended, err := progressEvent(convert.ToProgress(b, home.NowNs()))
 		if err != nil {
@@ -63,7 +62,7 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 		} else {
 			last = text
 		}
-		// An error of the connection means that the client is gone.
+		// A connection error means that the client is gone.
 		if err := to.SetWriteDeadline(time.Now().Add(bulkEventWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return nil
 		}
@@ -76,14 +75,14 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 	}
 }
 
-// stillFollows asks whether the client may still see an operation: a key may be revoked,
-// run out, and have another scope, while the operation goes on.
+// stillFollows reports whether the client may still see an operation, because its key may be revoked, expire
+// or get another scope while the operation runs.
 func (s *Server) stillFollows(r *http.Request, q *request, b *state.Bulk) bool {
 	who, err := s.stays(r, q.who, tenancy.JobRead)
 	return err == nil && mayFollow(who, b)
 }
 
-// progressEvent is the event of a state, and whether there comes no other.
+// progressEvent encodes the event of a progress and reports whether it is the last one.
 func progressEvent(p api.BulkProgress) (text string, ended bool, err error) {
 	name := "progress"
 	if p.Status != api.BulkQueued && p.Status != api.BulkRunning {
@@ -93,8 +92,8 @@ func progressEvent(p api.BulkProgress) (text string, ended bool, err error) {
 	return fmt.Sprintf("event: %s\ndata: %s\n\n", name, data), ended, err
 }
 
-// awaitNews waits for something new, for the shortest time between two events at
-// least and for the longest at most; false where the stream ends.
+// awaitNews waits for a change, at least bulkEventEvery and at most bulkEventLeast. It returns false when the
+// stream ends.
 func (s *Server) awaitNews(r *http.Request, news <-chan struct{}) bool {
 	pause, least := time.NewTimer(bulkEventEvery), time.NewTimer(bulkEventLeast)
 	defer pause.Stop()

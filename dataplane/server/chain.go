@@ -5,8 +5,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// mayChain asks for the right to put a job wherever a chain says, and notes where
-// those queues lie.
+// mayChain checks the right to enqueue to the queue of each step, and sets the shards of those queues.
 func (q *request) mayChain(c *job.Chain) error {
 	if c == nil {
 		return nil

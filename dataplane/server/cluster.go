@@ -15,13 +15,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Cluster is the bare cluster a node is a member of. *cluster.Cluster is one.
+// Cluster is the self-hosted cluster of which a node is a member. *cluster.Cluster implements it.
 type Cluster interface {
-	// Nodes is what is known of all members, by ID.
+	// Nodes returns the known data of all members, by ID.
 	Nodes() []cluster.Node
-	// URL is where clients reach a node; "" = not known.
+	// URL returns the address at which clients reach a node, or "" if it is not known.
 	URL(id string) string
-	// Members is a shard's membership as its leader sees it.
+	// Members returns the members of a shard as its leader sees them.
 	Members(ctx context.Context, shard int) ([]engine.Member, error)
 	Invite(ctx context.Context, address string) error
 	Remove(ctx context.Context, id string) error
@@ -29,9 +29,9 @@ type Cluster interface {
 }
 
 const (
-	// membersWait is how long a status waits for what the leaders know.
+	// membersWait is the longest time that a status request waits for the leaders' answers.
 	membersWait = 2 * time.Second
-	// memberChangeWait is how long a change of membership may take.
+	// memberChangeWait is the longest time that a change of membership may take.
 	memberChangeWait = 30 * time.Second
 )
 
@@ -65,12 +65,12 @@ func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
 		out.Disk.Data, out.Disk.Free = out.Disk.Data+disk.Data, disk.Free
 	}
 	if s.cloud() {
-		out.Disk.Free = nil // it tells what others write
+		out.Disk.Free = nil // the free space would tell a tenant how much others write
 	}
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// leaderOf is the node that leads a cell's group, as the cell knows it.
+// leaderOf returns the node that leads a cell's group, as far as the cell knows it.
 func (s *Server) leaderOf(c *cell.Cell, of cell.Status) string {
 	switch {
 	case strings.EqualFold(of.Engine.State, leads):
@@ -81,10 +81,10 @@ func (s *Server) leaderOf(c *cell.Cell, of cell.Status) string {
 	return c.Engine().LeaderID()
 }
 
-// leads is the state of a member that leads.
+// leads is the state of a member that is the leader.
 const leads = "leader"
 
-// toClusterStatus is what a node knows of itself, and of nobody else yet.
+// toClusterStatus converts the data that a node has about itself, without other nodes.
 func (s *Server) toClusterStatus(of cell.Status) api.ClusterStatus {
 	applied := of.Engine.Applied.Index
 	state := strings.ToLower(of.Engine.State)
@@ -118,8 +118,8 @@ func toShardStatus(shard int, of cell.Status, leader string) api.ShardStatus {
 	}
 }
 
-// describe adds the members. Where a shard's leader does not answer, they are
-// those this node knows of, and how far they are is not known.
+// describe adds the members to the status. If a shard's leader does not answer, it uses the members that this
+// node knows, with an unknown lag.
 func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.ClusterStatus) {
 	ctx, cancel := context.WithTimeout(ctx, membersWait)
 	defer cancel()
@@ -141,9 +141,8 @@ func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.Clus
 	}
 }
 
-// toClusterNodes joins what is known of nodes with what the shards' leaders know
-// of them as members. A node is as far as it is in its last shard, and a voter
-// where it is one in all.
+// toClusterNodes joins the data of nodes with their membership as the shards' leaders see it. A node's lag is
+// the largest of its shards, and a node is a voter if it is one in every shard.
 func toClusterNodes(nodes []cluster.Node, shards [][]engine.Member, out *api.ClusterStatus) []api.ClusterNode {
 	all := make([]api.ClusterNode, 0, len(nodes))
 	for _, n := range nodes {
@@ -186,7 +185,7 @@ func member(members []engine.Member, id string) (engine.Member, bool) {
 	return engine.Member{}, false
 }
 
-// joinCluster invites a node.
+// joinCluster invites a node into the cluster.
 func (s *Server) joinCluster(w http.ResponseWriter, r *http.Request) error {
 	var req api.ClusterJoinRequest
 	return s.changeCluster(w, r, &req, "invited", func(ctx context.Context, c Cluster) error {
@@ -212,7 +211,7 @@ func (s *Server) removeServer(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// changeCluster does what a node that has no cluster refuses.
+// changeCluster runs a change of membership. A node without a cluster refuses it.
 func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, done string, change func(context.Context, Cluster) error) error {
 	if _, err := s.begin(r, req); err != nil {
 		return err

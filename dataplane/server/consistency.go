@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// DefaultReadWait is how long a read waits to become as fresh as it must be.
+	// DefaultReadWait is the longest wait of a read that asks for freshness.
 	DefaultReadWait = 5 * time.Second
-	// DefaultFreshWait is how long a read waits to become as fresh as its node, if it
-	// need not be.
+	// DefaultFreshWait is the longest time a read without such a demand waits for the view to reach the
+	// node's state.
 	DefaultFreshWait = 2 * time.Second
 )
 
-// freshness is how fresh a read must be.
+// freshness is the required freshness of a read.
 type freshness struct {
 	strong   bool       // every write acknowledged before, by any node
-	eventual bool       // whatever the view has
-	least    []position // at least these
+	eventual bool       // the view as it is
+	least    []position // at least these positions
 }
 
-// freshness reads ?consistency= and ?min_index=.
+// freshness parses ?consistency= and ?min_index=.
 func (q *request) freshness(r *http.Request) (freshness, error) {
 	if r.URL.RawQuery == "" {
 		return freshness{}, nil
@@ -53,7 +53,7 @@ func (q *request) freshness(r *http.Request) (freshness, error) {
 	return out, nil
 }
 
-// on is the least position of a shard.
+// on returns the least position of a shard.
 func (f freshness) on(c *cell.Cell) cell.Index {
 	for _, p := range f.least {
 		if p.shard == c.Shard() {
@@ -63,8 +63,7 @@ func (f freshness) on(c *cell.Cell) cell.Index {
 	return 0
 }
 
-// awaitState returns when the stores of the shards that are read are as fresh as
-// the request asks.
+// awaitState waits until the stores of the given shards are as fresh as the request asks.
 func (s *Server) awaitState(r *http.Request, q *request, read ...*cell.Cell) error {
 	f, err := q.freshness(r)
 	if err != nil || !f.strong && f.least == nil {
@@ -75,7 +74,7 @@ func (s *Server) awaitState(r *http.Request, q *request, read ...*cell.Cell) err
 	return f.awaitState(ctx, q, read)
 }
 
-// atHome begins a read of what lies on the home shard, as fresh as the request asks.
+// atHome begins a read of data on the home shard, as fresh as the request asks.
 func (s *Server) atHome(r *http.Request) (q request, home *cell.Cell, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, nil, err
@@ -84,8 +83,8 @@ func (s *Server) atHome(r *http.Request) (q request, home *cell.Cell, err error)
 	return q, home, s.awaitState(r, &q, home)
 }
 
-// awaitState waits for every position that is named, of whichever shard: what was
-// written there may be why this is read.
+// awaitState waits for every named position, also on shards that are not read, because a write there may be
+// the reason for this read.
 func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell) error {
 	if f.strong {
 		err := router.Scatter(len(read), func(i int) error {
@@ -146,16 +145,16 @@ func (s *Server) freshen(ctx context.Context, f freshness, c *cell.Cell) error {
 	return c.View().Approach(ctx, uint64(applied), s.cfg.FreshWait)
 }
 
-// awaitPresent returns when the stores of the shards have every write acknowledged
-// before, by any node: what is there now decides whether it may change.
+// awaitPresent waits until the stores of the given shards have every write acknowledged before, by any node.
+// Writes call it because the present state decides whether they are allowed.
 func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) error {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
 	return freshness{strong: true}.awaitState(ctx, q, read)
 }
 
-// awaitJob is the shard a job is on, as fresh as the request asks, and those it
-// has left as well.
+// awaitJob returns the shard of a job, as fresh as the request asks. It follows a moved job through the
+// shards that the job has left and waits for each of them.
 func (s *Server) awaitJob(r *http.Request, q *request, id job.ID) (*cell.Cell, error) {
 	f, err := q.freshness(r)
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *Server) awaitJob(r *http.Request, q *request, id job.ID) (*cell.Cell, e
 	return nil, router.OnItsWay(id)
 }
 
-// unverified is the error of a strong read as clients see it.
+// unverified converts the error of a strong read for clients.
 func unverified(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e := api.Wrap(err, api.ViewBehind, "this node could not make sure in time that it has every write: try again, or read without consistency=strong")
@@ -187,7 +186,7 @@ func unverified(ctx context.Context, err error) error {
 	return again(err)
 }
 
-// unreached is the error of a read with a min_index that the store does not reach.
+// unreached converts the error of a read whose min_index the store has not reached in time.
 func unreached(ctx context.Context, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return again(err)

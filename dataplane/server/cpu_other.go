@@ -2,5 +2,5 @@
 
 package server
 
-// cpuTime is not known on this system.
+// cpuTime returns zeros, because this system does not report processor time.
 func cpuTime() (user, sys int64, err error) { return 0, 0, nil }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// cpuTime is the processor time of this process in nanoseconds.
+// cpuTime returns the processor time of this process in nanoseconds.
 func cpuTime() (user, sys int64, err error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

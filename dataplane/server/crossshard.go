@@ -10,10 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// elsewhere is what another shard than the one a request goes to remembers under
-// the request's Idempotency-Key, and which shard that is: the key of a request for
-// another queue, or for a job that has been moved since. It is as far as this node
-// knows; on the shard itself the op decides.
+// elsewhere looks up the request's Idempotency-Key on all other shards and returns the remembered answer and
+// its shard. The key may have been used for another queue, or for a job that has moved since. The lookup sees
+// only this node's state; on the request's own shard the op itself checks the key.
 func elsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at *cell.Cell, err error) {
 	if o.GetMeta().GetIdempotency() == nil || q.shards.Count() == 1 {
 		return result, nil, nil
@@ -33,8 +32,8 @@ func elsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at *cell.Cel
 	return result, nil, nil
 }
 
-// together is the one shard of all the queues; CROSS_SHARD where there are several.
-// why says what cannot be promised then.
+// together returns the one shard of all queues, or CROSS_SHARD if they lie on several. why names the
+// guarantee that several shards cannot give.
 func (q *request) together(queues []string, why string) (*cell.Cell, error) {
 	if q.shards.Count() == 1 || len(queues) == 0 {
 		return q.shards.Home(), nil
@@ -56,8 +55,8 @@ func (q *request) together(queues []string, why string) (*cell.Cell, error) {
 	return nil, err
 }
 
-// asError is err as a client may see it of one item; not ok where it is for the
-// operator only.
+// asError returns err as the client may see it for one item. It returns false for an error that only the
+// operator may see.
 func asError(err error) (*api.Error, bool) {
 	if err == nil {
 		return nil, false

@@ -9,14 +9,14 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// deadPage are the parameters of a page of dead jobs.
+// deadPage lists the query parameters of a page of dead jobs.
 var deadPage = append([]serve.Param{
 	{Name: "queue", Doc: "queue of the jobs; default all"},
 	{Name: "limit", Type: "integer", Doc: "jobs on a page; default 50"},
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
-// deadJobs is a page of the dead jobs, newest first: a search for them.
+// deadJobs answers a page of the dead jobs, newest first, by a search.
 func (s *Server) deadJobs(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
 	q, err := s.begin(r, nil)

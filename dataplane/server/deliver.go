@@ -14,11 +14,10 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// giveBack returns jobs that could not be delivered to their queues, without
-// counting an attempt.
+// giveBack returns undelivered jobs to their queues without counting an attempt.
 func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 	parts := router.Split(len(leased), func(i int) *cell.Cell { return leased[i].cell })
-	_ = router.Scatter(len(parts), func(p int) error { // told of in it
+	_ = router.Scatter(len(parts), func(p int) error { // each part logs its own error
 		part := parts[p]
 		fail := &op.Fail{Meta: &op.Meta{Principal: q.meta.Principal, RequestId: part.Cell.RequestID()}, Items: make([]*op.FailItem, len(part.At))}
 		for i, at := range part.At {
@@ -27,9 +26,9 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 				Reason: op.FailReason_FAIL_REASON_UNDELIVERED,
 			}
 		}
-		// A refused item has lost its lease meanwhile, and so is where it belongs.
+		// A refused item has lost its lease in the meantime, so its job needs no return.
 		if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, part.Cell, fail); err != nil {
-			// Nobody is left to be told but the operator.
+			// The client is gone, so only the operator can be informed.
 			s.cfg.Logger.Warn("jobs that could not be delivered were not given back; they return when their leases run out",
 				"jobs", len(part.At), "request_id", serve.RequestID(r.Context()), "error", err)
 		}
@@ -37,14 +36,14 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 	})
 }
 
-// deliverChunk is how much of an answer gathers before it is sent: an answer of
-// 512 jobs with large payloads is not held in memory whole.
+// deliverChunk is the size of the parts in which an answer is sent, so that an answer of 512 jobs with large
+// payloads is never held in memory as a whole.
 const deliverChunk = 256 << 10
 
-// deliver sends leased jobs to their worker. What cannot be sent goes back: a
-// worker makes nothing of half an answer.
+// deliver sends leased jobs to their worker. If sending fails, all jobs are given back, because a worker
+// cannot use a partial answer.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
-	if r.Context().Err() != nil { // it left during the commit
+	if r.Context().Err() != nil { // the client left during the commit
 		s.giveBack(r, q, leased)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -106,7 +105,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, q *request, ask *c
 	if _, err := w.Write(b); err != nil {
 		return fmt.Errorf("deliver to a worker: %w", err)
 	}
-	// Only a flush tells whether the connection took it.
+	// Only a flush shows whether the connection accepted the answer.
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return fmt.Errorf("deliver to a worker: %w", err)
 	}

@@ -8,11 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// findDependencies says where to ask for the jobs that new ones depend on: on the
-// shard each was born on, from where the question follows it. Whether it is there
-// the op finds out. A caller who may not see every queue has to see those jobs, and
-// the parents that new jobs name: how a job of others ends is theirs to know, and a
-// job must not pass for the child of one in a queue that is out of its maker's reach.
+// findDependencies sets, for each dependency of a new job, the shard on which that dependency was created;
+// the question follows a moved job from there. The op checks whether the dependency exists. A caller with a
+// scope must see the dependencies and the parents that new jobs name: the outcome of a hidden job is
+// confidential, and a job must not appear as the child of a job in a queue outside its creator's scope.
 func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 	for _, n := range jobs {
 		if parent := n.Options.GetParentId(); len(parent) > 0 && len(q.who.QueueScope) > 0 {
@@ -37,8 +36,8 @@ func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 	return nil
 }
 
-// mayName refuses a job that is not in a queue the caller sees, and one that is
-// nowhere to be seen: it may be in any queue.
+// mayName refuses a job in a queue outside the caller's scope. It also refuses a job that cannot be found,
+// because that job may be in any queue.
 func (q *request) mayName(r *http.Request, id job.ID) error {
 	j, err := q.record(r, id)
 	return q.seen(r, id, j, err)

@@ -22,7 +22,7 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	return s.enqueueOne(w, r, &q, &convert.Faults{}, &body)
 }
 
-// enqueueOne enqueues the one job of a request and answers what came of it.
+// enqueueOne enqueues the one job of a request and writes the answer.
 func (s *Server) enqueueOne(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) error {
 	made, err := s.enqueueJob(w, r, q, f, body)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) enqueueOne(w http.ResponseWriter, r *http.Request, q *request, 
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
 }
 
-// enqueueJob enqueues one job, unless that has faults.
+// enqueueJob enqueues one job if its request has no faults.
 func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) (*api.EnqueueBatchResponse, error) {
 	at := q.shards.Of(body.Queue)
 	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
@@ -44,7 +44,7 @@ func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, 
 	return s.create(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
 }
 
-// statusOf is the status of an enqueue: whether it created anything.
+// statusOf returns the status of an enqueue: 201 if it created a job, 200 if every job existed.
 func statusOf(made *api.EnqueueBatchResponse) int {
 	for i := range made.Results {
 		if !made.Results[i].UniqueExisting {
@@ -83,7 +83,7 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, statusOf(made), made)
 }
 
-// mayEnqueue asks for the right to put each job where it is to go.
+// mayEnqueue checks the right to enqueue to the queue of each job and of each step of its chain.
 func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	for _, n := range jobs {
 		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
@@ -96,7 +96,7 @@ func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	return nil
 }
 
-// shardOf is the one shard that jobs are for.
+// shardOf returns the one shard of all jobs.
 func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 	if q.shards.Count() == 1 {
 		return q.shards.Home(), nil
@@ -119,7 +119,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *
 	return made, err
 }
 
-// beginEnqueue is the span of an enqueue.
+// beginEnqueue starts the span of an enqueue.
 func (q *request) beginEnqueue(r *http.Request, jobs []*op.NewJob, batch bool) (*http.Request, *span) {
 	r, span := q.beginSpan(r, telemetry.SpanEnqueue, telemetry.OperationSend)
 	if span != nil && oneQueue(jobs) {
@@ -140,8 +140,8 @@ func oneQueue(jobs []*op.NewJob) bool {
 	return true
 }
 
-// traceOf is the trace context that jobs keep: the one their client sent, whether
-// it is followed here or not, else that of their enqueue's span.
+// traceOf returns the trace context that jobs keep: the client's, even if this node does not sample it,
+// otherwise that of the enqueue's span.
 func traceOf(r *http.Request) convert.Trace {
 	t := convert.FromTraceHeader(r.Header)
 	if t.Parent == "" && telemetry.Sampled(r.Context()) {
@@ -150,7 +150,7 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-// commitJobs commits new jobs and answers what became of each.
+// commitJobs proposes new jobs and returns the result of each.
 func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, error) {
 	jobs := enqueue.Jobs
 	if err := q.findDependencies(r, jobs); err != nil {
@@ -177,7 +177,7 @@ func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, 
 	return result, nil
 }
 
-// commitNew is commitJobs for who is answered in whole.
+// commitNew commits jobs and builds the HTTP response.
 func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*api.EnqueueBatchResponse, error) {
 	result, err := s.commitJobs(w, r, q, at, enqueue)
 	if err != nil {

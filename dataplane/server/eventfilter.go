@@ -19,14 +19,14 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// eventFilter are the query parameters that choose events.
+// eventFilter lists the query parameters that select events.
 var eventFilter = []serve.Param{
 	{Name: "queues", Doc: "queues, separated by commas; default all"},
 	{Name: "job_ids", Doc: "job ids, separated by commas; default all"},
 	{Name: "types", Doc: "event types, separated by commas; default all"},
 }
 
-// eventQuery is which events are asked for, and by whom.
+// eventQuery selects events for a principal.
 type eventQuery struct {
 	who    tenancy.Principal
 	queues []string // nil: all
@@ -34,13 +34,13 @@ type eventQuery struct {
 	types  []string
 }
 
-// parseEvents reads what a request asks for.
+// parseEvents parses the event filter of a request.
 func (q *request) parseEvents(query url.Values) (*eventQuery, error) {
 	var f convert.Faults
 	return q.queryEvents(&f, listOf(&f, query, "queues"), listOf(&f, query, "job_ids"), listOf(&f, query, "types"))
 }
 
-// queryEvents checks which events are asked for; nil lists are all there are.
+// queryEvents checks an event filter; a nil list selects all.
 func (q *request) queryEvents(f *convert.Faults, queues, jobs, types []string) (*eventQuery, error) {
 	out := &eventQuery{who: q.who, queues: queues, types: types}
 	for _, name := range out.queues {
@@ -69,7 +69,7 @@ func (q *request) queryEvents(f *convert.Faults, queues, jobs, types []string) (
 	return out, q.allow(tenancy.JobRead, out.queues...)
 }
 
-// listOf is a list separated by commas.
+// listOf parses a comma-separated list.
 func listOf(f *convert.Faults, query url.Values, name string) []string {
 	text := query.Get(name)
 	if text == "" {
@@ -78,7 +78,7 @@ func listOf(f *convert.Faults, query url.Values, name string) []string {
 	return filterOf(f, name, strings.Split(text, ","))
 }
 
-// filterOf is a list of bounded length; one without elements says nothing.
+// filterOf checks the length of a list. It returns nil, which selects all, for an empty list.
 func filterOf(f *convert.Faults, name string, list []string) []string {
 	if len(list) > job.MaxEventFilter {
 		f.Invalid(name, "has %d elements; at most %d are allowed", len(list), job.MaxEventFilter)
@@ -90,7 +90,7 @@ func filterOf(f *convert.Faults, name string, list []string) []string {
 	return list
 }
 
-// wants says whether an event of the feed may be one that is asked for.
+// wants reports whether the filter may select an event, by its type and job.
 func (q *eventQuery) wants(e *state.Event) bool {
 	word, ok := event.Word(e.Type)
 	if !ok || q.types != nil && !slices.Contains(q.types, word) {
@@ -99,8 +99,8 @@ func (q *eventQuery) wants(e *state.Event) bool {
 	return q.jobs == nil || len(e.JobId) == len(job.ID{}) && q.jobs[job.ID(e.JobId)]
 }
 
-// shows says whether events of a queue are asked for and may be seen. Those about no
-// queue are shown to those alone who may see all.
+// shows reports whether events of a queue are selected and the caller may see them. Events without a queue
+// are shown only to callers who may see every queue.
 func (q *eventQuery) shows(queue string) bool {
 	if q.queues != nil && !slices.Contains(q.queues, queue) {
 		return false
@@ -108,17 +108,17 @@ func (q *eventQuery) shows(queue string) bool {
 	return q.all() || queue != "" && q.who.Covers(queue)
 }
 
-// all says whether the caller may see every queue.
+// all reports whether the caller may see every queue.
 func (q *eventQuery) all() bool { return len(q.who.QueueScope) == 0 }
 
-// show is an event as the caller is shown it; nil if it is not. The cheap questions come
-// first: most streams want few events.
+// show returns the event as the caller may see it, or nil. The cheap checks come first, because most streams
+// select few events.
 func (q *eventQuery) show(v snapshots, shard int, e *sharedEvent) (*eventView, error) {
 	if !q.wants(e.raw) {
 		return nil, nil
 	}
 	if e.raw.Type != state.EventType_EVENT_BATCH_COMPLETED && !q.shows(e.raw.Queue) {
-		return nil, nil // only a batch's event is told of another queue than the feed's
+		return nil, nil // only a batch's event is shown for another queue than the feed's
 	}
 	view, err := e.view(v, shard, q.who.Covers(e.raw.FromQueue))
 	if err != nil || view.told == nil || !q.shows(view.told.Queue) {
@@ -127,9 +127,9 @@ func (q *eventQuery) show(v snapshots, shard int, e *sharedEvent) (*eventView, e
 	return view, nil
 }
 
-// seqs is a place in the feeds of all shards: the sequence of the last event of each
-// that was seen. As text they are decimal numbers with a dash in between; 0 is before
-// the oldest of all.
+// seqs is a position in the feeds of all shards: for each shard, the sequence of the last event that was
+// read. Its text is the decimal numbers joined by dashes. The text "0" is the position before the oldest
+// event of every shard.
 type seqs []uint64
 
 func (s seqs) String() string {
@@ -143,7 +143,7 @@ func (s seqs) String() string {
 	return string(b)
 }
 
-// parseSeqs reads what String printed.
+// parseSeqs parses the text that String returns.
 func parseSeqs(name, text string, cells []*cell.Cell) (seqs, error) {
 	out := make(seqs, len(cells))
 	if text == "0" {
@@ -166,7 +166,7 @@ func notAPlace(name, given string) error {
 	return api.Errorf(api.ValidationError, "%s %s is not the id of an event of this namespace: use 0 to begin with the oldest, or leave it out", name, text.Quote(given))
 }
 
-// latest is the place behind all that the shards have.
+// latest returns the position after all events that the shards have.
 func latest(cells []*cell.Cell) seqs {
 	out := make(seqs, len(cells))
 	for i, c := range cells {
@@ -175,8 +175,8 @@ func latest(cells []*cell.Cell) seqs {
 	return out
 }
 
-// lastEventID is where a stream is to go on; "" for what comes next. An EventSource that
-// was cut off opens the URL it began with again, and says in the header where it was.
+// lastEventID returns the position from which a stream continues, or "" for new events only. An EventSource
+// that lost its connection opens the same URL again and sends its position in the header.
 func lastEventID(r *http.Request) string {
 	return cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last_event_id"))
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// What a stream of events costs of its namespace's rate besides the bytes it sends, as
-// bytes that cost the processor about as much.
+// These are the costs that a stream of events charges to its namespace's rate, besides the bytes it sends.
+// Each is the number of bytes that cost the processor about as much.
 const (
 	eventWriteCost = 4 << 10 // a write to a client's connection
-	eventReadCost  = 256     // an event that is read from the store and composed for one stream
-	eventLookCost  = 1       // an event that a stream looks at
+	eventReadCost  = 256     // an event that one stream reads from the store and composes
+	eventLookCost  = 1       // an event that a stream examines
 )
 
-// eventBurst is how much of the rate may be used at once after a pause. It is short, so
-// that a thousand streams write one after the other and requests come in between.
+// eventBurst is the part of the rate that may be used at once after a pause. It is short, so that a thousand
+// streams write one after the other and requests run in between.
 const eventBurst = 10 * time.Millisecond
 
-// eventHub is what the streams of events of a namespace share: the events and the rate.
+// eventHub is shared by the event streams of a namespace. It has their events and their rate.
 type eventHub struct {
 	cells   []*cell.Cell
 	rings   []*eventRing
@@ -31,18 +31,18 @@ type eventHub struct {
 	streams int       // guarded by eventHubs.mu
 }
 
-// eventHubs are those of the namespaces whose events are followed here.
+// eventHubs has the hub of each namespace whose events are streamed here.
 type eventHubs struct {
 	mu sync.Mutex
 	of map[tenancy.NamespaceID]*eventHub
 }
 
-// eventCounts count what streams of events did since the process started.
+// eventCounts counts the work of event streams since the process started.
 type eventCounts struct {
 	encoded, sent, bytes, resets atomic.Uint64
 }
 
-// enter joins the hub of a namespace; the caller must leave it.
+// enter joins the hub of a namespace. The caller must leave it.
 func (h *eventHubs) enter(ns tenancy.NamespaceID, cells []*cell.Cell, perSecond int64) *eventHub {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *eventHubs) leave(ns tenancy.NamespaceID, hub *eventHub) {
 	}
 }
 
-// buffer is room for what is taken out of a ring; reuse gives it back.
+// buffer returns room for events of a ring; reuse takes it back.
 func (h *eventHub) buffer() *[]*sharedEvent {
 	if b, ok := h.buffers.Get().(*[]*sharedEvent); ok {
 		return b
@@ -76,27 +76,27 @@ func (h *eventHub) buffer() *[]*sharedEvent {
 }
 
 func (h *eventHub) reuse(b *[]*sharedEvent) {
-	clear((*b)[:cap(*b)]) // it keeps no events in memory
+	clear((*b)[:cap(*b)]) // so that the buffer keeps no events in memory
 	h.buffers.Put(b)
 }
 
-// rest frees the memory of a namespace where nothing happens.
+// rest frees the memory of rings without new events.
 func (h *eventHub) rest(idle time.Duration) {
 	for _, r := range h.rings {
 		r.rest(idle)
 	}
 }
 
-// eventRate bounds the bytes per second that the streams of a namespace send. Streams
-// take turns in the order in which they ask.
+// eventRate bounds the bytes per second that the streams of a namespace send. It serves streams in the order
+// in which they ask.
 type eventRate struct {
 	perSecond int64
 
 	mu   sync.Mutex
-	even time.Time // when all that was taken would have been sent at the rate
+	even time.Time // the time at which the rate allows the next write
 }
 
-// turn takes room for what a turn is expected to cost, and returns how long to wait for it.
+// turn charges the expected cost of a write and returns how long the stream must wait before it.
 func (r *eventRate) turn(now time.Time, cost int64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *eventRate) turn(now time.Time, cost int64) time.Duration {
 	return wait
 }
 
-// adjust takes what a turn cost beyond what was expected, or gives the rest back.
+// adjust charges the cost of a write beyond the expected cost, or returns the rest if by is negative.
 func (r *eventRate) adjust(by int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,18 +119,18 @@ func (r *eventRate) time(cost int64) time.Duration {
 	return time.Duration(float64(cost) / float64(r.perSecond) * float64(time.Second))
 }
 
-// eventTurn is a stream's next turn to write.
+// eventTurn schedules the next write of one stream.
 type eventTurn struct {
 	rate     *eventRate
 	timer    *time.Timer
-	expected int64 // what the next turn is expected to cost: as much as the last
+	expected int64 // the expected cost of the next write: the cost of the last
 }
 
 func newEventTurn(rate *eventRate) *eventTurn {
 	return &eventTurn{rate: rate, expected: eventWriteCost}
 }
 
-// take asks for a turn; the channel says when it has come.
+// take asks for the next write. The returned channel fires when it may begin.
 func (t *eventTurn) take() <-chan time.Time {
 	wait := t.rate.turn(time.Now(), t.expected)
 	if t.timer == nil {
@@ -141,7 +141,7 @@ func (t *eventTurn) take() <-chan time.Time {
 	return t.timer.C
 }
 
-// took says what a turn did cost.
+// took reports the real cost of a write.
 func (t *eventTurn) took(cost int64) {
 	cost = max(cost, eventWriteCost)
 	t.rate.adjust(cost - t.expected)

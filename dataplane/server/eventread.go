@@ -11,32 +11,32 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A batch of events is as much as is read of a shard at once: no snapshot is held, and
-// no answer grows, for longer than that.
+// A batch is the most that a stream reads from a shard at once, because no snapshot may be held, and no
+// answer may grow, for longer than that.
 const (
-	eventBatch      = 256      // events that are shown
-	eventBatchSeen  = 4096     // events that are looked at
-	eventBatchBytes = 64 << 10 // of data; a stream that waits for its client holds no more
+	eventBatch      = 256      // events that the caller sees
+	eventBatchSeen  = 4096     // events that the reader examines
+	eventBatchBytes = 64 << 10 // bytes of data; a stream that waits for its client holds no more
 )
 
-// eventReader reads the feeds of a namespace's shards on from a place. The sequence of
-// an event is the same on every replica, so a place is good on any node.
+// eventReader reads the feeds of a namespace's shards from a position. An event has the same sequence on
+// every replica, so a position is valid on every node.
 type eventReader struct {
 	query *eventQuery
 	cells []*cell.Cell
 	at    seqs
 
-	hub    *eventHub // what it shares with other streams; nil: it reads one page
-	lag    uint64    // events that a stream may be behind once it has been up to date
-	upTo   []bool    // shards it has been up to date with; nil: it reads one page
-	cost   int64     // bytes of the stream's rate that reading has used
-	resets uint64    // RESET events
+	hub    *eventHub // shared with other streams; nil for a reader of one page
+	lag    uint64    // events that a stream may be behind after it has been up to date
+	upTo   []bool    // shards with which the stream has been up to date; nil for a reader of one page
+	cost   int64     // bytes of the stream's rate used by reading
+	resets uint64    // number of RESET events
 
-	oldest bool // it begins with the oldest events there are, which are not missed ones
+	oldest bool // the reader begins with the oldest events; trimmed ones before them are not missed
 }
 
-// settle makes sure of a place that lies beyond what this node has: it may lag, and then
-// it waits; or the place is of another history, and then it is none.
+// settle checks a position after this node's last event. If this node lags, settle waits for the leader's
+// state; otherwise the position belongs to another history, and the next read answers a RESET.
 func (x *eventReader) settle(ctx context.Context) error {
 	for i, c := range x.cells {
 		if x.at[i] < c.State().Head().FeedNextSeq {
@@ -49,8 +49,8 @@ func (x *eventReader) settle(ctx context.Context) error {
 	return nil
 }
 
-// read is the next events that are shown, up to most, and whether there may be more. The
-// reader is behind them then. No shard keeps the others waiting.
+// read returns the next visible events, at most most, and whether there may be more. It moves the reader's
+// position after them. Each shard gets a share, so that no shard delays the others.
 func (x *eventReader) read(most int) (events []toldEvent, more bool, err error) {
 	share := max(most/len(x.cells), 1)
 	for i := range x.cells {
@@ -88,9 +88,8 @@ func (x *eventReader) readShard(shard, most int) (events []toldEvent, more bool,
 	return x.readFeed(c, shard, most, upTo, events)
 }
 
-// lost moves a place that the stream cannot go on from to one where it can, and says why:
-// the feed does not have the events behind it, or the stream lags too far behind. "" if
-// nothing is lost.
+// lost moves a position from which the stream cannot continue and returns the reason: the feed no longer has
+// the next events, or the stream lags too far behind. It returns "" if nothing is lost.
 func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	next := x.at[shard] + 1
 	if next < head.FeedFirstSeq || next > head.FeedNextSeq {
@@ -104,8 +103,8 @@ func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	if x.upTo == nil {
 		return ""
 	}
-	// A client that asked for old events may be as far behind as it likes. One that was up
-	// to date and cannot keep pace would fall behind for ever.
+	// A client that asked for old events may be as far behind as it likes. A client that was up to date and
+	// cannot keep pace would never catch up.
 	if x.upTo[shard] && head.FeedNextSeq-next > x.lag {
 		x.at[shard] = head.FeedNextSeq - 1
 		return api.ResetLag
@@ -114,7 +113,7 @@ func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	return ""
 }
 
-// readRing shows what is asked for of events that the shard's streams share.
+// readRing selects events from those that the shard's streams share.
 func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEvent, to uint64, events []toldEvent) (_ []toldEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
@@ -132,15 +131,15 @@ func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEve
 	return events, to+1 < c.State().Head().FeedNextSeq, nil
 }
 
-// readFeed reads events out of the store, for a page and for a stream that is behind the
-// ring. It ends before upTo, where the ring begins, so that the streams stay together.
+// readFeed reads events from the store, for a page or for a stream that is behind the ring. It stops before
+// upTo, where the ring begins, so that the streams share the ring again.
 func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, events []toldEvent) (_ []toldEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
 	seen, size := 0, 0
 	for item, err := range v.snapshot().Feed(x.at[shard] + 1) {
 		if errors.Is(err, state.ErrTrimmed) {
-			return events, true, nil // since the head was read; the next read tells the client
+			return events, true, nil // trimmed after the head was read; the next read sends a RESET
 		}
 		if err != nil {
 			return nil, false, fmt.Errorf("feed of shard %d: %w", shard, err)
@@ -163,7 +162,7 @@ func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, event
 	return events, false, nil
 }
 
-// show appends an event if it is asked for, and moves the place behind it.
+// show appends an event if the caller selected it and may see it, and moves the position after it.
 func (x *eventReader) show(v snapshots, shard int, e *sharedEvent, events []toldEvent, size int) ([]toldEvent, int, error) {
 	view, err := x.query.show(v, shard, e)
 	if err != nil {
@@ -175,7 +174,7 @@ func (x *eventReader) show(v snapshots, shard int, e *sharedEvent, events []told
 	return append(events, toldEvent{view, e, x.at.String()}), size + len(view.told.Data), nil
 }
 
-// lateSnapshot is a snapshot of a shard that is taken when it is needed.
+// lateSnapshot takes a snapshot of a shard when it is first needed.
 type lateSnapshot struct {
 	of *cell.Cell
 	v  *state.Snapshot
@@ -195,7 +194,7 @@ func (l *lateSnapshot) close() error {
 	return l.v.Close()
 }
 
-// reset is the event that says that the stream does not go on where it was, and why.
+// reset builds the event that tells the client that the stream skipped events, and why.
 func (x *eventReader) reset(c *cell.Cell, shard int, why string) toldEvent {
 	x.resets++
 	view := &eventView{done: true, told: &api.Event{

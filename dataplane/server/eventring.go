@@ -12,37 +12,36 @@ import (
 )
 
 const (
-	// eventRingBytes bounds the events that a shard keeps in memory for its streams, as
-	// they were decoded and as they were encoded. A stream that is farther behind reads
-	// the store.
+	// eventRingBytes bounds the memory for a shard's decoded and encoded events that its streams share. A
+	// stream that is further behind reads the store.
 	eventRingBytes = 2 << 20
-	// eventRingFill is how many events of the feed a ring takes in at once.
+	// eventRingFill is the number of feed events that a ring reads at once.
 	eventRingFill = 512
-	// eventRingLook is how many events a stream takes out of a ring at once.
+	// eventRingLook is the number of events that a stream takes from a ring at once.
 	eventRingLook = 1024
-	// eventRingJoin is how far behind a stream a ring may be and still follow it. A ring
-	// that is farther behind, because nobody has read from it, begins anew.
+	// eventRingJoin is how far a ring may be behind a stream and still catch up. A ring that is further
+	// behind, because no stream read from it, restarts at the stream's position.
 	eventRingJoin = 4096
-	// sharedEventBytes is about how much an event takes before it is encoded.
+	// sharedEventBytes is the approximate memory of an event before it is encoded.
 	sharedEventBytes = 256
 )
 
-// eventRing keeps the youngest events of a shard, each decoded once and encoded once for
-// all streams of events. It has no goroutine: the stream that needs the next events
-// reads them from the store, so that streams whose clients do not read cost nothing.
+// eventRing keeps the newest events of a shard. Each is decoded once and encoded once for all event streams.
+// The ring has no goroutine: the stream that needs the next events reads them from the store, so that streams
+// whose clients do not read cost nothing.
 type eventRing struct {
 	cell *cell.Cell
 
-	mu     sync.Mutex     // guards what follows
-	first  uint64         // the ring knows every event from this sequence on; 0 = it has not begun
-	next   uint64         // the sequence of the next event to take in
-	events []*sharedEvent // those that clients are told of, oldest first
+	mu     sync.Mutex     // guards the fields below
+	first  uint64         // the ring has every event from this sequence on; 0 = it has not begun
+	next   uint64         // the sequence of the next event to read
+	events []*sharedEvent // the events that clients may see, oldest first
 	bytes  int
-	filled time.Time // when it last took events in
+	filled time.Time // the time of the last read
 }
 
-// after copies events behind a place into buffer and returns the place behind them. ok is
-// false if the ring does not go back that far; then to is the sequence it begins with.
+// after copies the events after a position into buffer and returns the position after them. If the ring does
+// not reach back that far, ok is false and to is the first sequence of the ring.
 func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEvent, to uint64, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +60,7 @@ func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEve
 			break
 		}
 	}
-	if at+1 < r.first { // it was trimmed meanwhile
+	if at+1 < r.first { // the feed was trimmed in the meantime
 		return nil, r.first, false, nil
 	}
 	i := sort.Search(len(r.events), func(i int) bool { return r.events[i].seq > at })
@@ -73,15 +72,14 @@ func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEve
 	return events, max(at, r.next-1), true, nil
 }
 
-// restart has the ring begin at a sequence. The caller holds mu.
+// restart empties the ring and begins it at a sequence. The caller holds mu.
 func (r *eventRing) restart(seq uint64) {
 	r.first, r.next, r.bytes = seq, seq, 0
 	clear(r.events)
 	r.events = r.events[:0]
 }
 
-// fill takes in the next events of the feed; more is false if there are none. The caller
-// holds mu.
+// fill reads the next events of the feed. It returns false if there are none. The caller holds mu.
 func (r *eventRing) fill() (more bool, err error) {
 	if r.next >= r.cell.State().Head().FeedNextSeq {
 		return false, nil
@@ -117,8 +115,8 @@ func (r *eventRing) fill() (more bool, err error) {
 	return taken > 0, nil
 }
 
-// evict forgets the oldest events until the ring is within its bound. The youngest stays,
-// so that whoever takes events in also gets some. The caller holds mu.
+// evict removes the oldest events until the ring is within its bound. It keeps the newest event, so that a
+// stream that fills the ring always gets one. The caller holds mu.
 func (r *eventRing) evict() {
 	n := 0
 	for r.bytes > eventRingBytes && n < len(r.events)-1 {
@@ -129,24 +127,24 @@ func (r *eventRing) evict() {
 	if n == 0 {
 		return
 	}
-	clear(r.events[:n]) // what was evicted is garbage although the array stays
+	clear(r.events[:n]) // evicted events become garbage although the array stays
 	r.events = r.events[n:]
 }
 
-// grew counts the bytes that an event was encoded to.
+// grew counts the bytes of an event's encoding.
 func (r *eventRing) grew(e *sharedEvent, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.seq < r.first || e.seq >= r.next {
-		return // it was evicted meanwhile
+		return // the event was evicted in the meantime
 	}
 	e.encoded += bytes
 	r.bytes += bytes
 	r.evict()
 }
 
-// rest forgets all events if none came for a while. Streams that have read them lose
-// nothing, and a namespace where nothing happens keeps nothing in memory.
+// rest removes all events if none has come for a while, so that an idle namespace keeps no memory. Streams
+// that have read them lose nothing.
 func (r *eventRing) rest(idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +154,7 @@ func (r *eventRing) rest(idle time.Duration) {
 	}
 }
 
-// size is how many events the ring holds, and their bytes.
+// size returns the number of events in the ring and their bytes.
 func (r *eventRing) size() (events, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

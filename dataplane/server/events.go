@@ -15,16 +15,16 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// How a stream of events goes.
+// Bounds of event streams and pages.
 const (
-	// DefaultEventHeartbeat is how often a stream says something that has nothing to
-	// say, so that what lies in between knows that it is alive.
+	// DefaultEventHeartbeat is the interval of heartbeats on a stream without events, so that proxies see
+	// that it is alive.
 	DefaultEventHeartbeat = 15 * time.Second
-	// DefaultEventWriteWait is how long a client may take to read what it is sent. Who
-	// takes longer is cut off, and comes back with the id of the last event it has.
+	// DefaultEventWriteWait is the time that a client has to read one batch. A slower client is disconnected.
+	// It can reconnect with the id of its last event.
 	DefaultEventWriteWait = 10 * time.Second
-	// pageBatches is how many batches a page is looked for in: one of a filter that
-	// little passes ends then, and the next goes on.
+	// pageBatches bounds the batches that one page reads. If a filter matches few events, the page ends early
+	// and its cursor continues.
 	pageBatches = 16
 )
 
@@ -81,8 +81,7 @@ func (s *Server) pageEvents(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, page)
 }
 
-// readEvents is a reader of what a request asks for; its place is nil where the request
-// names none.
+// readEvents returns a reader for the filter of a request. Its position is nil if the request has none.
 func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*eventReader, error) {
 	query, err := q.parseEvents(r.URL.Query())
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*ev
 	return s.readFrom(r, q, query, name, from)
 }
 
-// readFrom is a reader behind a place; "" names none.
+// readFrom returns a reader after a position; "" means no position.
 func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, from string) (*eventReader, error) {
 	x := &eventReader{query: query, cells: q.shards.All()}
 	if from == "" {
@@ -107,8 +106,8 @@ func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, 
 	return x, x.settle(ctx)
 }
 
-// streamEvents sends events as they come, until the client leaves, its key does, or the
-// node.
+// streamEvents sends events as they come, until the client leaves, its key loses the right or the node shuts
+// down.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -127,13 +126,13 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	// What could be said to the client has been said when the stream ends.
+	// The client has already received any message about the end of the stream.
 	_ = s.tellEvents(r, reader, place, &eventWriter{server: s, w: w, control: http.NewResponseController(w)})
 	return nil
 }
 
-// tellEvents sends events to a client until it leaves or may not go on; the error says
-// why.
+// tellEvents sends events to a listener until the client leaves or the stream must end. The error gives the
+// reason.
 func (s *Server) tellEvents(r *http.Request, reader *eventReader, place *host.Following, to listener) error {
 	if reader.at == nil {
 		reader.at = latest(reader.cells)
@@ -147,7 +146,7 @@ func (s *Server) tellEvents(r *http.Request, reader *eventReader, place *host.Fo
 	return x.run(r.Context())
 }
 
-// follow takes a place among those who follow events, which must be left.
+// follow registers a follower of events. The caller must leave its place.
 func (s *Server) follow(q *request) (*host.Following, error) {
 	if s.draining.Err() != nil {
 		return nil, shuttingDown()
@@ -156,19 +155,19 @@ func (s *Server) follow(q *request) (*host.Following, error) {
 	return place, again(err)
 }
 
-// shuttingDown sends a stream elsewhere.
+// shuttingDown tells the client to open its stream at another node.
 func shuttingDown() error {
 	return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: open a stream at another"))
 }
 
-// streamHeader announces events.
+// streamHeader sets the headers of a server-sent event stream.
 func streamHeader(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy that gathers answers would keep the events
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers answers would delay the events
 }
 
-// eventStream is a stream of events under way.
+// eventStream is a running stream of events.
 type eventStream struct {
 	server  *Server
 	request *http.Request
@@ -178,22 +177,22 @@ type eventStream struct {
 	turn    *eventTurn
 }
 
-// listener is a client that is told events.
+// listener sends events to a client.
 type listener interface {
-	// tell sends events, and says how many bytes those took and in how many writes.
+	// tell sends events and returns the number of bytes and of writes.
 	tell(events []toldEvent) (bytes, writes int64, err error)
-	// alive says something where there is nothing to say; at is how far the feed was
-	// read, for who may see all of it: others would learn from that how much there is.
+	// alive sends a heartbeat. at is the position in the feed, or "" for a client with a scope, because the
+	// position would show how many events other queues have.
 	alive(at string) error
 }
 
-// run tells events until the client leaves or may not go on: the error says why, nil is
-// the client. A stream with news takes its turn among those of its namespace before it
-// looks for them, so that many streams do not all wake and write at each commit.
+// run sends events until the client leaves, with a nil error, or until the stream must end, with the reason.
+// A stream that is notified of news waits for its turn in the namespace's rate before it reads them, so that
+// many streams do not all wake and write at each commit.
 func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
-	if err := x.alive(); err != nil { // it has begun
+	if err := x.alive(); err != nil { // tells the client that the stream has begun
 		return err
 	}
 	doubt, err := x.doubt()
@@ -204,14 +203,14 @@ func (x *eventStream) run(ctx context.Context) error {
 		case <-news:
 			news, turn = nil, x.turn.take()
 		case <-turn:
-			// News are asked for before they are looked for, so that none is missed.
+			// Ask for news before reading, so that no event is missed.
 			turn, news = nil, x.place.News()
 			var more bool
 			if more, err = x.send(); more {
 				news, turn = nil, x.turn.take()
 			}
 		case <-idle.C:
-			if err = x.recheck(); err == nil { // keys run out, too
+			if err = x.recheck(); err == nil { // because a key may expire
 				err = x.alive()
 			}
 			x.reader.hub.rest(x.server.cfg.EventHeartbeat)
@@ -225,8 +224,8 @@ func (x *eventStream) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Of several that are true at once a select takes any: a key that was revoked
-		// must not have to wait for its turn.
+		// Check doubt again: select chooses any ready case, and a revoked key must not wait until its case is
+		// chosen.
 		select {
 		case <-doubt:
 			doubt, err = x.doubt()
@@ -236,7 +235,8 @@ func (x *eventStream) run(ctx context.Context) error {
 	return err
 }
 
-// doubt asks whether the stream may go on, and when to ask again.
+// doubt checks whether the stream may continue and returns a channel that closes when that must be checked
+// again.
 func (x *eventStream) doubt() (<-chan struct{}, error) {
 	doubt, err := x.place.Doubt()
 	if err == nil {
@@ -245,8 +245,8 @@ func (x *eventStream) doubt() (<-chan struct{}, error) {
 	return doubt, err
 }
 
-// recheck asks whether the client may still see what it asked for, and what that is: a
-// key may be revoked, run out, and have another scope.
+// recheck checks that the client may still see the selected events and updates its scope, because a key may
+// be revoked, expire or get another scope.
 func (x *eventStream) recheck() error {
 	query := x.reader.query
 	who, err := x.server.stays(x.request, query.who, tenancy.JobRead)
@@ -263,7 +263,7 @@ func (x *eventStream) recheck() error {
 	return nil
 }
 
-// send writes the next events there are, and says whether there may be more.
+// send writes the next events and reports whether there may be more.
 func (x *eventStream) send() (more bool, err error) {
 	x.reader.cost, x.reader.resets = 0, 0
 	events, more, err := x.reader.read(eventBatch)
@@ -283,7 +283,7 @@ func (x *eventStream) send() (more bool, err error) {
 	return more, err
 }
 
-// alive has the listener hear that the stream is.
+// alive sends a heartbeat to the listener.
 func (x *eventStream) alive() error {
 	at := x.reader.at.String()
 	if !x.reader.query.all() {
@@ -292,7 +292,7 @@ func (x *eventStream) alive() error {
 	return x.to.alive(at)
 }
 
-// eventWriter tells events as server-sent events.
+// eventWriter writes events as server-sent events.
 type eventWriter struct {
 	server  *Server
 	w       http.ResponseWriter
@@ -300,10 +300,10 @@ type eventWriter struct {
 	buffer  bytes.Buffer
 }
 
-// tell writes each event in one piece, and has all of them sent within the time that a
-// client has to read. Between batches there is no limit, nor the server's.
+// tell writes each event at once and sends the batch within EventWriteWait. Between batches there is no
+// deadline, not even the HTTP server's.
 func (x *eventWriter) tell(events []toldEvent) (bytes, writes int64, err error) {
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have none
+	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have no deadline
 	for i := range events {
 		frame, err := events[i].sse(&x.server.eventCounts)
 		if err != nil {
@@ -320,8 +320,8 @@ func (x *eventWriter) tell(events []toldEvent) (bytes, writes int64, err error) 
 	return bytes, 1, x.sent()
 }
 
-// alive sends what is no event, with how far the feed is: who comes back need not read
-// again what it did not ask for.
+// alive sends a comment with the position in the feed, so that a client that reconnects does not read events
+// again that its filter skipped.
 func (x *eventWriter) alive(at string) error {
 	x.buffer.Reset()
 	x.buffer.WriteString(":\n")
@@ -336,7 +336,7 @@ func (x *eventWriter) alive(at string) error {
 	return x.sent()
 }
 
-// sent flushes what was written and lifts the limit.
+// sent flushes the written bytes and removes the deadline.
 func (x *eventWriter) sent() error {
 	err := x.control.Flush()
 	if err == nil {
@@ -345,8 +345,8 @@ func (x *eventWriter) sent() error {
 	return err
 }
 
-// listJobEvents answers a job's history, which is kept until the job is purged, with
-// what its records still say of it.
+// listJobEvents answers the history of a job, which exists until the job is purged, with the details that its
+// records still contain.
 func (s *Server) listJobEvents(w http.ResponseWriter, r *http.Request) error {
 	return s.readOfJob(w, r, func(v *state.Snapshot, id job.ID) (any, error) {
 		j, err := v.Job(id)

@@ -15,29 +15,28 @@ import (
 	"github.com/corvo/corvo/dataplane/state/event"
 )
 
-// sharedEvent is an event of the feed. It is composed and encoded when the first stream
-// shows it; the others use the same bytes.
+// sharedEvent is an event of the feed. The first stream that shows it composes and encodes it; the others use
+// the same bytes.
 type sharedEvent struct {
 	seq     uint64
 	clockNs int64
 	raw     *state.Event
-	ring    *eventRing // nil = it is in none
-	encoded int        // bytes that the ring counted; guarded by its mu
+	ring    *eventRing // nil = not in a ring
+	encoded int        // bytes counted by the ring; guarded by the ring's mu
 
 	full, hidden eventView
 }
 
-// eventView is an event as some clients are shown it.
+// eventView is an event as one group of clients sees it.
 type eventView struct {
 	mu      sync.Mutex
 	done    bool
-	told    *api.Event // nil = clients are not told of it
-	frame   []byte     // of server-sent events, without the id
+	told    *api.Event // nil = clients do not see it
+	frame   []byte     // server-sent event without its id
 	message *rpc.Encoded
 }
 
-// view composes the event for clients that may know from which queue its job came, or for
-// those that may not.
+// view composes the event: with the queue from which its job came if from is set, otherwise without it.
 func (e *sharedEvent) view(v snapshots, shard int, from bool) (*eventView, error) {
 	view, raw := &e.full, e.raw
 	if raw.FromQueue != "" && !from {
@@ -69,18 +68,18 @@ func (e *sharedEvent) grew(bytes int) {
 	}
 }
 
-// snapshots gives the snapshot that events are composed from. It is taken when the first
-// event needs one: most are composed already.
+// snapshots provides the snapshot from which events are composed. The snapshot is taken when the first event
+// needs it, because most events are already composed.
 type snapshots interface{ snapshot() *state.Snapshot }
 
-// toldEvent is an event, and the place behind it.
+// toldEvent is an event and the position after it.
 type toldEvent struct {
 	*eventView
-	of *sharedEvent // nil: RESET
+	of *sharedEvent // nil for a RESET
 	id string
 }
 
-// sse is the event as server-sent events, all but its id.
+// sse encodes the event as a server-sent event without its id.
 func (e *toldEvent) sse(encodes *eventCounts) ([]byte, error) {
 	v := e.eventView
 	v.mu.Lock()
@@ -92,7 +91,7 @@ func (e *toldEvent) sse(encodes *eventCounts) ([]byte, error) {
 	b.WriteString("event: " + v.told.Type + "\ndata: ")
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v.told) // it ends the line
+	err := encoder.Encode(v.told) // Encode ends the line
 	if err == nil {
 		b.WriteByte('\n')
 		v.frame = b.Bytes()
@@ -106,8 +105,8 @@ func (e *toldEvent) sse(encodes *eventCounts) ([]byte, error) {
 	return frame, err
 }
 
-// rpc is the event as a message. All streams of a namespace with one shard share its
-// bytes; the place in several shards is another for each stream.
+// rpc encodes the event as a message. In a namespace with one shard all streams share its bytes. With several
+// shards each stream encodes its own, because its position differs.
 func (e *toldEvent) rpc(encodes *eventCounts) any {
 	v := e.eventView
 	if e.id != strconv.FormatUint(v.told.Seq, 10) {

@@ -25,7 +25,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, convert.ToFailed(failed))
 }
 
-// failJob ends an attempt of one job without success.
+// failJob ends the attempt of one job without success.
 func (s *Server) failJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *api.FailRequest) (*op.Failed, error) {
 	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {

@@ -53,9 +53,9 @@ func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.FetchBatchResponse{Jobs: []api.FetchedJob{}})
 }
 
-// handOut leases jobs and delivers them, in one span; begun says whether it
-// has begun to answer. A poll that found nothing leaves no span, not the request's
-// either, unless somebody follows it: idle workers would fill every trace store.
+// handOut leases jobs and delivers them, in one span. begun reports whether it has begun to answer. A poll
+// that found nothing drops its span and the request's span, unless a client traces it, because the polls of
+// idle workers would fill every trace store.
 func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, batch bool) (begun bool, err error) {
 	r, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
 	if len(ask.Queues) == 1 {
@@ -84,31 +84,30 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask
 	return false, nil
 }
 
-// lease is a job that has been leased, and the shard it is on.
+// lease is a leased job and its shard.
 type lease struct {
 	*op.Leased
 	cell *cell.Cell
 }
 
-// lease waits until there is work and leases it; nothing when the time is over,
-// the client is gone or the server drains. What it returns must be delivered or
-// given back.
+// lease waits for work and leases it. It returns nothing if the fetch deadline passes, the client leaves or
+// the server drains. The caller must deliver the jobs or give them back.
 //
-// The poll waits outside the cells and their logs: only one that has claimed a job
-// proposes. It is woken by what makes a job fetchable, never by a clock.
+// The poll waits outside the cells and their logs, and it proposes only after it has claimed a job. It is
+// woken by the event that makes a job ready, never by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
 	}
 	s.fetched(q, ask)
-	// A repeat has its answer already: it must not wait for more work.
+	// A repeat has its answer already, so it must not wait for more work.
 	if leased, err := q.leasedBefore(w, ask); len(leased) > 0 || err != nil {
 		return leased, err
 	}
 	wait := patience{client: r.Context(), draining: s.draining, until: time.Now().Add(ask.Wait)}
 	defer wait.end()
 	runs := q.shards.Runs(ask.Queues)
-	var failed error // of a shard that is not asked again
+	var failed error // the error of a shard that is not asked again
 	for waited := false; ; {
 		claims := claimRuns(runs, ask.Count)
 		if len(claims) == 0 {
@@ -122,15 +121,15 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				case r.Context().Err() != nil:
 					return nil, nil
 				}
-				// An earlier try of this fetch may have waited here too, got the job and
-				// answered a connection that was gone.
+				// An earlier try of this fetch may have waited here too, leased the job and answered a closed
+				// connection.
 				if _, err := s.stays(r, q.who, tenancy.JobWork, ask.Queues...); err != nil {
 					return nil, err
 				}
 				return q.leasedBefore(w, ask)
 			}
-			// Being woken is a duty: this poll may be the only one that knows of the
-			// job. It claims, and releasing the claim hands on what it did not use.
+			// A woken poll must claim, because it may be the only one that was notified of the job. When it releases
+			// the claim, the jobs that it did not use are passed on.
 			waited = true
 			continue
 		}
@@ -141,7 +140,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			setIndex(w, at...)
 			return leased, nil
 		case err != nil:
-			// A shard without a leader must not keep its worker from the others' jobs.
+			// A shard without a leader must not keep its worker from the jobs of other shards.
 			if runs = without(runs, claims); len(runs) == 0 || !api.CodeOf(err).Retryable() {
 				return nil, err
 			}
@@ -152,17 +151,17 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	}
 }
 
-// patience is how long a fetch waits for work: until its time is over, its client has
-// left or the server drains. Most find work at once and never have its context made,
-// which takes a timer and a place among what the client's leaving ends.
+// patience ends the wait of a fetch when its time is over, its client leaves or the server drains. Most
+// fetches find work at once and never create the context, which costs a timer and a registration with the
+// client's context.
 type patience struct {
 	client, draining context.Context
 	until            time.Time
-	waiting          context.Context // nil until it is asked for
-	stop             func()          // of waiting
+	waiting          context.Context // nil until context is called
+	stop             func()          // stops waiting
 }
 
-// context ends with the patience.
+// context returns a context that ends when the wait ends.
 func (p *patience) context() context.Context {
 	if p.waiting == nil {
 		ctx, cancel := context.WithDeadline(p.client, p.until)
@@ -176,22 +175,21 @@ func (p *patience) over() bool {
 	return p.client.Err() != nil || p.draining.Err() != nil || !time.Now().Before(p.until)
 }
 
-// end must be called once nobody waits any longer.
+// end releases the context. It must be called when the wait is over.
 func (p *patience) end() {
 	if p.stop != nil {
 		p.stop()
 	}
 }
 
-// claim is a run of queues that has jobs for a fetch.
+// claim is a run of queues on one shard with claimed jobs.
 type claim struct {
 	router.Run
-	count   int // of jobs to lease
+	count   int // jobs to lease
 	release func()
 }
 
-// claimRuns claims up to count jobs of the runs, in their order. A shard that has
-// none is not asked.
+// claimRuns claims up to count jobs of the runs, in their order. It skips shards without ready jobs.
 func claimRuns(runs []router.Run, count int) (claims []claim) {
 	for _, run := range runs {
 		if count == 0 {
@@ -203,22 +201,21 @@ func claimRuns(runs []router.Run, count int) (claims []claim) {
 		}
 	}
 	if len(claims) > 0 {
-		claims[len(claims)-1].count += count // what comes meanwhile
+		claims[len(claims)-1].count += count // for jobs that become ready in the meantime
 	}
 	return claims
 }
 
-// without are the runs of the shards that have not been claimed from.
+// without returns the runs of the shards from which nothing was claimed.
 func without(runs []router.Run, claims []claim) []router.Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(run router.Run) bool {
 		return slices.ContainsFunc(claims, func(c claim) bool { return c.Cell == run.Cell })
 	})
 }
 
-// leaseClaimed proposes the fetches and releases the claims, but proposes nothing
-// for a caller that has left, or that may not have the jobs any more for which it waited. The
-// leases come in the order of the queues; there may be some beside an error, for
-// the shards decide each on its own.
+// leaseClaimed proposes the fetches and releases the claims. It proposes nothing if the caller has left or
+// has lost the right to the jobs while it waited. The leases are in the order of the queues. Leases and an
+// error may come together, because each shard decides independently.
 func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, claims []claim, waited bool) (leased []lease, at []position, err error) {
 	defer func() {
 		for _, c := range claims {
@@ -257,8 +254,8 @@ func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, c
 func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from claim) ([]lease, position, error) {
 	o := ask.Op(&op.Meta{Principal: q.meta.Principal, LeaseSeed: from.Cell.LeaseSeed(), Idempotency: q.meta.Idempotency})
 	o.Queues, o.Count = from.Items, uint32(from.count)
-	// Once proposed, the commit is awaited even when the client leaves: only its
-	// result says what must be given back.
+	// Once proposed, the commit is awaited even if the client leaves, because only its result says which jobs
+	// to give back.
 	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, q.inTurn(o))
 	if err != nil {
 		return nil, position{}, err
@@ -268,7 +265,7 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 		s.emptyFetches.Add(1)
 	}
 	if q.meta.Idempotency != nil {
-		// It may be the result of an earlier fetch with the same key.
+		// The result may be that of an earlier fetch with the same key.
 		if jobs, err = current(from.Cell, jobs); err != nil {
 			return nil, position{}, err
 		}
@@ -280,9 +277,8 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 	return leased, position{from.Cell.Shard(), at}, nil
 }
 
-// leasedBefore is what an earlier fetch with the same Idempotency-Key leased and
-// this node knows of; nothing where there was none. A key is remembered on one
-// shard, so a fetch with a key asks one.
+// leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased, as far as this
+// node knows. A key is remembered on one shard, so the queues of a fetch with a key must lie on one shard.
 func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
 	if q.meta.Idempotency == nil {
 		return nil, nil
@@ -297,7 +293,7 @@ func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lea
 		return nil, err
 	}
 	if before == nil {
-		_, _, err := elsewhere[*op.FetchResult](q, at, o) // used for another request?
+		_, _, err := elsewhere[*op.FetchResult](q, at, o) // refuses a key that was used for another request
 		return nil, err
 	}
 	result, ok := before.(*op.FetchResult)
@@ -316,9 +312,8 @@ func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lea
 	return leased, nil
 }
 
-// current are those of the leases that still hold their jobs. An answer is
-// remembered for a day, longer than most leases last, and some of its jobs may
-// be done. LEASE_LOST when none is left.
+// current returns the leases that still hold their jobs. An answer is remembered for a day, longer than most
+// leases, so some of its jobs may have settled. If no lease is left, the error is LEASE_LOST.
 func current(at *cell.Cell, leased []*op.Leased) ([]*op.Leased, error) {
 	var held []*op.Leased
 	for _, l := range leased {

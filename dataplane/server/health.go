@@ -18,17 +18,17 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// DefaultMinFreeDisk is the free disk in bytes below which a node is not ready:
-// about what the log and the store write before they can give anything back.
+// DefaultMinFreeDisk is the free disk space in bytes below which a node is not ready. The log and the store
+// write about that much before they can free space.
 const DefaultMinFreeDisk = 64 << 20
 
-// MaxApplyLag is how many committed entries a node's store may lack for it to be
-// ready: what it shows is older than what others show.
+// MaxApplyLag is the number of committed entries that a ready node's store may lack. A node that is further
+// behind would show older data than the others.
 const MaxApplyLag = 10_000
 
-// healthz says whether the process can do its work at all: its store and its
-// view answer. Of many namespaces a broken one is no reason to restart the others:
-// readyz tells of it.
+// healthz reports whether the process can work at all: its store and its view answer. On a host of the cloud
+// it does not look at namespaces, because one broken namespace is no reason to restart the others; readyz
+// reports it.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
@@ -46,26 +46,26 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
 
-// alive reads from the store and from the view.
+// alive checks that the store and the view answer a read.
 func alive(ctx context.Context, c *cell.Cell) error {
 	if err := c.Failed(); err != nil {
 		return err
 	}
-	if _, err := c.State().Job(job.ID{}); err != nil { // no job has this id; the store must be able to say so
+	if _, err := c.State().Job(job.ID{}); err != nil { // no job has this id, but the store must be able to read
 		return err
 	}
 	err := c.View().Check(ctx)
 	switch api.CodeOf(err) {
 	case api.ViewBehind:
-		// It is being built, which a restart would only begin again; unless that fails.
+		// The view is being built. A restart would begin again, so only a failed build counts as an error.
 		return c.View().Err()
 	case api.Overloaded:
-		return nil // other queries came first: it works
+		return nil // the view works but runs other queries first
 	}
 	return err
 }
 
-// readyz says whether requests should be sent here.
+// readyz reports whether clients should send requests to this node.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return s.hostReady(w)
@@ -78,7 +78,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	for _, c := range shards.All() {
 		facts.add(c)
 	}
-	facts.free, facts.freeErr = shards.Home().FreeDisk() // they lie on one disk
+	facts.free, facts.freeErr = shards.Home().FreeDisk() // all shards lie on one disk
 	checks, err := facts.judge()
 	if err != nil {
 		return err
@@ -117,13 +117,12 @@ func (s *Server) hostReady(w http.ResponseWriter) error {
 	return refused
 }
 
-// soundCells is why the first unsound of the open cells is; nil when all are
-// sound.
+// soundCells returns the failure of the first open cell that has one.
 func (s *Server) soundCells() error {
 	for _, ns := range s.cfg.Host.Namespaces() {
 		cells, err := s.cfg.Host.Cells(ns)
 		if err != nil {
-			continue // closed since
+			continue // closed in the meantime
 		}
 		if err := sound(cells); err != nil {
 			return fmt.Errorf("namespace %s: %w", ns, err)
@@ -132,7 +131,7 @@ func (s *Server) soundCells() error {
 	return nil
 }
 
-// sound is why the first unsound cell is.
+// sound returns the failure of the first cell that has one.
 func sound(cells []*cell.Cell) error {
 	for _, c := range cells {
 		if err := c.Err(); err != nil {
@@ -142,22 +141,22 @@ func sound(cells []*cell.Cell) error {
 	return nil
 }
 
-// readiness is all that decides whether a node is ready.
+// readiness collects the facts that decide whether a node is ready.
 type readiness struct {
 	draining   bool
-	failed     bool   // log, store or duties of any shard
-	full       bool   // for want of room
-	led        bool   // every shard has a leader that is known here
-	applyLag   uint64 // entries known to be committed that some store does not have
-	viewErr    error  // why a view does not follow
+	failed     bool   // the log, store or duties of a shard have failed
+	full       bool   // the failure is a full disk
+	led        bool   // this node knows a leader of every shard
+	applyLag   uint64 // committed entries that a store lacks
+	viewErr    error  // the failure of a view
 	viewLag    uint64
 	viewBehind time.Duration
-	free       int64 // bytes of disk
+	free       int64 // free bytes of disk
 	freeErr    error
 	least      int64 // bytes that must be free
 }
 
-// add adds a shard: the worst of them counts.
+// add adds a shard; the worst shard counts.
 func (f *readiness) add(c *cell.Cell) {
 	status, err := c.Status()
 	f.failed = f.failed || c.Failed() != nil || err != nil
@@ -173,13 +172,12 @@ func (f *readiness) add(c *cell.Cell) {
 	f.viewLag, f.viewBehind = max(f.viewLag, lag), max(f.viewBehind, behind)
 }
 
-// judge answers "ok" or what is wrong for each check, and an error that has them
-// in its details where the node is not ready. Nothing in them is secret: probes
-// have no key.
+// judge returns "ok" or the problem for each check. If the node is not ready, it also returns an error with
+// the checks in its details. The checks contain no secret, because probes send no key.
 //
-// How far the view is behind is told and decides nothing. What reads from it
-// waits, or is refused, by itself; everything else works, and would not on a sole
-// node that is taken out of service while its view is being built.
+// The lag of the view is reported but decides nothing. Reads from the view wait or are refused themselves,
+// and all other requests work. They would fail if a sole node were taken out of service while its view is
+// being built.
 func (f *readiness) judge() (checks map[string]string, err error) {
 	checks = make(map[string]string)
 	var wrong []string

@@ -25,7 +25,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// beat renews the leases that a heartbeat names, and keeps what it says.
+// beat renews the leases of a heartbeat and stores its checkpoints, progress and usage.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request, q *request, body *api.HeartbeatRequest) (out api.HeartbeatResponse, err error) {
 	var f convert.Faults
 	beats := convert.FromHeartbeat(&f, body)
@@ -58,8 +58,8 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request, q *request, body *
 	return convert.ToHeartbeat(beats, result), nil
 }
 
-// reportID is what the repeat of a heartbeat is known by whose client says what it is
-// called; nil where it does not.
+// reportID derives the request id of a heartbeat from the client's report id, so that a repeat is recognised.
+// It returns nil if there is none.
 func reportID(given string) []byte {
 	if given == "" {
 		return nil
@@ -68,9 +68,9 @@ func reportID(given string) []byte {
 	return sum[:16]
 }
 
-// renew renews leases, each on its own. Where a shard cannot be asked nothing is
-// known of its jobs, which no answer of a heartbeat can say: the whole of it fails,
-// and its repeat renews what was renewed once more.
+// renew renews leases, each independently. If a shard cannot be asked, the state of its leases is unknown,
+// and the answer has no form for that. The whole heartbeat then fails, and its repeat renews the other leases
+// once more.
 func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids []job.ID, all []*op.HeartbeatItem) (*op.HeartbeatResult, error) {
 	if len(ids) == 0 {
 		setIndex(w, positionOf(q.shards.Home()))
@@ -101,14 +101,14 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 	return joined(settled.results), nil
 }
 
-// renewed is what a heartbeat answers for one job.
+// renewed is the answer of a heartbeat for one job.
 type renewed struct {
 	refused *op.Refusal
-	cancel  bool // its worker shall let go of it
-	over    bool // it has cost more than it may
+	cancel  bool // its worker must stop the job
+	over    bool // it has exceeded its budget
 }
 
-// renewedJobs are the answers of one shard, each on its own.
+// renewedJobs splits the answer of one shard by job.
 func renewedJobs(r *op.HeartbeatResult) []renewed {
 	all := make([]renewed, len(r.GetItems()))
 	for i, refused := range r.GetItems() {
@@ -123,7 +123,7 @@ func renewedJobs(r *op.HeartbeatResult) []renewed {
 	return all
 }
 
-// joined is the answer of all shards.
+// joined builds the answer of all shards.
 func joined(all []renewed) *op.HeartbeatResult {
 	r := &op.HeartbeatResult{Items: make([]*op.Refusal, len(all))}
 	for i, one := range all {

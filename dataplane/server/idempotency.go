@@ -12,9 +12,8 @@ import (
 
 const idempotencyHeader = "Idempotency-Key"
 
-// idempotency is what makes a repeat of this request answer as the first did:
-// its key, and the hash that tells a repeat from another request under the same
-// key. It is nil when the client sent no key.
+// idempotency reads the idempotency key of a request and adds a hash that distinguishes a repeat from another
+// request with the same key. It returns nil if the client sent no key.
 func idempotency(r *http.Request, body []byte) (*op.Idempotency, error) {
 	values := r.Header.Values(idempotencyHeader)
 	if len(values) == 0 {
@@ -37,11 +36,11 @@ func validIdempotencyKey(key string) bool {
 	return key != "" && len(key) <= job.MaxIdempotencyKey
 }
 
-// requestHash is SHA-256 of the parts of a request that decide what it does. The
-// first two cannot hold the line end that separates them.
+// requestHash hashes the parts of a request that decide its effect, with SHA-256. Method and URI cannot
+// contain the line end that separates them.
 func requestHash(method, uri string, body []byte) []byte {
 	h := sha256.New()
-	io.WriteString(h, method+"\n"+uri+"\n") // a hash never fails to write
+	io.WriteString(h, method+"\n"+uri+"\n") // writing to a hash never fails
 	h.Write(body)
 	return h.Sum(nil)
 }

@@ -12,29 +12,28 @@ import (
 	"github.com/corvo/corvo/dataplane/host"
 )
 
-// indexHeader is where a write answers its position and a client finds what to
-// pass on as min_index.
+// indexHeader names the response header with the position of a write, which a client passes back as
+// min_index.
 const indexHeader = "Corvo-Index"
 
-// indexVersion is the first byte of encoded positions. After it come pairs of
-// shard and index, as unsigned varints, each shard once and in order.
+// indexVersion is the first byte of encoded positions. Pairs of shard and index follow as unsigned varints,
+// each shard once and in order.
 const indexVersion = 1
 
-// maxIndexText bounds encoded positions before they are looked at: one of every
-// shard there may be, of at most 1 byte of shard and 10 of index.
+// maxIndexText bounds the text before it is decoded: one position for every possible shard, with 1 byte of
+// shard and at most 10 bytes of index.
 var maxIndexText = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(1+binary.MaxVarintLen64))
 
-// position is where a write stands in the log of its shard.
+// position is the place of a write in the log of its shard.
 type position struct {
 	shard uint32
 	index cell.Index
 }
 
-// positionOf is where a shard stands now.
+// positionOf returns the present position of a shard.
 func positionOf(c *cell.Cell) position { return position{c.Shard(), c.Applied()} }
 
-// encodeIndex is positions of different shards as clients see them: opaque, for
-// them to pass back.
+// encodeIndex encodes positions of different shards into the opaque text that clients pass back.
 func encodeIndex(at ...position) string {
 	slices.SortFunc(at, func(a, b position) int { return int(a.shard) - int(b.shard) })
 	var buf [1 + 2*binary.MaxVarintLen64]byte
@@ -46,7 +45,7 @@ func encodeIndex(at ...position) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// decodeIndex reads what encodeIndex made in a namespace of so many shards.
+// decodeIndex parses the text of encodeIndex for a namespace with the given number of shards.
 func decodeIndex(given string, shards int) ([]position, error) {
 	bad := api.Errorf(api.ValidationError, "min_index %s is not a position: pass on a "+indexHeader+" of an earlier answer", text.Quote(given))
 	if len(given) > maxIndexText {
@@ -72,14 +71,14 @@ func decodeIndex(given string, shards int) ([]position, error) {
 	return all, nil
 }
 
-// setIndex puts positions on an answer; nil is an answer without a header of its own.
+// setIndex sets the positions in the header of an answer; w is nil for an answer without a header.
 func setIndex(w http.ResponseWriter, at ...position) {
 	if w != nil {
 		w.Header().Set(indexHeader, encodeIndex(at...))
 	}
 }
 
-// later is the positions with one more; of two of a shard the later one stays.
+// later adds a position. Of two positions of one shard it keeps the later one.
 func later(all []position, p position) []position {
 	for i := range all {
 		if all[i].shard == p.shard {

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// What a person does to one job: each route is an op on jobs, of one job.
+// These are the actions that a person takes on one job. Each proposes an op for several jobs with one job.
 
 func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
 	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
@@ -55,8 +55,8 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// onJob does to the job in the path what an op does to jobs, wherever the job is,
-// and answers the status. build makes the op once the body is read.
+// onJob applies an op for jobs to the job in the path, on its present shard, and answers the status. build
+// makes the op after the body has been read.
 func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status func(*op.JobDone) api.Status, build func(meta *op.Meta, ids [][]byte) (op.Op, error)) error {
 	q, err := s.begin(r, body)
 	if err != nil {

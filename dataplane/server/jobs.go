@@ -30,8 +30,8 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, doc)
 }
 
-// jobAt begins a read of the job in the path: its id, and the shard that it is on or
-// was last, as fresh as the request asks.
+// jobAt begins a read of the job in the path. It returns the job's id and the job's present or last shard, as
+// fresh as the request asks.
 func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, id, nil, err
@@ -43,16 +43,15 @@ func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, er
 	return q, id, at, err
 }
 
-// readJob is the job's record and its blobs as of one moment; nil where there is
-// none.
+// readJob reads the job's record and blobs from one snapshot. It returns nil if there is no such job.
 func readJob(at *cell.Cell, id job.ID) (*api.Job, error) {
 	snapshot := at.State().Snapshot()
 	defer snapshot.Close()
 	return view.Read(snapshot, id)
 }
 
-// seen is why the caller may not be shown a job that was looked for and found, or not,
-// or that it could not be looked for; nil where they may.
+// seen returns the refusal for a caller who may not see the job j, or for a job that is absent (nil) or could
+// not be read (err). It returns nil if the caller may see the job.
 func (q *request) seen(r *http.Request, id job.ID, j *job.Job, err error) error {
 	switch {
 	case err != nil:
@@ -65,9 +64,9 @@ func (q *request) seen(r *http.Request, id job.ID, j *job.Job, err error) error 
 	return nil
 }
 
-// absent is why a job was not found: there is none, or it has left the shard where
-// it was looked for, or has not come to the next yet. What the caller may not see is
-// not there either.
+// absent returns the reason why a job was not found: it does not exist, it has left the shard that was read,
+// or it has not arrived at the next shard yet. A job that the caller may not see gets the same answer as one
+// that does not exist.
 func (q *request) absent(r *http.Request, id job.ID) error {
 	at, by, err := q.shards.Follow(id)
 	switch {
@@ -78,7 +77,7 @@ func (q *request) absent(r *http.Request, id job.ID) error {
 		return noJob(id.String())
 	case !by.Over():
 		return router.OnItsWay(id)
-	default: // it has arrived, and this node may not have heard of that
+	default: // the job has arrived, but this node may not know that yet
 		if err := at.Verify(r.Context()); err != nil {
 			return again(err)
 		}
@@ -86,7 +85,7 @@ func (q *request) absent(r *http.Request, id job.ID) error {
 	if q.shards.Count() == 1 {
 		return noJob(id.String())
 	}
-	// Between the look for it and this one it may have come, or gone on.
+	// The job may have arrived, or moved on, between the first read and this one.
 	now, err := q.shards.OfJob(id)
 	if err != nil {
 		return err
@@ -103,9 +102,9 @@ func (q *request) absent(r *http.Request, id job.ID) error {
 	return noJob(id.String())
 }
 
-// mustSee refuses what is asked of a job, j, that is nowhere to be seen, to who may
-// not see every queue: the job may be on its way, and come to a queue that is not
-// theirs before the op does. The repeat of a request that is remembered goes on.
+// mustSee refuses an action on a job that was not found, if the caller has a scope: the job may be on its way
+// and reach a queue outside the scope before the op does. The repeat of a remembered request continues,
+// because it gets the remembered answer.
 func (q *request) mustSee(r *http.Request, id job.ID, j *job.Job, o op.Op) error {
 	if len(q.who.QueueScope) == 0 || j != nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// totalEvents are the words of totals, in their order.
+// totalEvents names the totals, in their order.
 var totalEvents = [...]string{"enqueued", "started", "completed", "failed", "dead", "cancelled"}
 
-// totals are what happened to the jobs of queues, by totalEvents.
+// totals counts the events of a queue's jobs, in the order of totalEvents.
 type totals [len(totalEvents)]uint64
 
-// totalsOf are a queue's totals since it exists.
+// totalsOf returns a queue's totals since its creation.
 func totalsOf(q *state.Queue) totals {
 	return totals{q.Enqueued, q.Started, q.Completed, q.Failed, q.Dead, q.Cancelled}
 }
@@ -25,10 +25,10 @@ func tellTotals(to *telemetry.Scrape, t totals, queue string) {
 	}
 }
 
-// otherTotals sum the totals of the queues that have no series of their own. A plain sum
-// would shrink when a queue is deleted or gets a series of its own, and Prometheus would
-// take that for a restart and count all jobs of the others again. So the sum is kept, and
-// grows by what each queue has grown since it was last read.
+// otherTotals sums the totals of the queues without series of their own. A plain sum would shrink when a
+// queue is deleted or gets a series of its own, and Prometheus would take that for a restart and count all
+// jobs of the other queues again. Therefore otherTotals keeps the sum and adds the growth of each queue since
+// its last read.
 type otherTotals struct {
 	mu sync.Mutex
 	of map[tenancy.NamespaceID]*otherTotal
@@ -36,10 +36,10 @@ type otherTotals struct {
 
 type otherTotal struct {
 	sum  totals
-	seen map[string]totals // by queue, as they were last read
+	seen map[string]totals // by queue, as of the last read
 }
 
-// add brings the sum up to the queues as they are; tell is false if there never was one.
+// add updates the sum from the queues' present totals. tell is false if no queue was ever added.
 func (o *otherTotals) add(ns tenancy.NamespaceID, queues []*state.Queue) (sum totals, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *otherTotals) add(ns tenancy.NamespaceID, queues []*state.Queue) (sum to
 	seen := make(map[string]totals, len(queues))
 	for _, q := range queues {
 		now, before := totalsOf(q), of.seen[q.Name]
-		if now[0] < before[0] { // it was deleted and is there again
+		if now[0] < before[0] { // the queue was deleted and created again
 			before = totals{}
 		}
 		for i := range now {
@@ -69,7 +69,7 @@ func (o *otherTotals) add(ns tenancy.NamespaceID, queues []*state.Queue) (sum to
 	return of.sum, true
 }
 
-// keep forgets the namespaces that are not open any more.
+// keep removes the namespaces that are no longer open.
 func (o *otherTotals) keep(open func(tenancy.NamespaceID) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,11 +18,10 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// ownKeys refuses requests about keys on a host of the cloud, because the control plane
-// keeps them.
+// ownKeys refuses requests about keys on a host of the cloud, because the control plane keeps the keys.
 func (s *Server) ownKeys(r *http.Request) error { return s.own(r, "keys") }
 
-// own refuses requests about keys or roles, as noun says, on a host of the cloud.
+// own refuses requests about a noun (keys or roles) on a host of the cloud.
 func (s *Server) own(r *http.Request, noun string) error {
 	if !s.cloud() {
 		return nil
@@ -67,15 +66,14 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 // writeSecret answers with a key that has a new secret.
 func (s *Server) writeSecret(w http.ResponseWriter, status int, rec *state.Key, text string) error {
 	if hash := keyring.Hash(text); !bytes.Equal(rec.GetHash(), hash[:]) {
-		// A repeat under an Idempotency-Key: the secret minted just now opens
-		// nothing, and the one that does was not kept.
+		// A repeat under an Idempotency-Key: the secret made for this request is not the key's, and the key's
+		// secret was not kept.
 		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key gave key %s a secret and showed it; it is not kept: rotate the key to have another", rec.GetId())
 	}
 	return writeVersion(w, status, op.KeyVersion(rec), api.CreatedKey{Key: convert.ToKey(rec, s.lastUsedNs(rec.Id), s.cfg.Now().UnixNano()), APIKey: text})
 }
 
-// mayGrant refuses a key that may do what the caller may not: who makes one, changes it
-// or takes it away has all its rights.
+// mayGrant refuses to create, change, rotate or revoke a key with rights that the caller lacks.
 func (q *request) mayGrant(key tenancy.Key) error {
 	where := tenancy.Where{Namespace: q.who.Namespace}
 	if err := tenancy.MayGrant(q.who, where, key.Roles, key.QueueScope); err != nil {
@@ -84,8 +82,8 @@ func (q *request) mayGrant(key tenancy.Key) error {
 	return tenancy.MayGive(q.who, where, customOf(key.Roles, q.shards.Home().State().ResourceIndex()))
 }
 
-// haveRoles finds fault with roles that are not there. Their op refuses them as well;
-// but who may give out what a role grants is decided here, by what it grants now.
+// haveRoles reports roles that do not exist as faults. The op refuses them too, but the check of the caller's
+// right to grant a role uses the permissions that the role has now.
 func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
 	book := q.shards.Home().State().ResourceIndex()
 	for i, role := range key.Roles {
@@ -95,8 +93,8 @@ func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
 	}
 }
 
-// mayBeFirst refuses the first key of a node that is open where nobody could make others
-// with it: from then on the node is not open any more.
+// mayBeFirst refuses a first key with which nobody could create others, because an open node closes with its
+// first key.
 func (q *request) mayBeFirst(key tenancy.Key) error {
 	first := q.who.Open && !q.shards.Home().State().Head().GetSecured()
 	if !first || slices.Contains(key.Roles, tenancy.Admin) && len(key.QueueScope) == 0 && key.ExpiresAt.IsZero() {
@@ -156,24 +154,24 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Its roles may grant more than when they were looked at, and a repeat is answered with
-	// the key of then: who has not all its rights is not shown what opens them.
+	// The roles may grant more now than when they were checked, and a repeat gets the answer of the first
+	// request. A caller who lacks one of the key's rights must not see its secret.
 	if err := q.mayGrant(convert.FromKeyRecord(result.Key)); err != nil {
 		return err
 	}
 	return s.writeSecret(w, http.StatusOK, result.Key, text)
 }
 
-// changeKey changes the key in the path, if the caller has all its rights when it is
-// changed: the op says by which version of the key that was judged. Where somebody else
-// was faster, it is judged once more.
+// changeKey changes the key in the path if the caller has all its rights at the moment of the change. The op
+// carries the version of the key that was checked. If another request changed the key in between, changeKey
+// checks and tries once more.
 func changeKey[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, change func(was *state.Key) (op.Op, error)) (result R, err error) {
 	for judged := uint64(0); ; {
 		was, wrong := s.ownKey(r, q)
 		switch {
 		case wrong != nil:
 			return result, wrong
-		case judged == op.KeyVersion(was): // that was not why it was refused
+		case judged == op.KeyVersion(was): // the key did not change, so the refusal has another reason
 			return result, err
 		}
 		o, wrong := change(was)
@@ -187,7 +185,7 @@ func changeKey[R any](s *Server, w http.ResponseWriter, r *http.Request, q *requ
 	}
 }
 
-// ownKey is the key in the path as it is now, if the caller has all its rights.
+// ownKey returns the key in the path as it is now, if the caller has all its rights.
 func (s *Server) ownKey(r *http.Request, q *request) (*state.Key, error) {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err
@@ -251,14 +249,14 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	_, err = changeKey[*op.RevokeKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) {
 		present := op.KeyVersion(was)
 		seen, err := ifMatch(r, present)
-		if err == nil && seen != 0 && seen != present { // that it is so still, the op looks
+		if err == nil && seen != 0 && seen != present { // the op checks that this is still so
 			err = api.Errorf(api.PreconditionFailed, "API key %s has version %d, not %d: read it again", was.Id, present, seen)
 		}
 		return revoking(&q, was), err
 	})
 	if api.CodeOf(err) == api.NotFound {
-		// An earlier try of this request may have done that, which the op knows; and what
-		// it refuses is recorded with the id.
+		// An earlier try of this request may have revoked the key; the op remembers that. A refusal by the op
+		// is recorded with the id.
 		_, err = commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true, JudgedVersion: op.NoVersion})
 	}
 	if err != nil {
@@ -268,8 +266,8 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// setting is the op that has a key become as rec is. Like rotating and revoking it says
-// what the key, and the one that asks, were when they were judged.
+// setting builds the op that replaces a key's settings by those of rec. Like rotating and revoking, it
+// carries the versions of the key and of the caller's key that were checked.
 func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
 	return &op.SetKey{
 		Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,
@@ -277,17 +275,17 @@ func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
 	}
 }
 
-// rotating is the op that gives a key another secret.
+// rotating builds the op that gives a key another secret.
 func rotating(q *request, was *state.Key, hash []byte, overlap time.Duration) op.Op {
 	return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash, OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
 }
 
-// revoking is the op that ends a key.
+// revoking builds the op that revokes a key.
 func revoking(q *request, was *state.Key) op.Op {
 	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
 }
 
-// key is the key named in the path.
+// key returns the key in the path.
 func (q *request) key(r *http.Request) (*state.Key, error) {
 	id := r.PathValue("id")
 	if rec := q.shards.Home().State().Key(id); rec != nil {

@@ -11,35 +11,33 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// keyUse is what this node remembers of a key besides its record: when it was last
-// used, how fast, and what the record says as those read it who authenticate. A log
-// entry for each request would cost more than the request.
+// keyUse is this node's data about a key besides its record: the time of its last use, its rate, and the
+// record as the authentication reads it. It is not replicated, because a log entry for each request would
+// cost more than the request.
 type keyUse struct {
 	lastNs atomic.Int64 // Unix; 0 = not since the start
 	rate   ratelimit.Bucket
 	known  atomic.Pointer[knownKey]
 }
 
-// knownKey is a record as it was read, which is read again when it has changed, or the
-// roles have that are not built in.
+// knownKey is a decoded record. It is decoded again when the record or the custom roles have changed.
 type knownKey struct {
 	record *state.Key
 	book   *state.ResourceIndex
 	key    tenancy.Key
 }
 
-// keyUses is what is remembered of keys. Only those that exist are remembered, and those
-// that have gone since are forgotten when as many new ones have come as there are: a key
-// may be revoked at another node, which tells nobody which it was.
+// keyUses has the data of existing keys. A key may be revoked at another node, which does not notify this
+// one, so keyUses removes the data of revoked keys whenever as many new keys have come as exist.
 type keyUses struct {
 	byID sync.Map     // key id -> *keyUse
-	came atomic.Int64 // since the last time that some were forgotten
+	came atomic.Int64 // new keys since the last removal
 }
 
-// keyUsesKept is how many new keys come at least before some are forgotten.
+// keyUsesKept is the minimum number of new keys before a removal.
 const keyUsesKept = 64
 
-// of is what is remembered of a key that exists.
+// of returns the data of an existing key.
 func (u *keyUses) of(id string) *keyUse {
 	use, ok := u.byID.Load(id)
 	if !ok {
@@ -50,7 +48,7 @@ func (u *keyUses) of(id string) *keyUse {
 	return use.(*keyUse)
 }
 
-// forget lets go of the keys that are gone, if it is worth to look for them.
+// forget removes the data of revoked keys if enough new keys have come since the last time.
 func (u *keyUses) forget(store *state.Store) {
 	came := u.came.Load()
 	if came <= max(keyUsesKept, int64(store.Head().GetKeyRecords())) || !u.came.CompareAndSwap(came, 0) {
@@ -64,7 +62,7 @@ func (u *keyUses) forget(store *state.Store) {
 	})
 }
 
-// lastUsedNs is when a key was last used here, 0 for not since the start.
+// lastUsedNs returns the time of a key's last use on this node, or 0 if it was not used since the start.
 func (s *Server) lastUsedNs(id string) int64 {
 	if use, ok := s.keyUses.byID.Load(id); ok {
 		return use.(*keyUse).lastNs.Load()
@@ -93,14 +91,14 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 	return known.key, true
 }
 
-// readKey is a key as it is authenticated. A role that is not there grants nothing.
+// readKey decodes a key for authentication. A role that does not exist grants nothing.
 func readKey(record *state.Key, book *state.ResourceIndex) tenancy.Key {
 	key := convert.FromKeyRecord(record)
 	key.Custom = customOf(key.Roles, book)
 	return key
 }
 
-// customOf is what those of some roles grant that are not built in.
+// customOf returns the permissions that the custom roles among some roles grant.
 func customOf(of []tenancy.Role, book *state.ResourceIndex) (all []tenancy.Permission) {
 	for _, role := range of {
 		if !role.Valid() {

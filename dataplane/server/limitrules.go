@@ -17,11 +17,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A limit rule is for a fairness key of a queue, or for every key of it; its id is
-// queue/key. One for the whole queue has the queue's name for an id: it is no resource,
-// but those settings of the queue that limit it, which have routes of their own as well.
+// A limit rule applies to a fairness key of a queue, or to every key of it; its id is queue/key. The rule of
+// a whole queue has the queue's name as its id. It is not a resource but the part of the queue's settings
+// that limits it, which also has routes of its own.
 
-// limitRules are the rules that have a key.
+// limitRules declares the resource for rules with a fairness key.
 var limitRules = noun[api.LimitRuleRequest, api.LimitRule]{
 	kind: state.ResourceKind_RESOURCE_KIND_LIMIT_RULE,
 	path: "/limit-rules", item: "/{id}", one: "limit rule", many: "limit rules",
@@ -34,7 +34,8 @@ var limitRules = noun[api.LimitRuleRequest, api.LimitRule]{
 	queue:  func(r *state.Resource) string { return r.GetLimitRule().GetQueue() },
 }
 
-// limitRuleRoutes are the rows of the routes table.
+// limitRuleRoutes returns the routes of rules. They serve rules of keys as resources and rules of whole
+// queues as settings.
 func (s *Server) limitRuleRoutes() []serve.Route {
 	rows := limitRules.routes(s)
 	for i := range rows {
@@ -59,7 +60,7 @@ func (s *Server) limitRuleRoutes() []serve.Route {
 	return rows
 }
 
-// listLimitRules lists the rules of keys and those of whole queues, by id.
+// listLimitRules lists the rules of keys and of whole queues, by id.
 func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// queueRules are the rules of a shard's whole queues.
+// queueRules returns the rules of a shard's whole queues.
 func queueRules(c *cell.Cell) (all []api.LimitRule, err error) {
 	v := c.State().Snapshot()
 	defer v.Close()
@@ -102,7 +103,7 @@ func queueRules(c *cell.Cell) (all []api.LimitRule, err error) {
 	return all, nil
 }
 
-// createLimitRule makes a rule where there is none, of a key or of a queue.
+// createLimitRule creates a rule of a key or of a queue and refuses if the rule exists.
 func (s *Server) createLimitRule(w http.ResponseWriter, r *http.Request) error {
 	var body api.LimitRuleRequest
 	q, err := s.begin(r, &body)
@@ -142,8 +143,8 @@ func noQueueRule(name string) error {
 	return api.Errorf(api.NotFound, "there is no limit rule %s; that of a key has the id queue/key, with the slash escaped", text.Quote(name))
 }
 
-// queueRule is the rule of a whole queue and its version, which is the queue's; 0 = there
-// is none.
+// queueRule returns the rule of a whole queue and its version, which is the queue's. The version is 0 if the
+// queue has no rule.
 func queueRule(c *cell.Cell, name string) (rule api.LimitRule, version uint64, err error) {
 	q, err := queueRecord(c, name)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 	return s.setQueueRule(w, r, &q, &body, false)
 }
 
-// setQueueRule makes a queue's limits what a body says and answers them.
+// setQueueRule replaces a queue's limits by those of a body and answers the rule.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {
 		return api.Errorf(api.ValidationError, "queue %w", err)
@@ -182,7 +183,7 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	had := present != 0
-	// The repeat of a request that made it is no second one.
+	// The repeat of a request that created the rule is not a conflict.
 	if had && create && q.meta.GetIdempotency() == nil {
 		return api.Errorf(api.Conflict, "limit rule %q exists already: replace it", body.Queue)
 	}
@@ -199,7 +200,7 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	}
 	missing := api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", body.Queue)
 	o.IfVersion, err = s.queueMatch(r, q, at, body.Queue, missing)
-	if err == nil && insists && !had && o.IfVersion == 0 { // *: any rule that there is
+	if err == nil && insists && !had && o.IfVersion == 0 { // If-Match: * requires any rule
 		o.IfVersion, err = q.noneSeen(missing)
 	}
 	if err != nil {
@@ -220,13 +221,13 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err != nil {
 		return err
 	}
-	// A rule that limits nothing is none; it has the version of the queue all the same.
+	// A rule without limits does not count as a rule, but it has the version of the queue all the same.
 	rule, _ := convert.ToQueueRule(found)
 	return writeVersion(w, status, version, rule)
 }
 
-// commitQueueRule commits a change of a queue's limits; missing is the answer where it
-// insists on a rule, there is none, and it is no repeat.
+// commitQueueRule commits a change of a queue's limits. missing is the answer if the change requires a rule,
+// the queue has none and the request is not a repeat.
 func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, missing error) error {
 	_, err := commit[*op.SetQueueResult](s, w, r, q, at, o)
 	if o.IfVersion == op.NoVersion && api.CodeOf(err) == api.PreconditionFailed {
@@ -235,8 +236,8 @@ func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *requ
 	return err
 }
 
-// presentQueueRule is the version of a queue's rule, 0 = it has none, after every write
-// acknowledged before.
+// presentQueueRule returns the version of a queue's rule after every write acknowledged before, or 0 if the
+// queue has no rule.
 func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (uint64, error) {
 	if err := s.awaitPresent(r, q, at); err != nil {
 		return 0, err
@@ -245,7 +246,7 @@ func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, na
 	return version, err
 }
 
-// deleteQueueRule lifts a queue's limits.
+// deleteQueueRule removes a queue's limits.
 func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -263,7 +264,7 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	paused := false // whoever lifts the rule lifts all that it says
+	paused := false // deleting the rule also removes its pause
 	o := &op.SetQueue{Meta: q.meta, Queue: name}
 	convert.FromQueueRule(&convert.Faults{}, &api.LimitRuleRequest{Queue: name, Paused: &paused}, o)
 	if present == 0 {

@@ -10,28 +10,26 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// A page over several shards is merged from a page of each. Its cursor holds, for
-// each shard that may have more, that shard's own cursor behind the last job of it
-// that was shown; a shard that is missing has shown all it has. A shard's cursor is
-// a place in its order, so no job that fits, and stays on its shard and in its place, is
-// shown twice or left out. One that is moved to another shard between two pages
-// has a new number there.
+// A page over several shards is merged from one page of each shard. Its cursor contains, for each shard that
+// may have more, that shard's own cursor after its last job on the page. A shard without a cursor has no more
+// jobs. A shard's cursor is a position in its order, so no matching job that stays on its shard and in its
+// position is shown twice or left out. A job that moves to another shard between two pages has a new number
+// there.
 
-// cursorsVersion is the first byte of a cursor of several shards. After it comes,
-// for each, its number and the length of its cursor as unsigned varints, and the
-// cursor.
+// cursorsVersion is the first byte of a cursor of several shards. For each shard follow its number and the
+// length of its cursor as unsigned varints, and the cursor.
 const cursorsVersion = 2
 
-// maxShardCursor bounds a shard's cursor, maxCursors that of all of them.
+// maxShardCursor bounds the cursor of one shard, maxCursors the cursor of all shards.
 const maxShardCursor = 128
 
 var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(3+maxShardCursor))
 
-// shardCursor is where a search goes on in a shard; "" is its beginning.
+// shardCursor is the position from which a search continues in a shard; "" is the beginning.
 type shardCursor struct {
 	cell *cell.Cell
 	text string
-	over bool // all of the shard has been shown
+	over bool // the whole shard has been shown
 }
 
 func formatCursors(all []shardCursor) string {
@@ -47,7 +45,7 @@ func formatCursors(all []shardCursor) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseCursors reads what formatCursors made, for every shard; "" is the beginning.
+// parseCursors parses the text of formatCursors into a cursor for each shard; "" is the beginning.
 func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	all := make([]shardCursor, len(cells))
 	for i, c := range cells {
@@ -80,8 +78,8 @@ func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	return all, nil
 }
 
-// mergePages is the first query.Limit jobs of the shards' pages, in the query's order.
-// Jobs of the same place in it come by shard.
+// mergePages returns the first query.Limit jobs of the shards' pages, in the query's order. Jobs in the same
+// position are ordered by shard.
 func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Page {
 	out := view.Page{Jobs: []api.Job{}}
 	for i, p := range pages {
@@ -95,12 +93,12 @@ func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Pa
 			out.Partial, out.PartialReason = true, p.PartialReason
 		}
 	}
-	shown := make([]int, len(pages)) // of each page
+	shown := make([]int, len(pages)) // jobs taken from each page
 	for len(out.Jobs) < query.Limit {
 		next := -1
 		for i, p := range pages {
 			if shown[i] == len(p.Jobs) {
-				if p.HasMore { // nobody knows whether its next job comes before the others'
+				if p.HasMore { // its next job, which may come before the others, is unknown
 					next = -1
 					break
 				}
@@ -119,7 +117,7 @@ func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Pa
 	var rest []shardCursor
 	for i, p := range pages {
 		switch {
-		case shown[i] == len(p.Jobs) && !p.HasMore: // over
+		case shown[i] == len(p.Jobs) && !p.HasMore: // the shard has no more jobs
 		case shown[i] == len(p.Jobs):
 			rest = append(rest, shardCursor{cell: from[i].cell, text: p.Cursor})
 		default:

@@ -16,28 +16,26 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// metricsPath and scrapePath are where metrics are collected; the second is Prometheus's
-// default metrics_path.
+// metricsPath and scrapePath serve the metrics; the second is Prometheus's default metrics_path.
 const (
 	metricsPath = "/api/v1/metrics"
 	scrapePath  = "/metrics"
 )
 
-// MaxQueueSeries is how many queues have metrics of their own, the longest there
-// first. So a queue keeps its series when others come, and a namespace that makes
-// queues by the thousand costs its Prometheus no more than this. The others are
-// summed under everyOther.
+// MaxQueueSeries is the number of queues with metrics of their own, the oldest queues first. So a queue keeps
+// its series when others are created, and a namespace with thousands of queues costs its Prometheus no more
+// than this. The other queues are summed under everyOther.
 const MaxQueueSeries = 200
 
-// everyOther is the label of what has no series of its own: of queues and of
-// shards. It is not a name that one of them can have.
+// everyOther is the label for all queues or shards without series of their own. No queue or shard can have
+// this name.
 const everyOther = "*"
 
-// queueStates are the states jobs of a queue are published in: what waits, what
-// runs, and what needs somebody.
+// queueStates are the states for which each queue has a metric: jobs that wait, that run, and that need a
+// person.
 var queueStates = []job.State{job.Pending, job.Active, job.Dead}
 
-// measured are the metrics of a Server, besides those of HTTP.
+// measured lists the metrics of a Server, besides those of HTTP.
 var measured = []telemetry.Metric{
 	telemetry.Healthy,
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
@@ -60,20 +58,19 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// namespaceMetrics are the figures of one namespace and nothing else: those of the
-// process, of HTTP and of the disk count what others do.
+// namespaceMetrics serves the metrics of one namespace. It leaves out those of the process, of HTTP and of
+// the disk, because they count the work of other namespaces.
 func (s *Server) namespaceMetrics(ns tenancy.NamespaceID) http.Handler {
 	one := telemetry.NewEmptyRegistry()
 	one.Collect(func(to *telemetry.Scrape) { s.measureNamespace(to, ns) }, measured...)
 	return one.Handler()
 }
 
-// OperatorMetrics are the figures of the whole process, for those who run it: bind
-// it where no tenant gets to.
+// OperatorMetrics serves the metrics of the whole process. Bind it to an address that no tenant can reach.
 func (s *Server) OperatorMetrics() http.Handler { return s.cfg.Metrics.Handler() }
 
-// measure says the node's figures. They are read when somebody asks and at no
-// other time. What cannot be read is absent, and the node not healthy.
+// measure collects the node's metrics. It runs only when they are requested. If a value cannot be read, it is
+// absent and the node counts as not healthy.
 func (s *Server) measure(to *telemetry.Scrape) {
 	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
 	if s.cloud() {
@@ -83,15 +80,15 @@ func (s *Server) measure(to *telemetry.Scrape) {
 	s.measureNamespace(to, s.cfg.Namespace)
 }
 
-// measureHost says what the cells of a host are together. None is named: there may
-// be thousands, and they come and go.
+// measureHost collects the sums of a host's cells. It names no cell, because there may be thousands, and they
+// come and go.
 func (s *Server) measureHost(to *telemetry.Scrape) {
 	var parked, ops, bytes, dropped, stuck, rejected, slowed, behind float64
 	free, freeErr := int64(0), errors.ErrUnsupported
 	for _, ns := range s.cfg.Host.Namespaces() {
 		cells, err := s.cfg.Host.Cells(ns)
 		if err != nil {
-			continue // closed since
+			continue // closed in the meantime
 		}
 		if polls, err := s.cfg.Host.Polls(ns); err == nil {
 			parked += float64(polls.Parked)
@@ -105,7 +102,7 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 				behind = max(behind, status.ViewBehind.Seconds())
 			}
 		}
-		if freeErr != nil { // they lie on one disk
+		if freeErr != nil { // all cells lie on one disk
 			free, freeErr = cells[0].FreeDisk()
 		}
 	}
@@ -114,7 +111,7 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 	to.Counter(telemetry.UsageReportsRejected, rejected, everyOther)
 	to.Gauge(telemetry.UsageStuck, stuck)
 	to.Counter(telemetry.OverloadsRefused, slowed, "view")
-	to.Gauge(telemetry.ViewLagSeconds, behind, everyOther) // of the oldest
+	to.Gauge(telemetry.ViewLagSeconds, behind, everyOther) // the largest lag
 	to.Gauge(telemetry.PollsParked, parked)
 	to.Gauge(telemetry.EventStreams, float64(s.cfg.Host.Streams()))
 	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
@@ -152,7 +149,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 		dropped += status.AlertsDropped
 		slowed += status.ViewSlowed
 	}
-	if free, err := cells[0].FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
+	if free, err := cells[0].FreeDisk(); err == nil && !s.cloud() { // if the free space is unknown, /readyz reports it
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
 	}
 	polls, err := s.cfg.Host.Polls(ns)
@@ -169,14 +166,14 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	to.Counter(telemetry.OverloadsRefused, float64(refused), "backlog")
 	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
 	to.Counter(telemetry.OverloadsRefused, float64(slowed), "view")
-	if !s.cloud() { // where all namespaces share them
+	if !s.cloud() { // in the cloud all namespaces share them
 		s.measureBudgets(to)
 	}
 	return s.measureQueues(to, ns, cells)
 }
 
-// measureBudgets says what was refused for want of room in the process, and how much of
-// it streams have.
+// measureBudgets collects the refusals for lack of room in the process, and the number and work of its
+// streams.
 func (s *Server) measureBudgets(to *telemetry.Scrape) {
 	to.Counter(telemetry.OverloadsRefused, float64(s.bodies.refused.Load()), "bodies")
 	to.Counter(telemetry.OverloadsRefused, float64(s.searches.refused.Load()), "searches")
@@ -213,7 +210,7 @@ func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
 	to.Gauge(telemetry.ViewBuilding, telemetry.Bool(status.ViewBuilding), shard)
 }
 
-// histogram says a distribution in seconds.
+// histogram reports a distribution in seconds.
 func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distribution, labels ...string) {
 	upTo := make(map[float64]uint64, pipeline.Buckets)
 	var count uint64
@@ -262,7 +259,7 @@ func (s *Server) measureQueues(to *telemetry.Scrape, ns tenancy.NamespaceID, cel
 	return nil
 }
 
-// queuesByAge are all queues, the oldest first.
+// queuesByAge returns all queues, the oldest first.
 func queuesByAge(cells []*cell.Cell) (all []*state.Queue, err error) {
 	for _, c := range cells {
 		if all, err = appendQueues(all, c.State()); err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// moveJob puts a job into another queue, on whichever shard. Who does it needs the
-// right to both queues: what is in the one leaves it, and what the other's workers
-// do is decided by who fills it.
+// moveJob moves a job to another queue, on any shard. The caller needs the right to both queues, because the
+// job leaves one queue and the workers of the other will run it.
 func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 	var body api.MoveJobRequest
 	q, err := s.begin(r, &body)
@@ -48,8 +47,8 @@ func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "moved"})
 }
 
-// mayMove asks for the right to the queue a job is in, as far as it is known here,
-// and to the one it goes to, which must not be on its way out.
+// mayMove checks the right to the job's present queue, as far as this node knows it, and to the target queue,
+// which must not be being deleted.
 func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	j, err := q.record(r, id)
 	if err != nil {
@@ -64,7 +63,7 @@ func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	if err := q.mustSee(r, id, j, &op.MoveJobs{Meta: q.meta}); err != nil {
 		return err
 	}
-	// A shard cannot refuse what comes from another; so this one asks before.
+	// The target's shard cannot refuse a job from another shard, so this one asks before the move.
 	to, err := queueRecord(q.shards.Of(queue), queue)
 	if err == nil && to.GetDeleting() {
 		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait until it is gone; it may be made anew then", queue)

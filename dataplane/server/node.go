@@ -12,19 +12,19 @@ import (
 // apiVersion is the version of the wire contract.
 const apiVersion = "v1"
 
-// fieldCapabilities are parts of the contract that are fields and headers of a route.
+// fieldCapabilities are the capabilities that consist of fields and headers of a route.
 var fieldCapabilities = []string{"enqueue.delayed", "enqueue.idempotency"}
 
-// ownKeysCapability begins the names of a server that makes its keys itself.
+// ownKeysCapability is the prefix of the capabilities of a server that keeps its keys itself.
 const ownKeysCapability = "auth.keys"
 
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: s.capabilities()})
 }
 
-// capabilities are what this server can do, by name, for clients that find out what they
-// may use. They follow from its table of routes: POST /jobs/{id}/move is jobs.move, and
-// what is not built is not among them.
+// capabilities returns the names of this server's features, for clients that support several versions. The
+// names derive from the table of routes: POST /jobs/{id}/move is jobs.move. Unimplemented routes are left
+// out.
 func (s *Server) capabilities() []string {
 	all := slices.Clone(fieldCapabilities)
 	for _, r := range s.routes() {
@@ -42,7 +42,7 @@ func (s *Server) capabilities() []string {
 	return slices.Compact(all)
 }
 
-// capability is the name of what a route does; false for one that has none.
+// capability returns the name of a route's feature; ok is false for a route without one.
 func capability(r serve.Route) (name string, ok bool) {
 	path, ok := strings.CutPrefix(r.Path, "/api/v1/")
 	if !ok || r.Unbuilt {

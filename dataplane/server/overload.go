@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// DefaultMaxBodies bounds the bytes of the request bodies that are being answered
-	// at once. What is decoded of them and waits for its commit is a few times that.
+	// DefaultMaxBodies bounds the bytes of the request bodies that are processed at once. The decoded
+	// requests that wait for their commit need a few times that.
 	DefaultMaxBodies = 128 << 20
-	// DefaultMaxSearches bounds the searches and lists at once. They share few
-	// connections to the view; without a bound of their own they would gather, each
-	// with a page in memory, while acks wait for the processor.
+	// DefaultMaxSearches bounds the searches and lists that run at once. They share few connections to the
+	// view. Without this bound they would queue up, each with a page in memory, while acks wait for the
+	// processor.
 	DefaultMaxSearches = 32
-	// overloadRetry is when what was refused for want of room is worth another try.
+	// overloadRetry is the Retry-After of a request that was refused for lack of room.
 	overloadRetry = time.Second
 )
 
-// budget is so much of something as may be in use at once.
+// budget bounds the amount of something that may be in use at once.
 type budget struct {
 	most    int64
 	used    atomic.Int64
 	refused atomic.Uint64
 }
 
-// take takes n of it, all or nothing.
+// take takes n, all or nothing.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.most {
 		b.used.Add(-n)
@@ -42,8 +42,8 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// admitting makes a route's handler wait for nothing: a request whose body does
-// not fit beside those in flight is refused before any of it is read.
+// admitting refuses a request whose body does not fit beside those in flight, before any of it is read. It
+// never makes a request wait.
 func (s *Server) admitting(route serve.Route) serve.Handler {
 	most := route.MaxBody
 	if most == 0 {
@@ -51,10 +51,10 @@ func (s *Server) admitting(route serve.Route) serve.Handler {
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		size := r.ContentLength
-		if size < 0 { // it does not say
+		if size < 0 { // the length is not given
 			size = most
 		}
-		if size == 0 || size > most { // nothing to hold, or refused by its length
+		if size == 0 || size > most { // no body, or one that the handler refuses by its length
 			return route.Handler(w, r)
 		}
 		if !s.bodies.take(size) {
@@ -69,8 +69,8 @@ func (s *Server) admitting(route serve.Route) serve.Handler {
 	}
 }
 
-// waits says whether a route's requests may be parked: their bodies are gone by
-// then, and a hundred thousand waiting polls must not keep others out.
+// waits reports whether a route's requests may be parked. Their bodies have been read by then, and a hundred
+// thousand waiting polls must not keep other requests out.
 func waits(route serve.Route) bool { return strings.HasPrefix(route.Path, "/api/v1/fetch") }
 
 // heldBody is a body that counts against a budget.
@@ -78,7 +78,7 @@ type heldBody struct {
 	io.ReadCloser
 	of       *budget
 	size     int64
-	waits    bool // it counts until it has been read, else until its request ends
+	waits    bool // it counts until it has been read, otherwise until its request ends
 	released bool
 }
 
@@ -90,7 +90,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release is called by the handler's goroutine, which also reads.
+// release ends the counting. The handler's goroutine calls it, which also reads the body.
 func (b *heldBody) release() {
 	if !b.released {
 		b.released = true
@@ -98,7 +98,7 @@ func (b *heldBody) release() {
 	}
 }
 
-// searching bounds a handler that asks the view.
+// searching bounds a handler that queries the view.
 func (s *Server) searching(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.searches.take(1) {

@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// prices are the namespace's own; those that came with the server are shown beside
-// them.
+// prices declares the resource for the namespace's own prices. The prices shipped with the server are shown
+// beside them.
 var prices = &noun[api.PriceRequest, api.Price]{
 	kind: state.ResourceKind_RESOURCE_KIND_PRICE,
 	path: "/prices", item: "/{id}", one: "price", many: "prices, including the built-in ones",
@@ -28,8 +28,8 @@ var prices = &noun[api.PriceRequest, api.Price]{
 	queue: func(*state.Resource) string { return "" },
 }
 
-// priceRoutes are the rows of the routes table: those of a noun, which have shipped
-// prices listed and read, and left as they are.
+// priceRoutes returns the routes of a resource, extended so that shipped prices are listed and read but not
+// changed.
 func (s *Server) priceRoutes() []serve.Route {
 	rows := prices.routes(s)
 	for i, row := range rows {
@@ -49,7 +49,7 @@ func (s *Server) priceRoutes() []serve.Route {
 	return rows
 }
 
-// orShipped has another handler answer for prices that came with the server.
+// orShipped lets another handler answer for shipped prices.
 func (s *Server) orShipped(own, shipped serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if strings.HasPrefix(inPath(r), convert.ShippedPrefix) {

@@ -10,12 +10,11 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// profilesPath is where the tools of pprof look for profiles.
+// profilesPath is the path at which the tools of pprof look for profiles.
 const profilesPath = "/debug/pprof/"
 
-// profiles answers with a profile of the process, or a list of those there are. It is
-// for those who administer the node: a profile tells of everything that runs here, and
-// taking one costs what the node could do for others.
+// profiles answers a profile of the process, or the list of profiles. Only administrators of the node may
+// read it, because a profile shows everything that runs here and slows the node down while it is taken.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return api.Errorf(api.Forbidden, "what a host of the cloud uses is for those who run it")

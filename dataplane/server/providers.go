@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// providers are the providers of models, whose limits fetches observe.
+// providers declares the resource for model providers, whose limits fetches observe.
 var providers = &noun[api.ProviderRequest, api.Provider]{
 	kind: state.ResourceKind_RESOURCE_KIND_PROVIDER,
 	path: "/providers", item: "/{id}", one: "provider", many: "providers",
@@ -22,7 +22,7 @@ var providers = &noun[api.ProviderRequest, api.Provider]{
 	queue:  func(*state.Resource) string { return "" },
 }
 
-// toProvider is a provider with what goes to it from all shards, as this node has them.
+// toProvider converts a provider with its traffic from all shards, as far as this node has them.
 func toProvider(shards router.Shards, r *state.Resource) (api.Provider, error) {
 	shown := convert.ToProvider(r)
 	for _, c := range shards.All() {

@@ -37,7 +37,7 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// queuesOf are the queues of a shard that the caller may see.
+// queuesOf returns the queues of a shard that the caller may see.
 func (q *request) queuesOf(ctx context.Context, c *cell.Cell) ([]api.Queue, error) {
 	var covers func(string) bool
 	if len(q.who.QueueScope) > 0 {
@@ -62,10 +62,9 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 	return showQueue(w, at, name, noQueue(name))
 }
 
-// showQueue answers a queue as it is in the store or later, with its version; missing
-// is the answer where it is not there. The version is read first: it may be older than
-// what is shown, which refuses a write, and never newer, which would have a write undo
-// what its client has not seen.
+// showQueue answers a queue with its version, or missing if it does not exist. It reads the version first, so
+// the version may be older than the shown queue, and a write with it is refused. A newer version would let a
+// write undo a change that its client has not seen.
 func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error) error {
 	version, err := queueVersion(at, name)
 	if err != nil {
@@ -85,7 +84,7 @@ func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error)
 	return writeVersion(w, http.StatusOK, version, found)
 }
 
-// queueVersion is the version of a queue's settings in the store, 0 where it is not there.
+// queueVersion returns the version of a queue's settings in the store, or 0 if the queue does not exist.
 func queueVersion(at *cell.Cell, name string) (uint64, error) {
 	rec, err := queueRecord(at, name)
 	if rec == nil || err != nil {
@@ -94,8 +93,8 @@ func queueVersion(at *cell.Cell, name string) (uint64, error) {
 	return op.QueueVersion(rec)
 }
 
-// onlyIf has a write insist on what the request says of the queue: If-Match that it is
-// at a version, If-None-Match: * that it is not there yet. The op decides.
+// onlyIf sets the request's preconditions on a write: If-Match requires a version of the queue, and
+// If-None-Match: * requires that it does not exist. The op checks them.
 func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) (err error) {
 	if none := r.Header.Values(serve.IfNoneMatch); len(none) > 0 {
 		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
@@ -108,8 +107,8 @@ func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQue
 	return err
 }
 
-// queueMatch is the version of a queue that a write insists on, 0 = any; missing is the
-// error where it insists on one, and the queue is not there.
+// queueMatch returns the queue version that the request requires, or 0 for any. missing is the error if the
+// request requires a version but the queue does not exist.
 func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name string, missing error) (uint64, error) {
 	if len(r.Header.Values(serve.IfMatch)) == 0 {
 		return 0, nil
@@ -127,9 +126,9 @@ func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name str
 	return ifMatch(r, present)
 }
 
-// noneSeen is the version that a write insists on which found none to insist on: it is
-// refused with missing, unless an earlier try of it may have taken away what was there.
-// Then the op is asked, which knows the result of that try or refuses.
+// noneSeen returns the required version for a write that requires a version of something that does not exist.
+// The write is refused with missing. If it has an Idempotency-Key, an earlier try of it may have removed the
+// record, so the op decides: it returns the result of that try or refuses.
 func (q *request) noneSeen(missing error) (uint64, error) {
 	if q.meta.GetIdempotency() == nil {
 		return 0, missing
@@ -158,8 +157,8 @@ func (s *Server) setConcurrency(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// setQueue changes settings of the queue in the path, which is created when it
-// is new. fill writes them into the op once the body is read.
+// setQueue changes settings of the queue in the path and creates the queue if it does not exist. fill sets
+// the op's fields after the body has been read.
 func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, status string, fill func(*op.SetQueue) error) error {
 	q, err := s.begin(r, body)
 	if err != nil {
@@ -179,8 +178,7 @@ func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, stat
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// putQueue makes a queue's settings what the body says and answers the queue as
-// it is then.
+// putQueue replaces a queue's settings by those of the body and answers the resulting queue.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	var body api.PutQueueRequest
 	q, err := s.begin(r, &body)
@@ -207,7 +205,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	return showQueue(w, c, name, api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name))
 }
 
-// queue is the queue named in the path, if the caller has the right on it.
+// queue returns the name of the queue in the path, if the caller has the right to it.
 func (q *request) queue(r *http.Request, what tenancy.Permission) (string, error) {
 	name := r.PathValue("name")
 	if err := job.CheckQueueName(name); err != nil {

@@ -32,7 +32,7 @@ func (s *Server) unthrottleQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if found, err := queueRecord(c, name); err != nil || found == nil {
-		return cmp.Or(err, noQueue(name)) // settings create a queue, lifting one does not
+		return cmp.Or(err, noQueue(name)) // setting a limit creates a queue, but removing one does not
 	}
 	var none uint32
 	var window int64
@@ -42,8 +42,8 @@ func (s *Server) unthrottleQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "updated"})
 }
 
-// drainQueue stops fetches and says whether jobs are active still: who waits for
-// them asks again.
+// drainQueue stops fetches and answers whether jobs are still active. A client that waits for them asks
+// again.
 func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -58,15 +58,15 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status := api.QueueDraining
-	if found != nil && found.Running() == 0 { // nil: not applied here yet
+	if found != nil && found.Running() == 0 { // nil: not applied on this node yet
 		status = api.QueueDrained
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// clearQueue removes the jobs that wait in a queue. The shard's leader does it, over
-// many entries where there are many; the answer comes when it has ended here, or
-// else when that takes too long to wait for.
+// clearQueue removes the waiting jobs of a queue. The shard's leader removes them, in many entries if there
+// are many. The answer comes when this node has applied the end, or with 202 after the longest wait of a
+// read.
 func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -91,13 +91,13 @@ func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, status, answer)
 }
 
-// confirm is the parameter that says that a deletion is meant.
+// confirm lists the query parameters of a deletion.
 var confirm = []serve.Param{
 	{Name: "confirm", Type: serve.Boolean, Doc: "confirmation; must be true"},
 	{Name: "if_settled", Type: serve.Boolean, Doc: "if true, refuse while a job has not settled"},
 }
 
-// deleteQueue removes a queue and its jobs; it answers as clearQueue does.
+// deleteQueue removes a queue and its jobs. It answers as clearQueue does.
 func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// manageQueue is the queue in the path, which the caller may manage, and its shard.
+// manageQueue begins a change of the queue in the path and returns its name and shard, if the caller may
+// manage it.
 func (s *Server) manageQueue(r *http.Request) (q request, name string, at *cell.Cell, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, "", nil, err
@@ -131,8 +132,8 @@ func (s *Server) manageQueue(r *http.Request) (q request, name string, at *cell.
 	return q, name, q.shards.Of(name), nil
 }
 
-// awaitCleared waits until no jobs of a queue are being removed, as long as a read
-// may take.
+// awaitCleared waits until the removal of a queue's jobs has ended, at most as long as a read may wait. It
+// reports whether the removal has ended.
 func (s *Server) awaitCleared(r *http.Request, c *cell.Cell, name string) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
@@ -144,7 +145,7 @@ func (s *Server) awaitCleared(r *http.Request, c *cell.Cell, name string) bool {
 	}
 }
 
-// queueRecord is a queue as the store has it now; nil where there is none.
+// queueRecord returns a queue's present record from the store, or nil if the queue does not exist.
 func queueRecord(c *cell.Cell, name string) (*state.Queue, error) {
 	v := c.State().Snapshot()
 	defer v.Close()

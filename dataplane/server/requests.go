@@ -19,32 +19,31 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Requests that come to no op are gathered here before they are recorded: a record is
-// an entry in the log, and a refusal must cost its sender more than us. Requests that
-// are alike within a second are one record with a count. Of the records a namespace
-// has so many at once, and then one every few seconds: who floods a node makes the
-// count rise and not the log, and pushes nobody's records out of it for months.
+// Requests that propose no op are collected here before they are recorded, because each record is an entry in
+// the log, and a refusal must cost its sender more than this node. Equal requests within a second become one
+// record with a count. A namespace may have a burst of records, and then one every few seconds. A client that
+// floods a node therefore increases a count and not the log, and it does not push the records of others out
+// of the log, which keeps them for months.
 const (
-	// requestWindow is how long requests that are alike are counted together, at least.
+	// requestWindow is the shortest time for which equal requests are counted together.
 	requestWindow = time.Second
-	// maxRequestKinds is how many that are not alike wait at once in a namespace. What
-	// is above is only counted.
+	// maxRequestKinds is the maximum number of different requests that wait in a namespace. Further ones are
+	// only counted.
 	maxRequestKinds = 256
-	// recordBurst is how many records of gathered requests a namespace may have at
-	// once, and recordEvery the time after which it may have another.
+	// recordBurst is the number of records that a namespace may write at once, and recordEvery the time after
+	// which it may write another.
 	recordBurst = job.MaxAuditRequests
 	recordEvery = 10 * time.Second
-	// recordTimeout is how long a record waits for its commit, and recordRetry when it
-	// is tried again.
+	// recordTimeout is the longest wait for the commit of a record, and recordRetry the pause before the next
+	// try.
 	recordTimeout = 10 * time.Second
 	recordRetry   = 5 * time.Second
 )
 
-// leftOut is the path of the record that counts requests of which nothing else is
-// known.
+// leftOut is the path of the record that counts the requests without a record of their own.
 const leftOut = "left out"
 
-// requestKind is what requests that are alike have in common besides their principal.
+// requestKind is the part of a request that equal requests share, besides their principal.
 type requestKind struct {
 	method, path string
 	status       int
@@ -55,30 +54,30 @@ type requestName struct {
 	requestKind
 }
 
-// requests gathers requests until they are recorded.
+// requests collects requests until they are recorded.
 type requests struct {
 	record func(ctx context.Context, ns tenancy.NamespaceID, o *op.RecordRequests) error
-	remote func(*http.Request) string // where a request comes from
+	remote func(*http.Request) string // returns the client's address
 	log    *slog.Logger
 
 	mu     sync.Mutex
 	of     map[tenancy.NamespaceID]*gathering
-	timer  *time.Timer // of the next run; nil = there is nothing to record
+	timer  *time.Timer // of the next run; nil = nothing to record
 	closed bool
 
 	running sync.Mutex // one run at a time
 }
 
-// gathering is the requests of a namespace.
+// gathering has the pending requests of a namespace.
 type gathering struct {
 	kinds map[requestName]*op.Request
-	order []requestName // as they came
-	lost  uint64        // requests that there was no room for
-	// room is how many records there may be now, as of refilled.
+	order []requestName // in the order of arrival
+	lost  uint64        // requests without room
+	// room is the number of records that may be written now, as of refilled.
 	room     int
 	refilled time.Time
-	// trying was proposed and may be in the log: it is proposed again as it is, and
-	// known by its request id.
+	// trying was proposed and may be in the log. It is proposed again unchanged, so that its request id
+	// identifies the repeat.
 	trying *op.RecordRequests
 }
 
@@ -109,7 +108,7 @@ func (q *requests) add(ns tenancy.NamespaceID, who tenancy.Principal, k requestK
 	}
 }
 
-// run records what there is room for, and comes again while something is left.
+// run records as many requests as the room allows and schedules the next run if some are left.
 func (q *requests) run() {
 	q.running.Lock()
 	defer q.running.Unlock()
@@ -120,7 +119,7 @@ func (q *requests) run() {
 	if q.closed {
 		return
 	}
-	if next == 0 && q.waiting() { // they came while the others were being recorded
+	if next == 0 && q.waiting() { // requests came during the pass
 		next = requestWindow
 	}
 	if next > 0 {
@@ -128,7 +127,7 @@ func (q *requests) run() {
 	}
 }
 
-// waiting says whether there is something to record. mu must be held.
+// waiting reports whether there is something to record. The caller holds mu.
 func (q *requests) waiting() bool {
 	for _, g := range q.of {
 		if len(g.order) > 0 || g.lost > 0 {
@@ -138,7 +137,7 @@ func (q *requests) waiting() bool {
 	return false
 }
 
-// close records what is left, as long as ctx lasts, and gathers no more.
+// close records the pending requests until ctx ends and accepts no more.
 func (q *requests) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
@@ -151,8 +150,8 @@ func (q *requests) close(ctx context.Context) {
 	q.pass(ctx, true)
 }
 
-// pass records what there is room for, or all, and says when to come again; 0 = there
-// is nothing left.
+// pass records as many requests as the room allows, or all, and returns the time until the next pass; 0 =
+// nothing is left.
 func (q *requests) pass(ctx context.Context, all bool) (next time.Duration) {
 	q.mu.Lock()
 	names := make([]tenancy.NamespaceID, 0, len(q.of))
@@ -182,8 +181,7 @@ func (q *requests) passOf(ctx context.Context, ns tenancy.NamespaceID, all bool)
 		case err == nil:
 			q.tried(ns)
 		case errors.As(err, &e) && !e.Code.Retryable():
-			// The namespace is not here any more, or the log does not take it: that does
-			// not pass.
+			// The namespace is no longer here, or the log refuses the op. Neither is temporary.
 			q.log.Error("requests that should be in the audit log are not", "namespace", ns, "records", len(o.Requests), "error", err)
 			q.tried(ns)
 		case all:
@@ -195,15 +193,15 @@ func (q *requests) passOf(ctx context.Context, ns tenancy.NamespaceID, all bool)
 	}
 }
 
-// tried forgets the op that was tried.
+// tried removes the op that was tried.
 func (q *requests) tried(ns tenancy.NamespaceID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.of[ns].trying = nil
 }
 
-// take is the next op to propose for a namespace; nil for none now, with the time
-// until there may be one: 0 = there is nothing left.
+// take returns the next op to propose for a namespace. If there is none now, it returns nil and the time
+// until the next one, or 0 if nothing is left.
 func (q *requests) take(ns tenancy.NamespaceID, all bool) (*op.RecordRequests, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -214,7 +212,7 @@ func (q *requests) take(ns tenancy.NamespaceID, all bool) (*op.RecordRequests, t
 	g.refill(time.Now())
 	if len(g.order) == 0 && g.lost == 0 {
 		if g.room == recordBurst {
-			delete(q.of, ns) // nothing is known of it that one who is new would not have
+			delete(q.of, ns) // a new record of the namespace would be equal
 		}
 		return nil, 0
 	}
@@ -232,7 +230,7 @@ func (q *requests) take(ns tenancy.NamespaceID, all bool) (*op.RecordRequests, t
 		})
 		g.lost = 0
 	}
-	// Those whose sender is known first: they are who the log is about.
+	// Requests of known principals come first, because the log is about them.
 	slices.SortStableFunc(g.order, func(a, b requestName) int { return cmp.Compare(rank(a), rank(b)) })
 	for len(g.order) > 0 && len(o.Requests) < min(n, job.MaxAuditRequests) {
 		name := g.order[0]
@@ -252,7 +250,7 @@ func rank(n requestName) int {
 	return 0
 }
 
-// refill adds the room that time has made.
+// refill adds the room that has accrued since the last call.
 func (g *gathering) refill(now time.Time) {
 	if g.room == recordBurst || g.refilled.IsZero() {
 		g.refilled = now
@@ -284,6 +282,6 @@ func (s *Server) recordRequests(ctx context.Context, ns tenancy.NamespaceID, o *
 	return err
 }
 
-// Close records the requests that wait to be recorded. The handler must not be called
-// any more, and the host must be open still.
+// Close records the pending requests. The handler must not be called any more, and the host must still be
+// open.
 func (s *Server) Close(ctx context.Context) { s.requests.close(ctx) }

@@ -16,52 +16,49 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Resources are what a client declares for its namespace: budgets, providers, rules.
-// They are listed, created, read, replaced and deleted in the same way, so that this
-// is written once; what is particular to a noun is in its own file, as a noun.
+// Clients declare resources for their namespace: budgets, providers, rules. All kinds are listed, created,
+// read, replaced and deleted by the code here. The file of each kind has a noun with its differences.
 
-// noun is one kind of resource as clients see it: Req is what they send, Resp what
-// they get.
+// noun describes one kind of resource: Req is the request body, Resp the answer.
 type noun[Req, Resp any] struct {
 	kind state.ResourceKind
-	path string // of the list, below /api/v1
-	item string // of one, below path: its wildcards
-	one  string // its name for people
+	path string // path of the list, below /api/v1
+	item string // path of one resource, below path, with wildcards
+	one  string // name in messages
 	many string
 
 	read, write tenancy.Permission
 
-	// prefix begins the ids that the server gives; empty where clients name their
-	// resources, which may then be made by a PUT as well.
+	// prefix begins the ids that the server assigns. It is empty if clients name their resources; then a PUT
+	// may create one too.
 	prefix string
-	// named is the name in an item's path.
+	// named returns the name in an item's path.
 	named func(r *http.Request) string
-	// nameOf is the name that a body gives, with the field nameIn at its end; nil where
-	// there is a prefix.
+	// nameOf returns the name in a body, whose last part is the field nameIn. It is nil if there is a prefix.
 	nameOf func(body *Req) string
 	nameIn string
-	// from makes the content a body describes. was is what it replaces, or nil.
+	// from builds the op from a body. was is the replaced resource, or nil.
 	from func(f *convert.Faults, body *Req, was *state.Resource, nowNs int64) *op.PutResource
-	// to is what clients see. It may look at what has come of the resource.
+	// to converts a resource for clients. It may read derived data, such as a budget's account.
 	to func(home *cell.Cell, r *state.Resource) (Resp, error)
-	// queue is the queue that one is about; empty where it is about more than one.
+	// queue returns the one queue that a resource concerns, or "".
 	queue func(r *state.Resource) string
 
-	// The rest may be nil.
+	// The fields below may be nil.
 
-	// complete fills in what a PUT's body leaves to its path.
+	// complete fills in the fields that a PUT's body omits because its path has them.
 	complete func(body *Req, r *http.Request)
-	// across is to where what has come of the resource lies on all shards.
+	// across replaces to if the derived data lie on all shards.
 	across func(shards router.Shards, r *state.Resource) (Resp, error)
-	// conceal takes out what nobody sees who may not declare one.
+	// conceal removes the fields that only callers who may declare the resource may see.
 	conceal func(q *request, shown *Resp)
-	// may refuses to declare one that is, or is to be, like this.
+	// may refuses to declare a resource with the content of r, or to replace it.
 	may func(q *request, r *state.Resource) error
-	// at is the shard that knows what has come of one; nil: the home shard.
+	// at returns the shard with the derived data of a resource; nil means the home shard.
 	at func(q *request, r *state.Resource) *cell.Cell
 }
 
-// cellOf is the shard that knows what has come of one.
+// cellOf returns the shard with the derived data of a resource.
 func (n *noun[Req, Resp]) cellOf(q *request, rec *state.Resource) *cell.Cell {
 	if n.at == nil {
 		return q.shards.Home()
@@ -69,7 +66,7 @@ func (n *noun[Req, Resp]) cellOf(q *request, rec *state.Resource) *cell.Cell {
 	return n.at(q, rec)
 }
 
-// show is one as clients see it, as fresh as the request asks.
+// show returns a resource as the caller sees it, as fresh as the request asks.
 func (n *noun[Req, Resp]) show(s *Server, r *http.Request, q *request, rec *state.Resource) (shown Resp, err error) {
 	c := n.cellOf(q, rec)
 	if c != q.shards.Home() {
@@ -80,7 +77,7 @@ func (n *noun[Req, Resp]) show(s *Server, r *http.Request, q *request, rec *stat
 	return n.shown(q, rec)
 }
 
-// routes are the rows of the routes table.
+// routes returns the routes of the resource.
 func (n *noun[Req, Resp]) routes(s *Server) []serve.Route {
 	list, item := "/api/v1"+n.path, "/api/v1"+n.path+n.item
 	return []serve.Route{
@@ -148,7 +145,7 @@ func (n *noun[Req, Resp]) get(s *Server, w http.ResponseWriter, r *http.Request)
 	return writeVersion(w, http.StatusOK, rec.Version, shown)
 }
 
-// replace replaces one, and where clients name them makes it if it is not there.
+// replace replaces a resource. If clients name the resources, it also creates one.
 func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Request) error {
 	var body Req
 	q, err := s.begin(r, &body)
@@ -178,9 +175,8 @@ func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Requ
 	return n.put(s, w, r, &q, &body, q.shards.Home().NewID(""), n.named(r), was, status)
 }
 
-// sameName refuses a PUT's body that gives another name than its path: a name cannot be
-// changed, and which of the two is meant nobody knows. One without a name may leave it to
-// the path.
+// sameName refuses a PUT whose body and path give different names, because a name cannot be changed and
+// nobody knows which of the two is meant. A body without a name takes the path's.
 func (n *noun[Req, Resp]) sameName(body *Req, named string) error {
 	var f convert.Faults
 	if n.prefix == "" {
@@ -191,8 +187,8 @@ func (n *noun[Req, Resp]) sameName(body *Req, named string) error {
 	return f.Err()
 }
 
-// put declares what a body describes under a name. was is what it replaces, nil for
-// what must not be there yet.
+// put declares a resource with the content of a body. was is the replaced resource; if it is nil, the
+// resource must not exist.
 func (n *noun[Req, Resp]) put(s *Server, w http.ResponseWriter, r *http.Request, q *request, body *Req, id job.ID, name string, was *state.Resource, status int) error {
 	var f convert.Faults
 	home := q.shards.Home()
@@ -204,7 +200,7 @@ func (n *noun[Req, Resp]) put(s *Server, w http.ResponseWriter, r *http.Request,
 	o.Meta, o.Create = q.meta, was == nil
 	o.Meta.Ids = [][]byte{id[:]}
 	if was != nil {
-		// Who may not declare what is there may not make something else of it, either.
+		// A caller who may not declare the present content may not replace it either.
 		if err := n.allow(q, was); err != nil {
 			return err
 		}
@@ -243,7 +239,7 @@ func (n *noun[Req, Resp]) delete(s *Server, w http.ResponseWriter, r *http.Reque
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// shown is a resource as the caller sees it, from what the shards have now.
+// shown returns a resource as the caller sees it, from the shards' present data.
 func (n *noun[Req, Resp]) shown(q *request, rec *state.Resource) (shown Resp, err error) {
 	if n.across != nil {
 		shown, err = n.across(q.shards, rec)
@@ -256,7 +252,7 @@ func (n *noun[Req, Resp]) shown(q *request, rec *state.Resource) (shown Resp, er
 	return shown, err
 }
 
-// mine is the resource in the path as it is now, which the caller may change.
+// mine returns the resource in the path as it is now, if the caller may change it.
 func (n *noun[Req, Resp]) mine(s *Server, r *http.Request) (q request, rec *state.Resource, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, nil, err
@@ -270,7 +266,7 @@ func (n *noun[Req, Resp]) mine(s *Server, r *http.Request) (q request, rec *stat
 	return q, rec, n.allow(&q, rec)
 }
 
-// find is the resource in the path. One that the caller may not see is none.
+// find returns the resource in the path. It answers NOT_FOUND for a resource that the caller may not see.
 func (n *noun[Req, Resp]) find(q *request, r *http.Request) (*state.Resource, error) {
 	name := n.named(r)
 	rec := q.shards.Home().State().ResourceIndex().Resource(n.kind, name)
@@ -280,15 +276,15 @@ func (n *noun[Req, Resp]) find(q *request, r *http.Request) (*state.Resource, er
 	return rec, nil
 }
 
-// visible says whether the caller may see one: what is about one queue is for those
-// whose scope covers it, what is about the namespace for everybody.
+// visible reports whether the caller may see a resource: the caller's scope must cover the resource's queue.
+// Everybody may see resources of the whole namespace.
 func (n *noun[Req, Resp]) visible(q *request, rec *state.Resource) bool {
 	queue := n.queue(rec)
 	return queue == "" || q.who.Covers(queue)
 }
 
-// allow asks for the right to declare one: what is about more than one queue only
-// those may declare whose scope is every queue.
+// allow checks the right to declare a resource. A resource that concerns more than one queue requires a scope
+// of every queue.
 func (n *noun[Req, Resp]) allow(q *request, rec *state.Resource) error {
 	queue := n.queue(rec)
 	if err := q.allow(n.write, queue); err != nil || queue != "" {
@@ -300,7 +296,7 @@ func (n *noun[Req, Resp]) allow(q *request, rec *state.Resource) error {
 	return n.may(q, rec)
 }
 
-// an is the noun with its article: an alert rule.
+// an returns the name with its article, such as "an alert rule".
 func (n *noun[Req, Resp]) an() string {
 	if strings.ContainsRune("aeio", rune(n.one[0])) {
 		return "an " + n.one
@@ -308,7 +304,7 @@ func (n *noun[Req, Resp]) an() string {
 	return "a " + n.one
 }
 
-// everywhere refuses those whose scope is not every queue.
+// everywhere refuses callers whose scope is not every queue.
 func (n *noun[Req, Resp]) everywhere(q *request) error {
 	if len(q.who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "%s is about the whole namespace; %s covers only %v", n.an(), q.who, q.who.QueueScope)
@@ -316,5 +312,5 @@ func (n *noun[Req, Resp]) everywhere(q *request) error {
 	return nil
 }
 
-// inPath is the name of a resource whose path has one wildcard, {id}.
+// inPath returns the name of a resource whose path has one wildcard, {id}.
 func inPath(r *http.Request) string { return r.PathValue("id") }

@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/resultschema"
 )
 
-// mismatches are what is said of acked jobs whose results do not match their schemas.
-// The shards of a request write to it at the same time.
+// mismatches collects the details of acked jobs whose results do not match their schemas. The shards of a
+// request write to it at the same time.
 type mismatches struct {
 	mu  sync.Mutex
 	all map[job.ID]map[string]any
@@ -31,7 +31,7 @@ func (m *mismatches) note(id job.ID, details map[string]any) {
 	m.all[id] = details
 }
 
-// details are those of a refused job; nil where there are none.
+// details returns the details of a refused job, or nil.
 func (m *mismatches) details(id job.ID) map[string]any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,9 +50,9 @@ func (m *mismatches) explain(id job.ID, err error) error {
 	return err
 }
 
-// proposeAcks has items acked that lie on one shard. The op asks back where results
-// have to be held against their jobs' schemas: those that match are acked then, the
-// others' attempts fail.
+// proposeAcks acks items on one shard. The op returns ResultUnchecked for results that must be checked
+// against their jobs' schemas. proposeAcks checks them, acks the jobs whose results match and fails the
+// attempts of the others.
 func (s *Server) proposeAcks(r *http.Request, q *request, c *cell.Cell, asked []*op.AckItem, told *mismatches) ([]*op.Refusal, position, error) {
 	result, where, err := proposeItems[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: asked})
 	refused := result.GetItems()
@@ -74,7 +74,7 @@ func (s *Server) proposeAcks(r *http.Request, q *request, c *cell.Cell, asked []
 	return check.refused, check.where, nil
 }
 
-// resultCheck answers what an ack has asked back.
+// resultCheck checks the results that an ack returned as unchecked.
 type resultCheck struct {
 	s       *Server
 	r       *http.Request
@@ -82,7 +82,7 @@ type resultCheck struct {
 	cell    *cell.Cell
 	told    *mismatches
 	asked   []*op.AckItem
-	refused []*op.Refusal // by position; of those that are looked at what comes of them
+	refused []*op.Refusal // by position; for a checked item the result of its ack or fail
 	where   position
 
 	fit    []int // positions
@@ -95,7 +95,7 @@ type misfit struct {
 	more int
 }
 
-// look holds one result against its job's schema.
+// look checks one result against its job's schema.
 func (x *resultCheck) look(i int) error {
 	item := x.asked[i]
 	id := job.ID(item.Proof.Id)
@@ -103,7 +103,7 @@ func (x *resultCheck) look(i int) error {
 	if err != nil {
 		return err
 	}
-	if schema == nil { // the job has gone meanwhile
+	if schema == nil { // the job was removed in the meantime
 		x.refused[i] = &op.Refusal{Code: string(api.NotFound), Message: noJob(id.String()).Message}
 		return nil
 	}
@@ -119,8 +119,8 @@ func (x *resultCheck) look(i int) error {
 	return nil
 }
 
-// schema is a job's schema, which never changes. A node that does not lead may not
-// have heard of the job yet. Nil: it is gone.
+// schema returns a job's schema, which never changes, or nil if the job no longer exists. A follower may not
+// know the job yet, so it catches up with the leader before it answers nil.
 func (x *resultCheck) schema(ctx context.Context, id job.ID) (*resultschema.Schema, error) {
 	for sure := x.cell.Leader(); ; sure = true {
 		b, err := x.cell.State().Blob(id, job.ResultSchema)
@@ -145,7 +145,7 @@ func (x *resultCheck) schema(ctx context.Context, id job.ID) (*resultschema.Sche
 	}
 }
 
-// settle acks what matches and fails the rest.
+// settle acks the jobs whose results match and fails the others.
 func (x *resultCheck) settle() error {
 	if len(x.fit) > 0 {
 		if err := x.ack(); err != nil {
@@ -158,9 +158,9 @@ func (x *resultCheck) settle() error {
 	return nil
 }
 
-// ack has the results acked that match. Where the first op did nothing else it has
-// left the request's Idempotency-Key alone, which this op then takes. Else that op is
-// remembered with its questions, and a repeat of the request comes by here again.
+// ack acks the jobs whose results match. If the first op changed nothing, it did not use the request's
+// Idempotency-Key, and this op uses it. Otherwise the first op is remembered with its unchecked results, so a
+// repeat of the request runs this check again.
 func (x *resultCheck) ack() error {
 	meta := &op.Meta{Principal: x.q.meta.Principal}
 	if len(x.fit) == len(x.asked) {
@@ -184,8 +184,8 @@ func (x *resultCheck) ack() error {
 	return nil
 }
 
-// fail ends the attempts whose results do not match. What they have used counts. Where
-// that was done before, and the answer lost, the op answers the same again.
+// fail ends the attempts whose results do not match and counts their usage. If an earlier try did that and
+// its answer was lost, the op returns the same answer again.
 func (x *resultCheck) fail() error {
 	o := &op.Fail{Meta: &op.Meta{Principal: x.q.meta.Principal, RequestId: []byte(op.MisfitRequest)}}
 	for _, m := range x.misfit {

@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// roles are sets of permissions that somebody has chosen for the namespace. They are
-// about all its queues: a key is given a role together with a queue scope of its own.
-// Who declares one hands out, or takes away, what it grants to all that have it, and so
-// needs every permission that it grants and has granted.
+// roles declares the resource for custom roles, which are sets of permissions. A role concerns all queues of
+// the namespace; a key has a role together with its own queue scope. To declare a role, the caller needs
+// every permission that the role grants or granted before, because the change gives these permissions to all
+// holders of the role or takes them away.
 var roles = noun[api.RoleRequest, api.Role]{
 	kind: state.ResourceKind_RESOURCE_KIND_ROLE,
 	path: "/auth/roles", item: "/{id}", one: "role", many: "roles, built-in roles first",
@@ -30,8 +30,8 @@ var roles = noun[api.RoleRequest, api.Role]{
 	},
 }
 
-// roleRoutes are the rows of roles, custom and built-in. A host of the cloud refuses them,
-// because the control plane keeps the roles of its namespaces.
+// roleRoutes returns the routes of custom and built-in roles. A host of the cloud refuses them, because the
+// control plane keeps the roles of its namespaces.
 func (s *Server) roleRoutes() []serve.Route {
 	routes := roles.routes(s)
 	for i, route := range routes {

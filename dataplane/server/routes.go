@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Bounds of request bodies in bytes. Those with documents leave room for the
-// rest of the request, escapes in its texts included.
+// Bounds of request bodies in bytes. The bounds for bodies with documents leave room for the rest of the
+// request, including escapes in its texts.
 const (
 	bodyManage = 64 << 10
 	bodyFetch  = 64 << 10
@@ -19,16 +19,16 @@ const (
 	bodyBatch  = job.MaxOpBytes // the most that enters the log at once
 )
 
-// bodyEnqueue is the bound of one job: its payload's depends on a flag.
+// bodyEnqueue returns the bound for one job. It depends on the flag that bounds payloads.
 func (s *Server) bodyEnqueue() int64 { return int64(s.maxPayload) + job.MaxCheckpoint + 2<<20 }
 
-// read are the parameters of a read.
+// read lists the query parameters of a read.
 var read = []serve.Param{
 	{Name: "consistency", Doc: "consistency: strong (includes every acknowledged write) or eventual (does not wait for the view)"},
 	{Name: "min_index", Doc: "Corvo-Index that the answer must include"},
 }
 
-// routes is the table of everything this server answers.
+// routes returns the table of all HTTP routes of this server.
 func (s *Server) routes() []serve.Route {
 	const v1 = "/api/v1"
 	built := []serve.Route{
@@ -207,8 +207,7 @@ func (s *Server) routes() []serve.Route {
 	return append(built, unbuiltRoutes()...)
 }
 
-// document is the OpenAPI document of a table, without the routes that only
-// answer that they are not built.
+// document builds the OpenAPI document of a table, without unimplemented routes.
 func document(table []serve.Route) ([]byte, error) {
 	var built []serve.Route
 	for _, r := range table {

@@ -20,9 +20,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// procedures are the rows of the table of routes for the Worker RPC. Each does what the
-// route of its name does, by the same function; a stream asks for each right when a
-// frame needs it.
+// procedures returns the routes of the Worker RPC. Each procedure calls the same function as the HTTP route
+// of its name. A stream checks each permission when a frame needs it.
 func (s *Server) procedures() []serve.Route {
 	return []serve.Route{
 		unary(s, workerpbconnect.WorkerServiceEnqueueProcedure, tenancy.JobEnqueue, s.bodyEnqueue(), s.rpcEnqueue),
@@ -41,12 +40,12 @@ func (s *Server) procedures() []serve.Route {
 	}
 }
 
-// rpcOptions are those of all procedures. Messages are not compressed: between machines
-// of one place that costs more than it saves, and one that is small on the wire and
-// large in memory would pass every bound.
+// rpcOptions apply to all procedures. Messages are not compressed, because between machines of one data
+// centre compression costs more than it saves, and a message that is small on the wire and large in memory
+// would pass every bound.
 var rpcOptions = []connect.HandlerOption{rpc.Codecs(), connect.WithCompression("gzip", nil, nil)}
 
-// procedure is the row of one procedure, whose messages are so large at most.
+// procedure builds the route of one procedure, whose messages have at most most bytes.
 func procedure(path string, may tenancy.Permission, most int64, s *Server, h http.Handler) serve.Route {
 	return serve.Route{
 		Method: http.MethodPost, Path: path, Permission: may, MaxBody: most, Problem: rpc.Refuse,
@@ -54,11 +53,11 @@ func procedure(path string, may tenancy.Permission, most int64, s *Server, h htt
 	}
 }
 
-// unary is the row of a procedure with one request and one answer.
+// unary builds the route of a procedure with one request and one answer.
 func unary[Req, Res any](s *Server, path string, may tenancy.Permission, most int64, do func(*rpcCall, *Req) (*Res, error)) serve.Route {
 	h := connect.NewUnaryHandler(path, func(ctx context.Context, m *connect.Request[rpc.Received[Req]]) (*connect.Response[Res], error) {
 		c := rpcCallOf(ctx)
-		c.r = c.r.WithContext(ctx) // it ends with the caller's deadline
+		c.r = c.r.WithContext(ctx) // its context ends at the caller's deadline
 		if m.Msg.Err != nil {
 			return nil, c.refuse(m.Msg.Err)
 		}
@@ -71,7 +70,7 @@ func unary[Req, Res any](s *Server, path string, may tenancy.Permission, most in
 	return procedure(path, may, most, s, h)
 }
 
-// rpcCall is one call under way.
+// rpcCall is one running call.
 type rpcCall struct {
 	w    http.ResponseWriter
 	r    *http.Request
@@ -79,14 +78,14 @@ type rpcCall struct {
 	out  *rpcWriter
 
 	q      request
-	leased []lease // what its answer hands out
+	leased []lease // the jobs in its answer
 }
 
 type rpcCallKey struct{}
 
 func rpcCallOf(ctx context.Context) *rpcCall { return ctx.Value(rpcCallKey{}).(*rpcCall) }
 
-// serveRPC answers one call, and takes back what it could not deliver.
+// serveRPC answers one call and gives back the jobs that could not be delivered.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler, most int64) error {
 	if err := rpc.CheckHeaders(r); err != nil {
 		return err
@@ -103,17 +102,17 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 	if len(c.leased) == 0 {
 		return nil
 	}
-	// Only a flush tells whether the connection took it.
+	// Only a flush shows whether the connection accepted the answer.
 	if err := http.NewResponseController(w).Flush(); err != nil || out.err != nil || r.Context().Err() != nil {
 		s.giveBack(r, &c.q, c.leased)
 	}
 	return nil
 }
 
-// refuse is an error as the caller is answered it.
+// refuse converts an error for the caller.
 func (c *rpcCall) refuse(err error) error { return rpc.Error(serve.Refused(c.r, err)) }
 
-// begin is Server.begin for a call, whose message has been read.
+// beginRPC does for a call, whose message has been read, the work of Server.begin.
 func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	who := serve.Principal(c.r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -124,7 +123,8 @@ func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	if c.r.Header[idempotencyHeader] == nil {
 		return &c.q, nil
 	}
-	// A repeat may be encoded in another way: what it says is compared, not its bytes.
+	// A repeat may be encoded differently, so the hash covers the message's content and not its bytes on the
+	// wire.
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	return &c.q, err
 }
 
-// rpcWriter notes that the connection has failed, and leaves out the header in which
-// Connect lists the compressions that are taken: there are none, so it would be empty.
+// rpcWriter records connection errors. It removes the header in which Connect lists the accepted
+// compressions, because the list is empty.
 type rpcWriter struct {
 	http.ResponseWriter
 	r     *http.Request
@@ -142,10 +142,10 @@ type rpcWriter struct {
 	err   error
 
 	written int64 // bytes
-	gathers bool  // a flush is put off: what follows goes with it
+	gathers bool  // flushes are postponed, so that several messages are sent together
 }
 
-// begin is called before the headers go out.
+// begin removes the header before the headers are sent.
 func (w *rpcWriter) begin() {
 	if w.begun {
 		return
@@ -167,7 +167,7 @@ func (w *rpcWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Flush is for those who ask for an http.Flusher.
+// Flush implements http.Flusher.
 func (w *rpcWriter) Flush() {
 	w.begin()
 	if w.gathers {
@@ -178,25 +178,24 @@ func (w *rpcWriter) Flush() {
 	}
 }
 
-// Unwrap gives http.ResponseController the connection's abilities.
+// Unwrap gives http.ResponseController access to the connection.
 func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// DefaultMessageWait is how long the message of a call may take to arrive.
+// DefaultMessageWait is the time in which the message of a call must arrive.
 const DefaultMessageWait = 30 * time.Second
 
-// rpcBody is what a caller sends, held to the bounds of a message: its size, its time,
-// and the bytes that the node has in hand. A stream cuts it between its messages, whose
-// time begins with their first byte.
+// rpcBody reads a caller's messages within their bounds: size, time, and the bytes of requests that the node
+// holds. A stream calls cut between its messages, and the time of each begins with its first byte.
 type rpcBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	of      *budget
 	most    int64
-	wait    time.Duration // for a message
-	late    *time.Timer   // of a stream's message that does not come wholly; nil: no stream
-	timed   bool          // a deadline is set
-	read    int64         // of the message, all of it taken from the budget
-	err     error         // why it is not read on
+	wait    time.Duration // the time for a message
+	late    *time.Timer   // ends the read of a stream's incomplete message; nil: not a stream
+	timed   bool          // a read deadline is set
+	read    int64         // bytes of the message, all taken from the budget
+	err     error         // the error of later reads
 }
 
 func (b *rpcBody) Read(p []byte) (int, error) {
@@ -205,7 +204,7 @@ func (b *rpcBody) Read(p []byte) (int, error) {
 	}
 	if b.late == nil && !b.timed {
 		b.timed = true
-		_ = b.control.SetReadDeadline(time.Now().Add(b.wait)) // writers of tests have none
+		_ = b.control.SetReadDeadline(time.Now().Add(b.wait)) // writers of tests have no deadline
 	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
@@ -226,13 +225,12 @@ func (b *rpcBody) Read(p []byte) (int, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = rpc.Error(api.Errorf(api.ParseError, "the message did not arrive within %s", b.wait))
 	case errors.Is(err, io.EOF) && b.late == nil:
-		_ = b.control.SetReadDeadline(time.Time{}) // the answer may take longer
+		_ = b.control.SetReadDeadline(time.Time{}) // the answer may take longer than the request
 	}
 	return n, err
 }
 
-// cut is how many bytes the message had that has been read; they are given back by
-// whoever has them.
+// cut ends a message and returns its number of bytes. The caller must give them back to the budget.
 func (b *rpcBody) cut() int64 {
 	if b.late != nil {
 		b.late.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// rpcSubscribe is streamEvents as a procedure.
+// rpcSubscribe serves streamEvents as a procedure.
 func (s *Server) rpcSubscribe(ctx context.Context, m *connect.Request[rpc.Received[workerpb.SubscribeRequest]], to *connect.ServerStream[workerpb.SubscribeResponse]) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
@@ -58,7 +58,7 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	return s.tellEvents(c.r, reader, place, &eventSender{server: s, to: to, out: c.out, guard: limits.Guard(s.cfg.EventWriteWait)})
 }
 
-// eventSender tells events as messages.
+// eventSender sends events as messages.
 type eventSender struct {
 	server *Server
 	to     *connect.ServerStream[workerpb.SubscribeResponse]
@@ -86,7 +86,7 @@ func (x *eventSender) tell(events []toldEvent) (bytes, writes int64, err error) 
 	return x.out.written - before, 1, err
 }
 
-// alive sends the headers; after that the protocol looks after its connections itself.
+// alive sends the headers once. The protocol keeps its connections alive itself.
 func (x *eventSender) alive(string) error {
 	if x.begun {
 		return nil

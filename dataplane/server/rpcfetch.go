@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// maxRPCAnswer bounds the jobs of one answer in bytes: clients of gRPC take 4 MiB
-	// where nobody tells them otherwise, and the answer has more in it than jobs.
+	// maxRPCAnswer bounds the bytes of the jobs in one answer: gRPC clients accept 4 MiB by default, and the
+	// answer contains more than jobs.
 	maxRPCAnswer = 4<<20 - 64<<10
-	// rpcEarly is how much sooner than its caller's deadline a fetch that waits is
-	// answered, or a quarter of the time where that is less.
+	// rpcEarly is how long before the caller's deadline a waiting fetch is answered. A quarter of the
+	// remaining time is used if that is shorter.
 	rpcEarly = 500 * time.Millisecond
 )
 
@@ -61,9 +61,9 @@ func (s *Server) rpcFetchBatch(c *rpcCall, m *workerpb.FetchBatchRequest) (*work
 	return &workerpb.FetchBatchResponse{Jobs: jobs}, err
 }
 
-// fetchRPC is handOut for a call: what it answers is the call's to deliver.
+// fetchRPC leases jobs for a call, as handOut does. The call delivers them.
 func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool) ([]*workerpb.FetchBatchJob, error) {
-	c.body.release() // a call that waits holds no message any more
+	c.body.release() // the message does not count while the call waits
 	if until, ok := c.r.Context().Deadline(); ok {
 		left := time.Until(until)
 		ask.Wait = max(0, min(ask.Wait, left-min(rpcEarly, left/4)))
@@ -90,9 +90,9 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 	return jobs, err
 }
 
-// compose makes messages of leased jobs, and gives those back that do not fit into the
-// answer; or all, where one cannot be read. One that does not fit by itself is answered
-// alone: given back, it would come again and again.
+// compose builds messages from leased jobs. It gives back the jobs that do not fit into the answer, or all if
+// one cannot be read. A job that is too large for any answer is answered alone, because it would otherwise
+// return again and again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
 	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
 	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))

@@ -52,7 +52,7 @@ func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb
 	return &workerpb.AckBatchResponse{Acked: acked, Errors: append(refused, errs...), UsageRejected: rejected}, nil
 }
 
-// fromAcks reads acks, each on its own.
+// fromAcks converts acks, each independently.
 func fromAcks(items []*workerpb.AckBatchItem, worker string) (acks []convert.AckBatchItem, refused []*workerpb.ItemError) {
 	acks = make([]convert.AckBatchItem, len(items))
 	n := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 )
 
-// WriteHeader says what is spoken here where Connect's handler has only a number for a
-// call that it has no protocol for. The caller is answered in the protocol it does speak.
+// WriteHeader adds an explanation to the bare status with which Connect's handler refuses a call in an
+// unknown protocol. The caller gets it in the protocol that it does speak.
 func (w *rpcWriter) WriteHeader(status int) {
 	w.begin()
 	why := ""
@@ -25,8 +25,8 @@ func (w *rpcWriter) WriteHeader(status int) {
 	rpc.Refuse(numbered{w.ResponseWriter, status}, w.r, api.Errorf(api.Unsupported, "%s", why))
 }
 
-// numbered keeps the number for those who look at it, which is not the one of the code;
-// an answer that has its error inside stays 200.
+// numbered keeps Connect's HTTP status, which differs from the status of the error code. An answer with the
+// error in its body stays 200.
 type numbered struct {
 	http.ResponseWriter
 	status int
@@ -39,7 +39,7 @@ func (w numbered) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// noProcedure answers calls of procedures that there are not.
+// noProcedure refuses calls of unknown procedures.
 func noProcedure(_ http.ResponseWriter, r *http.Request) error {
 	return api.Errorf(api.Unsupported, "%s has no procedure %s", strings.Trim(rpc.Prefix, "/"), r.PathValue("procedure"))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// How many runs GET /schedules/{id}/next tells.
+// Bounds of GET /schedules/{id}/next.
 const (
 	defaultNextRuns = 10
 	maxNextRuns     = 100
@@ -76,8 +76,7 @@ func (s *Server) getSchedule(w http.ResponseWriter, r *http.Request) error {
 	return writeVersion(w, http.StatusOK, rec.Version, convert.ToSchedule(rec))
 }
 
-// putSchedule replaces a schedule. Who does it needs the right to the queue it had
-// as well as to the one it gets.
+// putSchedule replaces a schedule. The caller needs the right to the schedule's old and new queue.
 func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	var body api.ScheduleRequest
 	q, err := s.begin(r, &body)
@@ -198,7 +197,7 @@ func (s *Server) nextRuns(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// forecast is when a schedule runs next, n times from now on.
+// forecast returns the next n times at which a schedule runs.
 func forecast(rec *state.Schedule, home *cell.Cell, n int) ([]time.Time, error) {
 	var f convert.Faults
 	all, _ := convert.NextRuns(&f, rec, home.NowNs(), n)
@@ -211,8 +210,7 @@ func forecast(rec *state.Schedule, home *cell.Cell, n int) ([]time.Time, error) 
 	return all, nil
 }
 
-// scheduleFrom is the schedule a body describes, for a queue that the caller may
-// manage.
+// scheduleFrom builds the schedule of a body, for a queue that the caller may manage.
 func (s *Server) scheduleFrom(q *request, body *api.ScheduleRequest) (*state.Schedule, error) {
 	var f convert.Faults
 	rec := convert.FromSchedule(&f, body, q.shards.Home().NowNs(), s.maxPayload)
@@ -223,7 +221,7 @@ func (s *Server) scheduleFrom(q *request, body *api.ScheduleRequest) (*state.Sch
 	return rec, q.allow(tenancy.QueueManage, rec.Queue)
 }
 
-// readSchedule is the schedule in the path, as fresh as the request asks.
+// readSchedule returns the schedule in the path, as fresh as the request asks.
 func (s *Server) readSchedule(r *http.Request, q *request) (*state.Schedule, error) {
 	if err := s.awaitState(r, q, q.shards.Home()); err != nil {
 		return nil, err
@@ -231,8 +229,8 @@ func (s *Server) readSchedule(r *http.Request, q *request) (*state.Schedule, err
 	return q.schedule(r)
 }
 
-// presentSchedule is the schedule in the path, with every write acknowledged
-// before: what it is now decides whether, and with which next run, it may change.
+// presentSchedule returns the schedule in the path with every write acknowledged before, because its present
+// state decides whether it may change and when it runs next.
 func (s *Server) presentSchedule(r *http.Request, q *request) (*state.Schedule, error) {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err
@@ -240,8 +238,8 @@ func (s *Server) presentSchedule(r *http.Request, q *request) (*state.Schedule, 
 	return q.schedule(r)
 }
 
-// schedule is the schedule in the path, as the home shard has it here. One of a
-// queue that the caller may not see is none.
+// schedule returns the schedule in the path as the home shard has it on this node. It answers NOT_FOUND if
+// the caller may not see the schedule's queue.
 func (q *request) schedule(r *http.Request) (*state.Schedule, error) {
 	text := r.PathValue("id")
 	id, err := job.ParseScheduleID(text)

@@ -28,7 +28,7 @@ func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 	return s.answerSearch(w, r, &q, query, began)
 }
 
-// answerSearch answers a page of what was asked for.
+// answerSearch answers one page of a search.
 func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, query view.Query, began time.Time) error {
 	cells := q.shards.All()
 	if query.Queue != "" {
@@ -52,8 +52,8 @@ func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// search asks the shards. The cursor of one is its own; that of several holds one
-// of each.
+// search queries the shards. With one shard it uses the shard's own cursor; with several, a cursor that
+// contains one of each.
 func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Query) (view.Page, error) {
 	if len(cells) == 1 {
 		return q.searchShard(ctx, cells[0], query)
@@ -66,7 +66,7 @@ func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Que
 	err = router.Scatter(len(from), func(i int) (err error) {
 		one := query
 		one.Cursor = from[i].text
-		if from[i].over { // its jobs count
+		if from[i].over { // its jobs still count in the total
 			one.Cursor, one.Limit = "", 1
 		}
 		pages[i], err = q.searchShard(ctx, from[i].cell, one)
@@ -88,8 +88,7 @@ func (q *request) searchShard(ctx context.Context, c *cell.Cell, query view.Quer
 	return c.View().Search(ctx, query)
 }
 
-// scope are the queues of a shard the caller may see, of those its view knows; nil
-// is every queue.
+// scope returns the queues of a shard that its view knows and the caller may see; nil means every queue.
 func (q *request) scope(ctx context.Context, c *cell.Cell) ([]string, error) {
 	if len(q.who.QueueScope) == 0 {
 		return nil, nil

@@ -26,14 +26,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// DefaultProposeTimeout is how long a write waits for its commit.
+// DefaultProposeTimeout is the longest wait of a write for its commit.
 const DefaultProposeTimeout = 10 * time.Second
 
-// Config is what a server needs to know. The http.Server in front of it should
-// set ReadHeaderTimeout, IdleTimeout and a WriteTimeout of twice job.MaxFetchWait,
-// which cuts off clients that do not read their answers; a job on its way to one
-// goes back to its queue. It should set no ReadTimeout: how long a body may take
-// is limited here, per request.
+// Config configures a server. The http.Server in front of it should set ReadHeaderTimeout, IdleTimeout and a
+// WriteTimeout of twice job.MaxFetchWait, which disconnects clients that do not read their answers; a job in
+// such an answer returns to its queue. It should set no ReadTimeout, because the server limits the time of a
+// body per request.
 type Config struct {
 	Host *host.Host
 	// Namespace is the namespace to serve, with the API keys in its store. It is "" if Authenticator is set.
@@ -47,32 +46,32 @@ type Config struct {
 	// directly. New refuses Dev together with Authenticator.
 	Dev     bool
 	Version string
-	// Cluster is the one this node is a member of; nil = it is alone.
+	// Cluster is the cluster of which this node is a member; nil means that it is alone.
 	Cluster Cluster
-	// RaftStore is the log store, told in the status, and RaftNoSync whether it
-	// leaves syncing to the operating system. "" = wal.
+	// RaftStore is the log store that the status shows, and RaftNoSync whether it leaves syncing to the
+	// operating system. "" means wal.
 	RaftStore      string
 	RaftNoSync     bool
 	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
-	ReadWait       time.Duration        // 0 = DefaultReadWait
-	FreshWait      time.Duration        // 0 = DefaultFreshWait
+	ReadWait       time.Duration        // longest wait of a read for freshness; 0 = DefaultReadWait
+	FreshWait      time.Duration        // longest wait of other reads for the view; 0 = DefaultFreshWait
 	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
-	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
-	EventHeartbeat time.Duration        // of streams of events; 0 = DefaultEventHeartbeat
-	EventWriteWait time.Duration        // of streams; 0 = DefaultEventWriteWait
-	EventRate      int64                // bytes a second to streams of events of a namespace; 0 = job.MaxEventRate
-	EventLag       int                  // events that a stream of them may fall behind; 0 = job.MaxEventLag
+	MinFreeDisk    int64                // bytes of free disk below which the node is not ready; 0 = DefaultMinFreeDisk
+	EventHeartbeat time.Duration        // interval on event streams; 0 = DefaultEventHeartbeat
+	EventWriteWait time.Duration        // longest write on a stream; 0 = DefaultEventWriteWait
+	EventRate      int64                // bytes per second for a namespace's event streams; 0 = job.MaxEventRate
+	EventLag       int                  // events that an event stream may fall behind; 0 = job.MaxEventLag
 	Limits         ratelimit.Limits     // rate limits; not applied with Dev or Authenticator
-	MessageWait    time.Duration        // for a message of the RPC to arrive; 0 = DefaultMessageWait
-	NewKeyWait     time.Duration        // for a key this node has never heard of; 0 = DefaultNewKeyWait
-	StreamRate     int                  // frames a second of one stream; 0 = DefaultStreamRate
-	StreamFrames   int                  // frames of all streams in hand at once; 0 = DefaultStreamFrames
-	MaxStreams     int                  // streams at once; 0 = DefaultMaxStreams
+	MessageWait    time.Duration        // longest arrival of an RPC message; 0 = DefaultMessageWait
+	NewKeyWait     time.Duration        // longest wait for a key that this node does not know; 0 = DefaultNewKeyWait
+	StreamRate     int                  // frames per second of one stream; 0 = DefaultStreamRate
+	StreamFrames   int                  // frames of all streams in progress at once; 0 = DefaultStreamFrames
+	MaxStreams     int                  // open streams; 0 = DefaultMaxStreams
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
-	Metrics        *telemetry.Registry // nil = one of its own
+	Metrics        *telemetry.Registry // nil = a new registry
 	Now            func() time.Time    // for the expiry of keys; nil = time.Now
 }
 
@@ -97,23 +96,23 @@ type Server struct {
 	keyUses    keyUses
 	limits     ratelimit.Limiter
 
-	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
+	emptyFetches atomic.Uint64 // proposed fetches that found no job
 
 	bodies   budget // bytes of request bodies in flight
-	newKeys  budget // requests that wait for a key that may be new
-	searches budget // searches and lists under way
+	newKeys  budget // requests that wait for a key that this node does not know
+	searches budget // running searches and lists
 
-	streams budget        // of the lifecycle
-	frames  chan struct{} // has one for each frame of them that is in hand
-	shares  shares        // of namespaces, where there are several
+	streams budget        // open worker streams
+	frames  chan struct{} // has one element for each of their frames in progress
+	shares  shares        // of namespaces, on a host of the cloud
 	backing atomic.Bool   // a backup is being sent
 
-	events      eventHubs // of namespaces whose events are followed
+	events      eventHubs // of namespaces whose events are streamed
 	eventCounts eventCounts
 	jobTotals   otherTotals // of queues without series of their own
 
-	bulkStreams budget    // of the progress of bulk operations
-	requests    *requests // those that are recorded in the audit log though they came to no op
+	bulkStreams budget    // open progress streams of bulk operations
+	requests    *requests // requests that proposed no op and that the audit log records
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
@@ -202,9 +201,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// table is the routes as they are served: a handler that has a caller keeps the
-// caller's cells open while it runs, and is admitted with its body. What is asked of
-// audited routes is recorded.
+// table returns the routes as they are served. While a handler with a principal runs, the principal's cells
+// stay open and its body counts against the budget. Requests to audited routes are recorded.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
@@ -228,8 +226,8 @@ func (s *Server) table() []serve.Route {
 	return table
 }
 
-// lenient says whether a route passes over what it does not know: where old and new
-// workers mix, what is open, and what the tools of others ask for in their own words.
+// lenient reports whether a route ignores unknown parameters and fields. Routes for workers and enqueues do,
+// because old and new clients mix. Open routes and those that other vendors' tools call do too.
 func lenient(route serve.Route) bool {
 	switch route.Permission {
 	case serve.Open, tenancy.JobEnqueue, tenancy.JobWork:
@@ -238,14 +236,13 @@ func lenient(route serve.Route) bool {
 	return route.Path == metricsPath || route.Path == scrapePath || route.Path == profilesPath
 }
 
-// whole says whether a route is about all queues, whichever there are: what administers
-// the node, tells of everything on it, or sets what its queues have in common. Of what may
-// be about one queue the handler judges.
+// whole reports whether a route concerns all queues: it administers the node, shows everything on it, or sets
+// values common to its queues. For routes that may concern one queue the handler decides.
 func whole(route serve.Route) bool {
 	return route.Permission == tenancy.NodeAdmin || route.Path == metricsPath || route.Path == scrapePath || route.Path == settingsPath && route.Method == http.MethodPut
 }
 
-// unscoped refuses those who may see and touch some queues only.
+// unscoped refuses callers with a queue scope.
 func unscoped(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if who, route := serve.Called(r.Context()); len(who.QueueScope) > 0 {
@@ -266,10 +263,10 @@ func (s *Server) visiting(h serve.Handler) serve.Handler {
 	}
 }
 
-// cloud says whether this is a host of the cloud.
+// cloud reports whether this server is a host of the cloud.
 func (s *Server) cloud() bool { return s.cfg.Authenticator != nil }
 
-// site says what the server is to those who open its root.
+// site describes the server on its root page.
 func (s *Server) site() about.Site {
 	site := about.Site{
 		Name: "Corvo node", Text: "A job queue. Producers and workers speak to it over HTTP; every route but these takes an API key.",
@@ -283,26 +280,25 @@ func (s *Server) site() about.Site {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the waiting fetches, now and from now on, and makes the node not
-// ready, so that a graceful shutdown need not sit the polls out. Everything else
-// is served as before. It may be called more than once.
+// Drain ends the waiting fetches, now and from now on, and makes the node not ready, so that a graceful
+// shutdown does not wait for polls. Everything else is served as before. Drain may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// request is what handlers start from: who asks, the shards that answer, and what
-// a write carries of the caller.
+// request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
+// its writes.
 type request struct {
 	who    tenancy.Principal
 	shards router.Shards
 	meta   *op.Meta
-	trail  *trail // nil = it is not audited
-	turn   *turn  // nil = its ops wait for no others
-	// judged is the version of the caller's key by which it has the rights in who, where
-	// it was judged again; 0 = it was not, or has no key.
+	trail  *trail // nil = not audited
+	turn   *turn  // nil = its ops have no order among others
+	// judged is the version of the caller's key from which the rights in who were checked again; 0 means that
+	// they were not, or that there is no key.
 	judged uint64
 }
 
-// begin reads the body of a request into v (nil: it has none, or an empty object) and
-// finds its shards.
+// begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
+// empty object.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -310,7 +306,7 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 		return request{}, err
 	}
 	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		v = &struct{}{} // whatever is sent is meant, and does not go unread
+		v = &struct{}{} // so that unexpected fields are refused and not ignored
 	}
 	idempotency, err := decode(r, v)
 	if err != nil {
@@ -326,8 +322,7 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	return q, err
 }
 
-// decode reads a body. Only a request with an Idempotency-Key needs a copy of
-// it, for the hash.
+// decode decodes a body. Only a request with an Idempotency-Key needs a copy of the body, for the hash.
 func decode(r *http.Request, v any) (*op.Idempotency, error) {
 	if r.Header[idempotencyHeader] == nil {
 		if v == nil {
@@ -346,7 +341,7 @@ func decode(r *http.Request, v any) (*op.Idempotency, error) {
 	return key, serve.Decode(r, body, v)
 }
 
-// principalOf is who asked, as the log keeps it.
+// principalOf returns the name of the principal that the log stores.
 func principalOf(who tenancy.Principal) string {
 	if who.KeyID != "" {
 		return who.KeyID
@@ -354,7 +349,7 @@ func principalOf(who tenancy.Principal) string {
 	return "open"
 }
 
-// allow asks for a right on each of the queues.
+// allow checks a permission on each of the queues.
 func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	for _, name := range queues {
 		if err := tenancy.Allow(q.who, what, tenancy.Where{Namespace: q.who.Namespace, Queue: name}); err != nil {
@@ -364,7 +359,7 @@ func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	return nil
 }
 
-// commit proposes an op on a shard and puts its position on the answer.
+// commit proposes an op on a shard and sets its position in the answer's header.
 func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
 	if result, at, err := elsewhere[R](q, c, o); at != nil || err != nil {
 		if err == nil {
@@ -383,17 +378,17 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 	return result, err
 }
 
-// propose is cell.Propose within the time a write may take.
+// propose calls cell.Propose with the timeout of a write.
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
 	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
 	return result, at, again(err)
 }
 
-// leaderRetry is when a request that found no leader, or whose time ended while it
-// waited for one, is worth another try: about the time of an election.
+// leaderRetry is the Retry-After of a request that found no leader, or that timed out while it waited for
+// one. It is about the duration of an election.
 const leaderRetry = time.Second
 
-// again sees to it that who may try again is told when.
+// again adds a Retry-After to a retryable error that has none.
 func again(err error) error {
 	if err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// settingsPath is where the settings of the namespace are.
+// settingsPath is the path of the namespace's settings.
 const settingsPath = "/api/v1/settings"
 
 func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
@@ -23,8 +23,8 @@ func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
 	return writeSettings(w, home.State().Head().GetSettings())
 }
 
-// putSettings sets them on every shard. One that fails has set those before it: what
-// is asked for again is set on all.
+// putSettings sets the settings on every shard. If one shard fails, the shards before it have the new
+// settings; the client's repeat sets them on all.
 func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	var body api.Settings
 	q, err := s.begin(r, &body)

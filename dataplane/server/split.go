@@ -11,25 +11,23 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// items are what a request asks of several jobs, each on its own, in a kind of op
-// whose results are T.
+// items is a request for several jobs, each independent, whose op has results of type T.
 type items[T any] struct {
 	ids []job.ID
-	// propose makes the op of the items at these positions (nil: of all), which lie on
-	// the cell, and has it committed: one result for each.
+	// propose builds the op for the items at these positions (nil: all), which lie on the cell, and commits
+	// it. It returns one result for each.
 	propose func(c *cell.Cell, at []int) ([]T, position, error)
-	// refusal is why an item was refused; nil where it was not.
+	// refusal returns the refusal of an item, or nil.
 	refusal func(T) *op.Refusal
 
 	results []T
-	errs    []error      // by position: why there is no result
-	asked   []*cell.Cell // by position: where the job was looked for last; nil of one shard
-	at      []position   // of what was written
+	errs    []error      // by position: the error instead of a result
+	asked   []*cell.Cell // by position: the cell that was last asked for the job; nil with one shard
+	at      []position   // the positions of the writes
 }
 
-// settle proposes the items where their jobs are. A job that has gone to another
-// shard without this node's knowledge is NOT_FOUND where it is looked for, and by
-// then this node knows where it went: it is looked for there.
+// settle proposes the items on the shards of their jobs. If a job has moved to another shard without this
+// node's knowledge, the old shard answers NOT_FOUND. By then this node knows the new shard and asks it.
 func (x *items[T]) settle(q *request) error {
 	if q.shards.Count() == 1 {
 		return x.settleHome(q)
@@ -49,7 +47,7 @@ func (x *items[T]) settle(q *request) error {
 	return nil
 }
 
-// settleHome is settle where there is one shard.
+// settleHome proposes all items on the only shard.
 func (x *items[T]) settleHome(q *request) error {
 	results, at, err := x.propose(q.shards.Home(), nil)
 	if err != nil {
@@ -62,8 +60,8 @@ func (x *items[T]) settleHome(q *request) error {
 	return nil
 }
 
-// round proposes the pending items whose jobs are not where they were asked for
-// before, and returns those that may have gone on.
+// round proposes the pending items on the shards that were not asked before. It returns the items whose jobs
+// may have moved on.
 func (x *items[T]) round(q *request, pending []int) (again []int, err error) {
 	var known []int
 	for _, i := range pending {
@@ -71,7 +69,7 @@ func (x *items[T]) round(q *request, pending []int) (again []int, err error) {
 		switch {
 		case err != nil:
 			x.errs[i] = err
-		case c == x.asked[i]: // it is nowhere else
+		case c == x.asked[i]: // no other shard has it
 		case x.asked[i] != nil && !q.mayStill(c, x.ids[i]):
 			x.errs[i] = noJob(x.ids[i].String())
 		default:
@@ -120,7 +118,7 @@ func (x *items[T]) commit(part router.Part) (position, error) {
 	return at, nil
 }
 
-// one is the result of a request for one job.
+// one returns the result of a request for one job.
 func (x *items[T]) one(w http.ResponseWriter, r *http.Request, q *request) (result T, err error) {
 	if err := x.settle(q); err != nil {
 		return result, err
@@ -136,8 +134,8 @@ func (x *items[T]) one(w http.ResponseWriter, r *http.Request, q *request) (resu
 	return x.results[0], refused.Err()
 }
 
-// proposeItems proposes an op on a shard, or finds what an earlier request with its
-// key did on another.
+// proposeItems proposes an op on a shard, or returns the remembered result if an earlier request used the
+// same key on another shard.
 func proposeItems[R any](s *Server, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, position, error) {
 	if before, at, err := elsewhere[R](q, c, o); at != nil || err != nil {
 		if err != nil {
@@ -153,7 +151,7 @@ func proposeItems[R any](s *Server, r *http.Request, q *request, c *cell.Cell, o
 	return result, position{c.Shard(), at}, err
 }
 
-// mayStill says whether the caller may touch a job that has turned up on a shard.
+// mayStill reports whether the caller may act on a job that was found on another shard.
 func (q *request) mayStill(c *cell.Cell, id job.ID) bool {
 	if len(q.who.QueueScope) == 0 {
 		return true
@@ -162,7 +160,7 @@ func (q *request) mayStill(c *cell.Cell, id job.ID) bool {
 	return err == nil && j != nil && q.who.Covers(j.Queue)
 }
 
-// pick are the elements of a list at some positions; nil: all.
+// pick returns the elements of a list at the given positions; nil means all.
 func pick[T any](list []T, at []int) []T {
 	if at == nil {
 		return list

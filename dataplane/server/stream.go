@@ -18,39 +18,39 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The bounds of streams of the lifecycle.
+// Bounds of worker streams.
 const (
-	// DefaultStreamRate is how many frames a second one stream is read. Those above wait
-	// where they are: in their client, once the connection's buffers are full.
+	// DefaultStreamRate is the number of frames that are read from one stream per second. Further frames wait
+	// in the connection's buffers and then in the client.
 	DefaultStreamRate = 500
-	// DefaultStreamFrames is how many frames of all streams are in hand at once. The
-	// others are not read.
+	// DefaultStreamFrames is the number of frames of all streams that are in progress at once. Further frames
+	// are not read.
 	DefaultStreamFrames = 2048
-	// DefaultMaxStreams is how many streams may be open.
+	// DefaultMaxStreams is the number of streams that may be open.
 	DefaultMaxStreams = 4096
-	// streamAhead is how many frames of one stream are in hand at once, and how many may
-	// come at once before they wait for the rate.
+	// streamAhead is the number of frames of one stream that are in progress at once. It is also the burst
+	// that the stream's rate allows.
 	streamAhead = 16
-	// streamWait is how long a frame that would be answered with nothing waits for work.
+	// streamWait is the wait for work of a frame that would otherwise get an empty answer.
 	streamWait = 100 * time.Millisecond
-	// streamSlow and streamSlowest bound how long a stream is not read after an error: the
-	// first for one, twice as long for each more in a row.
+	// After an error a stream is not read for streamSlow. The pause doubles with each further error in a row,
+	// up to streamSlowest.
 	streamSlow    = 10 * time.Millisecond
 	streamSlowest = time.Second
 )
 
-// lifecycle is the connection of a stream.
+// lifecycle is the connection of a worker stream.
 type lifecycle = connect.BidiStream[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 
-// rpcStream does what the frames of a stream say, until the client has sent its last,
-// leaves, or may not go on. All frames that were begun are answered first.
+// rpcStream processes the frames of a stream until the client has sent its last frame, leaves, or loses the
+// right. It first answers all frames that have begun.
 func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
 	err := s.openStream(c, conn)
 	var (
-		told      *connect.Error // of the protocol, or of a message that is out of bounds
-		undecoded *api.Error     // why a codec could not read a frame, in an error of the protocol
+		told      *connect.Error // an error of the protocol, or of a message out of bounds
+		undecoded *api.Error     // the error of a codec that could not decode a frame, inside an error of the protocol
 	)
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -82,7 +82,7 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 	c.body.late = time.AfterFunc(c.body.wait, limits.EndReads)
 	defer c.body.late.Stop()
 	c.body.late.Stop()
-	if err := conn.Send(nil); err != nil { // who waits for the headers before the first frame gets them
+	if err := conn.Send(nil); err != nil { // a client may wait for the headers before it sends a frame
 		return err
 	}
 	x := &stream{
@@ -96,9 +96,8 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 	return x.run()
 }
 
-// stream is a stream of the lifecycle under way. Three goroutines serve it: one reads
-// frames and has them begun in their order, one answers them in the same order, and one
-// watches whether it may go on.
+// stream is an open worker stream. Three goroutines serve it: one reads frames and begins them in their
+// order, one answers them in the same order, and one watches whether the stream may continue.
 type stream struct {
 	server  *Server
 	call    *rpcCall
@@ -107,16 +106,16 @@ type stream struct {
 	guard   *serve.WriteGuard
 	pace    framePace
 	turn    keyTurn
-	room    room        // for frames
-	pending chan *frame // begun, in order
+	room    room        // bounds the frames in progress
+	pending chan *frame // frames that have begun, in order
 	reading context.Context
-	stop    context.CancelCauseFunc // ends the reading, with why
-	failing atomic.Int64            // answers in a row that were errors
+	stop    context.CancelCauseFunc // ends the reading, with the reason
+	failing atomic.Int64            // error answers in a row
 }
 
 func (x *stream) run() error {
 	x.reading, x.stop = context.WithCancelCause(x.call.r.Context())
-	// What waits for a frame is not woken by a context.
+	// A context does not wake a goroutine that waits for a frame.
 	defer context.AfterFunc(x.reading, x.limits.EndReads)()
 	var beside sync.WaitGroup
 	beside.Go(x.watch)
@@ -128,8 +127,8 @@ func (x *stream) run() error {
 	return err
 }
 
-// watch ends the reading when the stream may not go on: its key is revoked, its
-// namespace closes, or the node does.
+// watch ends the reading when the stream may not continue because its key is revoked, its namespace closes or
+// the node shuts down.
 func (x *stream) watch() {
 	for {
 		doubt, err := x.server.cfg.Host.Doubt(x.call.principal().Namespace)
@@ -151,14 +150,14 @@ func (x *stream) watch() {
 	}
 }
 
-// enter asks who the client is, now.
+// enter authenticates the client again and returns its present principal.
 func (x *stream) enter() (tenancy.Principal, error) {
 	return x.server.stays(x.call.r, x.call.principal(), tenancy.JobWork)
 }
 
-// read begins frames as they come, within the stream's rate, those of its key and of its
-// address, and the bounds of its namespace and of the node. A frame
-// that came and was not begun has done nothing and is not answered.
+// read begins frames as they come, within the rates of the stream, of its key and of its address, and within
+// the bounds of its namespace and of the node. A frame that was read but not begun has had no effect and gets
+// no answer.
 func (x *stream) read() error {
 	for {
 		if !x.wait(x.pace.next(time.Now())) || !x.wait(x.turn.next()) || !x.wait(x.slowed()) {
@@ -178,8 +177,8 @@ func (x *stream) read() error {
 		}
 		if err != nil {
 			x.server.bodies.give(f.size)
-			// The gateway, which is the node that the client knows: it ends the body
-			// wherever the client is, also in the middle of a frame.
+			// The trailer is from the gateway, which is the node that the client knows. A gateway that drains
+			// ends the body at once, even in the middle of a frame.
 			if x.call.r.Trailer.Get(fleet.DrainTrailer) != "" {
 				return shuttingDown()
 			}
@@ -193,7 +192,7 @@ func (x *stream) read() error {
 	}
 }
 
-// wait waits for so long, and says whether the reading goes on.
+// wait waits for a duration and reports whether the reading continues.
 func (x *stream) wait(d time.Duration) bool {
 	if d <= 0 {
 		return x.reading.Err() == nil
@@ -208,8 +207,8 @@ func (x *stream) wait(d time.Duration) bool {
 	}
 }
 
-// slowed is how long a stream is left alone whose last answers were errors: a client
-// that asks the impossible as fast as it can costs as much as one that works.
+// slowed returns the pause before the next read of a stream whose last answers were errors, because a client
+// that repeats a failing request at full speed costs as much as one that works.
 func (x *stream) slowed() time.Duration {
 	n := x.failing.Load()
 	if n == 0 {
@@ -218,7 +217,7 @@ func (x *stream) slowed() time.Duration {
 	return min(streamSlow<<min(n-1, 10), streamSlowest)
 }
 
-// answer answers frames in their order. What cannot be delivered goes back.
+// answer answers frames in their order and gives back the jobs that could not be delivered.
 func (x *stream) answer() {
 	broken := false
 	for f := range x.pending {
@@ -246,26 +245,26 @@ func (x *stream) answer() {
 	}
 }
 
-// framePace spreads what comes too fast.
+// framePace spreads frames evenly over time.
 type framePace struct {
-	every time.Duration // 0 = as fast as it comes
-	at    time.Time     // when the next one is due
+	every time.Duration // 0 = no limit
+	at    time.Time     // the time at which the next frame is due
 }
 
-// next is how long the next one has to wait.
+// next returns the wait before the next frame.
 func (p *framePace) next(now time.Time) time.Duration {
 	if p.every == 0 {
 		return 0
 	}
 	if earliest := now.Add(-p.every * (streamAhead - 1)); p.at.Before(earliest) {
-		p.at = earliest // what was not used is lost but for a few
+		p.at = earliest // unused time is lost, except for a burst
 	}
 	wait := p.at.Sub(now)
 	p.at = p.at.Add(p.every)
 	return wait
 }
 
-// streamDefaults fills in what the configuration leaves open of streams.
+// streamDefaults sets the defaults of the configuration for streams.
 func (c *Config) streamDefaults() {
 	c.StreamRate = cmp.Or(c.StreamRate, DefaultStreamRate)
 	c.StreamFrames = cmp.Or(c.StreamFrames, DefaultStreamFrames)

@@ -18,23 +18,23 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// frame is one frame of a stream: acks, then enqueues, then a fetch. Its ops go into the
-// log in this order, and behind those of the frames before, because they go to the
-// backlog's door in it; what comes of them is awaited while later frames are begun.
+// frame is one frame of a stream: acks, then enqueues, then a fetch. Its ops go into the log in this order,
+// and after those of earlier frames, because they are admitted to the backlog in it. Their results are
+// awaited while later frames begin.
 type frame struct {
 	stream *stream
 	m      *workerpb.StreamLifecycleRequest
-	size   int64 // bytes that are in hand
+	size   int64 // bytes that count against the budget
 	who    tenancy.Principal
 
 	q    request
 	jobs []*op.NewJob
-	at   *cell.Cell    // where the jobs go
-	ask  convert.Fetch // Count 0 = nothing
+	at   *cell.Cell    // the shard of the jobs
+	ask  convert.Fetch // Count 0 = no fetch
 
 	working sync.WaitGroup
-	errs    [3]error // of the acks, the enqueues, the fetch
-	did     [3]bool  // which of them were done, in part, or may have been
+	errs    [3]error // by part
+	did     [3]bool  // parts that were done, wholly or partly, or may have been
 	out     workerpb.StreamLifecycleResponse
 	leased  []lease
 	done    chan struct{}
@@ -49,7 +49,7 @@ const (
 
 func (f *frame) request() *http.Request { return f.stream.call.r }
 
-// begin returns when the ops of the frame are in the backlog, or done, or refused.
+// begin returns when the ops of the frame are in the backlog, done or refused.
 func (f *frame) begin() {
 	f.out.RequestId = f.m.RequestId
 	if err := f.prepare(); err != nil {
@@ -73,7 +73,7 @@ func (f *frame) begin() {
 	go f.finish()
 }
 
-// prepare reads the frame. Its errors are those of a frame that has done nothing.
+// prepare reads the frame. If it returns an error, the frame has had no effect.
 func (f *frame) prepare() error {
 	shards, err := router.Open(f.stream.server.cfg.Host, f.who.Namespace)
 	if err != nil {
@@ -118,9 +118,9 @@ func (f *frame) readJobs() (err error) {
 	return err
 }
 
-// start has a part of the frame done and returns when its op is at the backlog's door,
-// or is done without coming there: where another node leads, or shards have a log each,
-// parts follow each other.
+// start runs a part of the frame. It returns when the part's op is ready for admission, or when the part
+// ended without that. If another node leads or the namespace has several shards, one part runs after the
+// other.
 func (f *frame) start(do func(q *request)) *turn {
 	t := newTurn()
 	q := f.q
@@ -158,8 +158,8 @@ func (f *frame) enqueue(q *request) {
 	f.ended(partEnqueues, err, did)
 }
 
-// claims is what the fetch can have now. One whose frame fills the queues that it empties
-// is proposed with it in any case.
+// claims claims the jobs that the fetch can have now. If the frame's own enqueues fill the queues of its
+// fetch, the fetch is proposed in any case.
 func (f *frame) claims() []claim {
 	if f.ask.Count == 0 {
 		return nil
@@ -179,13 +179,12 @@ func (f *frame) fetch(q *request, claims []claim) {
 	f.ended(partFetch, err, len(leased) > 0)
 }
 
-// ended notes what came of a part. One whose outcome is not known may have been done.
+// ended records the outcome of a part. A part with an unknown outcome may have been done.
 func (f *frame) ended(part int, err error, did bool) {
 	f.errs[part], f.did[part] = err, did || engine.Unknown(err)
 }
 
-// finish waits for the parts, looks for work once more where there was none, and makes
-// the answer.
+// finish waits for the parts, fetches once more if no job was found, and builds the answer.
 func (f *frame) finish() {
 	defer close(f.done)
 	f.working.Wait()
@@ -202,7 +201,7 @@ func (f *frame) finish() {
 	if len(f.leased) == 0 {
 		return
 	}
-	// Who is answered an error may not look for jobs beside it.
+	// A client does not look for jobs in an answer with an error, so the jobs are given back.
 	if f.err() != nil {
 		s.giveBack(f.request(), &f.q, f.leased)
 		f.leased = nil
@@ -214,7 +213,7 @@ func (f *frame) finish() {
 	span.end(f.errs[partFetch])
 }
 
-// err is the first error of the frame.
+// err returns the first error of the frame.
 func (f *frame) err() error {
 	for _, err := range f.errs {
 		if err != nil {
@@ -224,21 +223,21 @@ func (f *frame) err() error {
 	return nil
 }
 
-// release has the message used again, if it may be.
+// release returns the message to the pool, unless it is too large.
 func (f *frame) release() {
 	if mayBeKept(f.m) {
 		f.m.ReturnToVTPool()
 	}
 }
 
-// mayBeKept says whether a message may be used again. It keeps the memory of all that it
-// ever had: one with more than a frame takes, which is refused, would do so for as long as
-// frames come. Of empty acks that is a hundred times what came of the wire.
+// mayBeKept reports whether a message may be used again. A message keeps the memory of its largest content,
+// so one that exceeded the bounds of a frame, and was refused, would hold it as long as frames come. Empty
+// acks take a hundred times the memory that they took on the wire.
 func mayBeKept(m *workerpb.StreamLifecycleRequest) bool {
 	return len(m.Acks) <= job.MaxAckItems && len(m.Enqueues) <= job.MaxEnqueueJobs && len(m.Queues) <= job.MaxFetchQueues
 }
 
-// answer is what the client is told. It is called by one goroutine for all frames.
+// answer builds the answer for the client. One goroutine calls it for all frames.
 func (f *frame) answer() *workerpb.StreamLifecycleResponse {
 	err := f.err()
 	if err == nil {
@@ -252,8 +251,8 @@ func (f *frame) answer() *workerpb.StreamLifecycleResponse {
 	return &f.out
 }
 
-// leaderFor is where a frame with an error may be sent instead. Clients do that unasked: it
-// is for frames of which no part was done, or may have been.
+// leaderFor returns the node to which the client should send a failed frame instead. Clients do so
+// automatically, so leaderFor returns "" if a part of the frame was done or may have been.
 func (f *frame) leaderFor(err error) string {
 	if api.CodeOf(err) != api.LeaderUnavailable || slices.Contains(f.did[:], true) {
 		return ""
@@ -261,11 +260,11 @@ func (f *frame) leaderFor(err error) string {
 	return f.stream.server.leaderURL(&f.q)
 }
 
-// notLeader is the error of a frame that did nothing because this node neither leads nor
-// could pass it on, where it knows who leads.
+// notLeader is the error of a frame without effect, if this node neither leads nor could forward the frame
+// but knows the leader.
 const notLeader = "NOT_LEADER"
 
-// leaderURL is where clients reach the node that leads, if that is another one.
+// leaderURL returns the URL of the leader, or "" if this node leads or does not know it.
 func (s *Server) leaderURL(q *request) string {
 	if s.cfg.Cluster == nil || q.shards.Count() != 1 || q.shards.Home().Leader() {
 		return ""
@@ -273,7 +272,7 @@ func (s *Server) leaderURL(q *request) string {
 	return s.cfg.Cluster.URL(q.shards.Home().Engine().LeaderID())
 }
 
-// inList names the item that an error of one of a list is about.
+// inList adds the index of the faulty item to an error.
 func inList(list string, at int, err error) error {
 	e, told := asError(err)
 	if !told {
@@ -284,5 +283,5 @@ func inList(list string, at int, err error) error {
 	return out
 }
 
-// principal is who opened the call.
+// principal returns the sender that opened the call.
 func (c *rpcCall) principal() tenancy.Principal { return serve.Principal(c.r.Context()) }

@@ -11,28 +11,27 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// namespaceShare is which part of a host's streams, and of their frames that are in hand,
-// one namespace may have at most: one in so many. A tenant that takes all that it can
-// leaves as much to the others.
+// namespaceShare divides a host's streams, and their frames in progress: one namespace may have at most one
+// part in namespaceShare. A tenant that takes all that it may leaves the rest to the others.
 const namespaceShare = 2
 
-// share is what a namespace has of a host that others are on, too.
+// share counts the streams and frames of one namespace on a shared host.
 type share struct {
 	streams int64
-	frames  chan struct{} // has one for each of its frames in hand
+	frames  chan struct{} // has one element for each frame in progress
 }
 
-// shares are those of the namespaces that have streams open.
+// shares has the share of each namespace with open streams.
 type shares struct {
 	mu sync.Mutex
 	of map[tenancy.NamespaceID]*share
 }
 
-// shareOf is how much of what the host has one namespace may have.
+// shareOf returns the part of a host's limit that one namespace may use.
 func shareOf(most int64) int64 { return max(1, most/namespaceShare) }
 
-// enterStream makes room for one more stream of a namespace, and says where its frames
-// wait for room; leaveStream gives it back.
+// enterStream admits one more stream of a namespace and returns the room that bounds its frames. The caller
+// must call leaveStream.
 func (s *Server) enterStream(of tenancy.NamespaceID) (room, error) {
 	if !s.streams.take(1) {
 		return nil, tooManyStreams("%d streams are open on this node, which is the most: share one among more workers, or ask another node", s.streams.most)
@@ -74,11 +73,11 @@ func tooManyStreams(message string, most int64) error {
 	return err
 }
 
-// room is where frames in hand are counted: of their namespace first, so that one which
-// waits there takes nothing from others, then of the node.
+// room bounds the frames in progress: first those of their namespace, then those of the node. A frame that
+// waits for its namespace takes no room from others.
 type room []chan struct{}
 
-// take waits for room, and says whether there is some before done.
+// take waits for room. It returns false if done closes first.
 func (r room) take(done <-chan struct{}) bool {
 	for i, in := range r {
 		select {
@@ -101,13 +100,13 @@ func (r room) give() {
 // against the limits, but it is not refused: the server reads it later, so that it waits in
 // its client.
 type keyTurn struct {
-	limits *ratelimit.Limiter // nil = there are none
+	limits *ratelimit.Limiter // nil = no limits
 	key    *ratelimit.Bucket
 	from   netip.Addr
 	now    func() time.Time
 }
 
-// turnOf is that of a stream that has been let in.
+// turnOf returns the rate limits of an authenticated stream.
 func (s *Server) turnOf(r *http.Request, who tenancy.Principal) keyTurn {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		return keyTurn{}
@@ -115,7 +114,7 @@ func (s *Server) turnOf(r *http.Request, who tenancy.Principal) keyTurn {
 	return keyTurn{&s.limits, &s.keyUses.of(who.KeyID).rate, s.limits.ClientAddress(r), s.cfg.Now}
 }
 
-// next is how long the next frame has to wait.
+// next returns the wait before the next frame.
 func (t *keyTurn) next() time.Duration {
 	if t.limits == nil {
 		return 0

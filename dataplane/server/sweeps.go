@@ -5,18 +5,18 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// sweepFrom is from how many jobs on it is cheaper to go along the store than to look
-// each payload up.
+// sweepFrom is the number of jobs from which an iteration over the store is cheaper than a lookup of each
+// payload.
 const sweepFrom = 4
 
-// sweeps are the jobs of an answer, read from one shard after the other. What it answers
-// is only good until the next is asked for. The zero value reads nothing yet.
+// sweeps reads the jobs of an answer from one shard after the other. A value it returns is valid until the
+// next is read. The zero value has read nothing.
 type sweeps struct {
 	cell *cell.Cell
 	read *state.JobReader
 }
 
-// of is the jobs of a shard, of which so many may be read.
+// of returns a reader for the jobs of a shard, of which count may be read.
 func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	if s.cell == c {
 		return s.read
@@ -27,13 +27,13 @@ func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	s.close()
 	read, err := c.State().JobReader()
 	if err != nil {
-		return c.State() // which tells who reads it what is wrong
+		return c.State() // its reads return the error
 	}
 	s.cell, s.read = c, read
 	return read
 }
 
-// close ends the reading. What went wrong, the reads have told.
+// close closes the reader. Its reads have already returned any error.
 func (s *sweeps) close() {
 	if s.cell != nil {
 		_ = s.read.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// throughput is read from memory: it waits for no view and asks no file.
+// throughput answers from memory: it neither waits for the view nor reads a file.
 func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// addTools gives an ack the jobs that it calls for, each with an id of its queue's
-// shard. Who acks needs the right to enqueue them.
+// addTools adds to an ack the jobs of its tool calls, each with an id of its queue's shard. The caller needs
+// the right to enqueue them.
 func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -38,8 +38,7 @@ func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) er
 	return nil
 }
 
-// appendToolResults adds to a job that is delivered what came of the tools that its
-// last iteration called.
+// appendToolResults adds the results of the tools that a job's last iteration called to the job in an answer.
 func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Cell, id job.ID, j *job.Job) ([]byte, error) {
 	results, err := q.toolResults(ctx, from, id, j)
 	if err != nil || len(results) == 0 {
@@ -48,7 +47,7 @@ func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Ce
 	return convert.AppendToolResults(b, results)
 }
 
-// toolResults are what came of the tools that a job's last iteration called.
+// toolResults returns the results of the tools that a job's last iteration called.
 func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {
@@ -67,7 +66,7 @@ func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j
 	return results, nil
 }
 
-// toolResult is what came of one tool, wherever its job is by now.
+// toolResult returns the result of one tool, from the present shard of its job.
 func (q *request) toolResult(ctx context.Context, c *job.ToolCall) (api.ToolResult, error) {
 	id, err := job.IDFromBytes(c.GetJobId())
 	if err != nil {
@@ -79,7 +78,7 @@ func (q *request) toolResult(ctx context.Context, c *job.ToolCall) (api.ToolResu
 	}
 	j, err := at.State().Job(id)
 	if err == nil && !j.GetState().Settled() && !at.Leader() {
-		// This node may not have heard yet how it settled, as the job that waited has.
+		// This node may not know yet that the tool's job settled, although the waiting job became ready.
 		if err := at.Verify(ctx); err != nil {
 			return api.ToolResult{}, again(err)
 		}
@@ -91,7 +90,7 @@ func (q *request) toolResult(ctx context.Context, c *job.ToolCall) (api.ToolResu
 	return outcomeOf(at.State(), id, c, j)
 }
 
-// outcomeOf reads what came of a tool.
+// outcomeOf reads the result of a tool.
 func outcomeOf(from state.Reader, id job.ID, c *job.ToolCall, j *job.Job) (api.ToolResult, error) {
 	var errs []*job.AttemptError
 	if j.GetErrors() > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// span is the span of what a request does with jobs, below the request's own. It
-// is nil where that one is not recorded, and all its methods do nothing then.
+// span is the span of the work on jobs within a request's span. It is nil if the request's span is not
+// recorded; its methods then do nothing.
 type span struct {
 	trace.Span
 	name  string // without a queue
@@ -23,8 +23,8 @@ type span struct {
 	kept  bool // it has children in the log
 }
 
-// beginSpan starts one of a name and a type of operation. What follows from it
-// takes the request it returns.
+// beginSpan starts a span with a name and an operation type. The work inside the span uses the returned
+// request.
 func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Request, *span) {
 	if !telemetry.Sampled(r.Context()) {
 		return r, nil
@@ -42,7 +42,7 @@ func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Requ
 	return r.WithContext(ctx), &span{Span: s, name: name}
 }
 
-// queue names the queue; the span of several has none.
+// queue sets the queue. A span for several queues has none.
 func (s *span) queue(name string) {
 	if s == nil {
 		return
@@ -51,7 +51,7 @@ func (s *span) queue(name string) {
 	s.SetAttributes(telemetry.AttrDestination.String(name))
 }
 
-// message says which one job it is about, and which attempt of it; 0 = none yet.
+// message sets the job and the attempt; 0 means that there is no attempt yet.
 func (s *span) message(id string, attempt uint32) {
 	if s == nil {
 		return
@@ -62,7 +62,7 @@ func (s *span) message(id string, attempt uint32) {
 	}
 }
 
-// batch says that it is about several jobs, and about how many.
+// batch sets the number of jobs of a batch request.
 func (s *span) batch(jobs int) {
 	if s == nil {
 		return
@@ -70,10 +70,10 @@ func (s *span) batch(jobs int) {
 	s.SetAttributes(telemetry.AttrBatchMessageCount.Int(jobs))
 }
 
-// linkable says whether one more job may be linked, and so is worth reading.
+// linkable reports whether one more job may be linked, so that reading it is worthwhile.
 func (s *span) linkable() bool { return s != nil && s.links < telemetry.MaxLinks }
 
-// link points to what enqueued the job, where its headers say it.
+// link adds a link to the span that enqueued the job, if the job's headers contain it.
 func (s *span) link(j *job.Job) {
 	if j == nil || !s.linkable() {
 		return
@@ -84,7 +84,7 @@ func (s *span) link(j *job.Job) {
 	}
 }
 
-// usage says what the worker reports of the models it used.
+// usage sets the usage that the worker reports.
 func (s *span) usage(u *job.Usage) {
 	if s == nil || u == nil {
 		return
@@ -111,8 +111,7 @@ func (s *span) usage(u *job.Usage) {
 	s.SetAttributes(attributes...)
 }
 
-// usages is usage of a batch: the sum, with the model and provider that the
-// reports agree on.
+// usages sets the total usage of a batch request, and the model and provider if all reports have the same.
 func (s *span) usages(items []*op.AckItem) {
 	if s == nil {
 		return
@@ -129,7 +128,7 @@ func (s *span) usages(items []*op.AckItem) {
 		}
 		var err error
 		if sum, err = sum.Add(item.Usage); err != nil {
-			return // a sum that fits no number says nothing
+			return // a sum out of range is left out
 		}
 	}
 	if sum == nil {
@@ -144,7 +143,7 @@ func (s *span) usages(items []*op.AckItem) {
 	s.usage(sum)
 }
 
-// became says what state the job came to.
+// became sets the state that the job reached.
 func (s *span) became(state string) {
 	if s == nil {
 		return
@@ -152,14 +151,14 @@ func (s *span) became(state string) {
 	s.SetAttributes(telemetry.AttrJobState.String(state))
 }
 
-// keep marks a span whose children are sent, and which must be sent with them.
+// keep marks a span that must be sent because its children are sent.
 func (s *span) keep() {
 	if s != nil {
 		s.kept = true
 	}
 }
 
-// end ends the span with what came of it.
+// end ends the span with the result of its operation.
 func (s *span) end(err error) {
 	if s == nil {
 		return
@@ -175,8 +174,8 @@ func (s *span) end(err error) {
 	s.End()
 }
 
-// wanted says whether the span of an operation that found nothing is sent: when
-// the client of the request follows it, or what it did in the log is.
+// wanted reports whether the span of an operation that found nothing is sent: if the client traces the
+// request, or if the span has children in the log.
 func (s *span) wanted(r *http.Request) bool {
 	return s != nil && (s.kept || telemetry.ParseTraceparent(telemetry.ClientTraceparent(r.Header)).IsValid())
 }

@@ -2,16 +2,15 @@ package server
 
 import "github.com/corvo/corvo/dataplane/op"
 
-// turn is the place of one op among several that are proposed side by side, each by a
-// goroutine of its own, and shall go into the log in an order: all of them gather at the
-// backlog's door and are let in one right after the other, so that they mostly go as one
-// entry. One that never comes to the door keeps nobody waiting: see wait.
+// turn is the slot of one op among several that goroutines propose at the same time and that must go into the
+// log in a fixed order. All of them wait before the backlog and are admitted one right after the other, so
+// that they mostly form one entry. An op that never reaches admission does not delay the others: see wait.
 type turn struct {
-	came    chan struct{} // closed when the op is at the door
+	came    chan struct{} // closed when the op waits for admission
 	ended   chan struct{} // closed when its goroutine has ended
 	admit   func() error
 	entered chan error
-	used    bool // by its goroutine alone
+	used    bool // used only by its goroutine
 }
 
 func newTurn() *turn {
@@ -29,7 +28,7 @@ func (t *turn) AdmitInOrder(admit func() error) error {
 	return <-t.entered
 }
 
-// wait returns when the op is at the door, or will not come there.
+// wait returns when the op waits for admission, or when its goroutine has ended without one.
 func (t *turn) wait() {
 	select {
 	case <-t.came:
@@ -37,7 +36,7 @@ func (t *turn) wait() {
 	}
 }
 
-// enter lets the op in, if it is at the door.
+// enter admits the op if it waits.
 func (t *turn) enter() {
 	select {
 	case <-t.came:
@@ -46,7 +45,7 @@ func (t *turn) enter() {
 	}
 }
 
-// inTurn is an op as a request proposes it.
+// inTurn adds the request's slot to an op.
 func (q *request) inTurn(o op.Op) op.Op {
 	if q.turn == nil {
 		return o
@@ -54,7 +53,7 @@ func (q *request) inTurn(o op.Op) op.Op {
 	return boardedOp{o, q.turn}
 }
 
-// boardedOp is an op that waits for its turn.
+// boardedOp is an op that waits for its slot.
 type boardedOp struct {
 	op.Op
 	turn *turn

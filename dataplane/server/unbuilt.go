@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// unbuiltRoutes are the documented pages that this server does not have yet. They answer
-// 501 and their own name.
+// unbuiltRoutes returns the documented pages that this server does not have yet. They answer 501 with their
+// own name.
 func unbuiltRoutes() (all []serve.Route) {
 	for _, path := range []string{"/ui/"} {
 		all = append(all, serve.Route{

@@ -18,8 +18,8 @@ import (
 
 const (
 	defaultSummaryPeriod = 24 * time.Hour
-	// maxSummaryGroups is how many groups a summary has; the dearest, where there are
-	// more.
+	// maxSummaryGroups is the maximum number of groups in a summary. If there are more, it has the most
+	// expensive ones.
 	maxSummaryGroups = 1000
 )
 
@@ -31,10 +31,10 @@ var summaryQuery = append([]serve.Param{
 	{Name: "timezone", Doc: "time zone of the days; default UTC"},
 }, read...)
 
-// interval is the time that a summary is of: to is the first moment after it.
+// interval is the time range of a summary: from is included, to is not.
 type interval struct{ from, to time.Time }
 
-// usageSummary sums what was reported in a time. Each shard's view sums its own.
+// usageSummary sums the reported usage of a time range from the sums of the shards' views.
 func (s *Server) usageSummary(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) usageSummary(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// sumUsage adds the shards up, of the queues that the caller may see.
+// sumUsage adds up the sums of the shards for the queues that the caller may see.
 func (q *request) sumUsage(r *http.Request, of interval, by view.GroupBy) (*view.UsageSums, error) {
 	var covers func(queue string) bool
 	if len(q.who.QueueScope) > 0 {
@@ -94,7 +94,7 @@ func (q *request) sumUsage(r *http.Request, of interval, by view.GroupBy) (*view
 	return parts[0], nil
 }
 
-// summarySpan is the time a request asks for, and whose days it means.
+// summarySpan parses the time range of a request and the time zone of its days.
 func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, *time.Location) {
 	moment := func(field string, absent time.Time) time.Time {
 		at, ok, err := api.Time(query.Get(field)).Parse()
@@ -116,7 +116,7 @@ func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, 
 		f.Invalid("period", "is %s; usage is kept for %s", period, job.UsageKept)
 	}
 	to := moment("to", now)
-	known := !f.Any() // what from is reckoned from and measured by
+	known := !f.Any() // period and to, from which from is computed and checked, are valid
 	from := moment("from", to.Add(-period))
 	if known && (!from.Before(to) || to.Sub(from) > job.UsageKept) {
 		f.Invalid("from", "must lie before to, by at most %s", job.UsageKept)
@@ -129,7 +129,7 @@ func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, 
 	return interval{from, to}, zone
 }
 
-// groupBy is what a request has usage grouped by; days are told apart by their time.
+// groupBy parses the grouping of a request. For days it returns no group: each day is summed separately.
 func groupBy(f *convert.Faults, word string) (by view.GroupBy, days bool) {
 	tag, ok := strings.CutPrefix(word, "tag:")
 	switch {
@@ -150,8 +150,7 @@ func groupBy(f *convert.Faults, word string) (by view.GroupBy, days bool) {
 	return by, false
 }
 
-// days are the days of a place that lie in it, the first and last as far as they
-// do.
+// days splits the range into days of a time zone. The first and last day are cut to the range.
 func (s interval) days(zone *time.Location) (days []interval) {
 	for from := s.from; from.Before(s.to); {
 		y, m, d := from.In(zone).Date()

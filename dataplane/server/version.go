@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// versioned are the conditions of routes whose handlers ask ifMatch.
+// versioned lists the conditions of routes whose handlers call ifMatch.
 var versioned = []string{serve.IfMatch}
 
 // writeVersion answers one resource with its version as ETag.
@@ -18,9 +18,9 @@ func writeVersion(w http.ResponseWriter, status int, version uint64, v any) erro
 	return serve.WriteJSON(w, status, v)
 }
 
-// ifMatch is the version a write insists on; 0 = any. Whether it is the present one
-// the op decides; of several tags that one is taken if it is among them. Tags that
-// no resource of ours ever has are refused here.
+// ifMatch returns the version that a write requires; 0 means any. The op checks whether it is the present
+// version. Of several tags it returns the present version if that is among them. It refuses requests in which
+// no tag can be a version.
 func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
@@ -35,7 +35,7 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 		text, opened := strings.CutPrefix(tag, `"`)
 		text, closed := strings.CutSuffix(text, `"`)
 		if !opened || !closed {
-			continue // weak ones never match a write
+			continue // weak tags never match a write
 		}
 		if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 && version != present {
 			version = n
@@ -47,8 +47,8 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	return version, nil
 }
 
-// unversioned refuses, as what is said, a write that insists on a version of what has
-// none; * is any that there is.
+// unversioned refuses, with the message said, a write that requires a version of something without versions.
+// It accepts If-Match: *, which requires no version.
 func unversioned(r *http.Request, said string) error {
 	if _, err := ifMatch(r, 0); err != nil {
 		return api.Errorf(api.PreconditionFailed, "%s", said)

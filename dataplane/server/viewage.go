@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 )
 
-// lagHeader says, of an answer from the view, how many milliseconds old it may be.
+// lagHeader names the header with the maximum age, in milliseconds, of an answer from the view.
 const lagHeader = "Corvo-View-Lag-Ms"
 
-// viewAge is how old the answer of a view may be; 0 = it shows all that the store had.
+// viewAge is the maximum age of an answer from the view; 0 means that it shows everything in the store.
 type viewAge time.Duration
 
 // showAge sets the header to the age of the oldest of the shards' views. The caller

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// webhook enqueues what a sender that knows nothing of jobs has to say: its body is
-// the payload, the options stand in the query.
+// webhook enqueues a job for a sender that does not know the API. The request body is the payload, and the
+// query has the options.
 func (s *Server) webhook(w http.ResponseWriter, r *http.Request) error {
 	q, body, err := s.beginRaw(r)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Server) webhook(w http.ResponseWriter, r *http.Request) error {
 	return s.enqueueOne(w, r, &q, &f, b)
 }
 
-// beginRaw is begin for a request whose body is taken as it is.
+// beginRaw begins a request whose body is not decoded.
 func (s *Server) beginRaw(r *http.Request) (request, []byte, error) {
 	who := serve.Principal(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)

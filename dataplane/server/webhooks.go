@@ -16,11 +16,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// deliveriesShown is how many deliveries to a webhook are listed.
+// deliveriesShown is the number of deliveries in the list of a webhook.
 const deliveriesShown = 100
 
-// webhooks are where events are sent. That which takes jobs in is POST
-// /webhooks/{queue}.
+// webhooks declares the resource for webhooks to which events are sent. Incoming webhooks, which create jobs,
+// use POST /webhooks/{queue}.
 var webhooks = noun[api.WebhookRequest, api.Webhook]{
 	kind: state.ResourceKind_RESOURCE_KIND_WEBHOOK,
 	path: "/webhooks", item: "/{id}", one: "webhook", many: "webhooks",
@@ -42,7 +42,7 @@ var webhooks = noun[api.WebhookRequest, api.Webhook]{
 	},
 }
 
-// webhookRoutes are those of webhooks besides what every noun has.
+// webhookRoutes returns the routes of a resource and those only webhooks have.
 func (s *Server) webhookRoutes() []serve.Route {
 	return append(webhooks.routes(s),
 		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook,
@@ -52,7 +52,7 @@ func (s *Server) webhookRoutes() []serve.Route {
 	)
 }
 
-// testWebhook queues a test event, which goes the way of every other.
+// testWebhook queues a test event, which is delivered like every other event.
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
 	q, hook, err := webhooks.mine(s, r)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusAccepted, api.WebhookTest{Status: "queued", DeliveryID: sinks.DeliveryIDText(job.ID(result.Id))})
 }
 
-// listDeliveries lists what a webhook was sent, or is to be sent. It may be of any
-// queue, so that who sees some queues only sees none of it.
+// listDeliveries lists the past and pending deliveries of a webhook. A delivery may concern any queue, so
+// callers with a queue scope are refused.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) error {
 	q, home, err := s.atHome(r)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Bounds of what one question costs.
+// Bounds of the cost of one explanation.
 const (
-	whyCounted = 10_000  // jobs before another that are counted
-	whyAwaited = 100_000 // waits of a shard that are looked through for one job's
+	whyCounted = 10_000  // jobs ahead that are counted
+	whyAwaited = 100_000 // waiting records of a shard that are searched for one job's
 )
 
-// whyListening is how lately a worker must have been heard of to count as listening: a
-// poll lasts a minute at most, and a worker that is busy renews its leases.
+// whyListening is the time since its last request within which a worker counts as listening. A poll lasts a
+// minute at most, and a busy worker renews its leases.
 const whyListening = 2 * time.Minute
 
 // explain answers why a job does not run.
@@ -50,7 +50,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, e.says)
 }
 
-// explanation is an answer in the making.
+// explanation collects the answer.
 type explanation struct {
 	s    *Server
 	q    *request
@@ -59,7 +59,7 @@ type explanation struct {
 	says api.Why
 }
 
-// read looks at the job and at all that may keep it, as of one moment.
+// read reads the job and every possible reason on its shard from one snapshot.
 func (e *explanation) read(id job.ID) (err error) {
 	book := e.at.State().ResourceIndex()
 	snapshot := e.at.State().Snapshot()
@@ -83,7 +83,7 @@ func (e *explanation) read(id job.ID) (err error) {
 	return e.position(snapshot)
 }
 
-// position finds a pending job's place in line.
+// position finds a pending job's position in its line.
 func (e *explanation) position(from *state.Snapshot) error {
 	if e.j.State != job.Pending {
 		return nil
@@ -109,13 +109,13 @@ func (e *explanation) position(from *state.Snapshot) error {
 		return err
 	}
 	at.Ahead, at.AtLeast = int64(ahead), ahead == whyCounted
-	at.Of = max(at.Of, at.Ahead+1) // gates are as of the last commit, which may be a later one
+	at.Of = max(at.Of, at.Ahead+1) // gates are as of the last commit, which may be newer
 	e.says.Position = at
 	return nil
 }
 
-// readyBeside is how many jobs are ready in the job's line: of its fairness key, where
-// its queue has lanes, else of its queue.
+// readyBeside returns the number of ready jobs in the job's line: those of its fairness key if its queue has
+// lanes, otherwise those of its queue.
 func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	rec, err := from.Queue(e.j.Queue)
 	if err != nil || rec.GetLanes() == 0 {
@@ -125,7 +125,7 @@ func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	return int64(lane.GetPending()), err
 }
 
-// rest adds what is not in the job's shard: who listens, and what it waits for.
+// rest adds the facts from outside the job's shard: workers that listen, and jobs that it waits for.
 func (e *explanation) rest() error {
 	switch {
 	case e.j.State == job.Pending:
@@ -136,8 +136,8 @@ func (e *explanation) rest() error {
 	return nil
 }
 
-// listening adds whether anybody asks for jobs of the queue, and what is left to say of
-// a job that nothing else keeps.
+// listening adds the number of workers that fetch from the queue. It also adds the reason for a job that
+// nothing else keeps.
 func (e *explanation) listening() error {
 	known, err := e.s.cfg.Host.Workers(e.q.who.Namespace)
 	if err != nil {
@@ -173,7 +173,7 @@ func behind(at *api.WhyPosition) string {
 	return fmt.Sprintf("it stands in line behind %s%s", word, op.Jobs(at.Ahead))
 }
 
-// awaited adds the jobs it depends on. Each shard knows those of its own.
+// awaited adds the jobs on which the job depends. Each shard knows its own.
 func (e *explanation) awaited() error {
 	waiter := job.ID(e.j.Id)
 	type part struct {

@@ -9,14 +9,14 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// wordsPage are the parameters of a question to the full text.
+// wordsPage lists the query parameters of a full-text search.
 var wordsPage = append([]serve.Param{
 	{Name: "q", Doc: "words, \"phrases\" and prefixes* that must all occur"},
 	{Name: "limit", Type: "integer", Doc: "jobs on a page; default 50"},
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
-// searchWords is a page of the jobs that have some words in payload or tags.
+// searchWords answers a page of the jobs whose payload or tags contain the words.
 func (s *Server) searchWords(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
 	q, err := s.begin(r, nil)

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// fetched notes a worker that asks for jobs. It is for people to look at: where the
-// namespace is closing there is nobody to tell.
+// fetched records a worker that asks for jobs. The record is only for display, so an error because the
+// namespace is closing is ignored.
 func (s *Server) fetched(q *request, ask *convert.Fetch) {
 	if ask.WorkerID == "" {
 		return
@@ -31,7 +31,7 @@ func (s *Server) fetched(q *request, ask *convert.Fetch) {
 	}
 }
 
-// reported notes what a heartbeat says of its worker.
+// reported records the concurrency and draining state that a worker's heartbeat reports.
 func (s *Server) reported(q *request, b *api.HeartbeatRequest) {
 	if b.WorkerID == "" {
 		return
@@ -41,10 +41,9 @@ func (s *Server) reported(q *request, b *api.HeartbeatRequest) {
 	}
 }
 
-// heard notes the workers that have shown by their names that they hold jobs: n
-// proofs, of which some may have been refused. Who proves it by a token alone is not
-// looked up, which would cost every ack a read: if it renewed its lease the view
-// knows, and if not it fetches again.
+// heard records the workers that proved a lease with their worker id: n proofs, of which some may have been
+// refused. It does not look up a worker that proved its lease only by the token, because that would cost
+// every ack a read. The view knows such a worker if it renewed its lease; otherwise its next fetch shows it.
 func (s *Server) heard(q *request, n int, proof func(i int) (*op.LeaseProof, *op.Refusal)) {
 	last := ""
 	for i := range n {
@@ -60,8 +59,7 @@ func (s *Server) heard(q *request, n int, proof func(i int) (*op.LeaseProof, *op
 	}
 }
 
-// listWorkers answers the workers this node has heard of and those that hold jobs,
-// whichever node they fetched them from.
+// listWorkers answers the workers that this node has seen and those that hold jobs, fetched from any node.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -95,15 +93,15 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all.list())
 }
 
-// covered are those of the queues that the caller may see.
+// covered returns those of the queues that the caller may see.
 func (q *request) covered(queues []string) []string {
 	return slices.DeleteFunc(queues, func(name string) bool { return !q.who.Covers(name) })
 }
 
-// workers are gathered by their ids.
+// workers collects workers by id.
 type workers map[string]*gathered
 
-// gathered is all that is known of one worker.
+// gathered is the data of one worker.
 type gathered struct {
 	api.Worker
 	startedNs, seenNs int64
@@ -120,14 +118,14 @@ func (all workers) of(id, hostname string, startedNs, seenNs int64) *gathered {
 	return g
 }
 
-// heard adds a worker that this node has heard of.
+// heard adds a worker that this node has seen.
 func (all workers) heard(one *host.Worker) {
 	g := all.of(one.ID, one.Hostname, one.StartedNs, one.SeenNs)
 	g.Queues = append(g.Queues, one.Queues...)
 	g.Concurrency, g.Draining = one.Concurrency, one.Draining
 }
 
-// holds adds what a worker holds.
+// holds adds the jobs that a worker holds.
 func (all workers) holds(h *view.Holding) {
 	g := all.of(h.WorkerID, h.Hostname, h.StartedNs, h.RenewedNs)
 	g.Active += h.Active
@@ -136,7 +134,7 @@ func (all workers) holds(h *view.Holding) {
 	}
 }
 
-// list is all of them by id; it is never nil.
+// list returns the workers by id. It never returns nil.
 func (all workers) list() []api.Worker {
 	list := make([]api.Worker, 0, len(all))
 	for _, g := range all {
