@@ -150,7 +150,7 @@ func TestFramesAreGapless(t *testing.T) {
 	if fourth.From != 1 || fourth.To != 1 || fourth.Incarnation == first.Incarnation {
 		t.Errorf("after one that was refused: %+v", fourth)
 	}
-	// The control plane has lost what it had: what it has not is sent all the same.
+	// If the control plane has lost usage that it had acknowledged, the rest is delivered in a new sequence.
 	m.count("ns_a", 5, 5)
 	m.settle(fourth, 0, api.Errorf(api.StateConflict, "a gap"))
 	fifth := frameOf(t, m)

@@ -23,8 +23,8 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What one namespace sends and its host does not read fills the window of its own
-// connection, never of another's.
+// A body that its host does not read fills only the window of the connection of its own
+// namespace.
 func TestNamespacesShareNoConnection(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
