@@ -135,7 +135,7 @@ func TestMayGrant(t *testing.T) {
 	}
 }
 
-// Nobody gives permissions that they do not have, but for those who run the cloud.
+// No principal but an operator of the cloud can give permissions that it does not have.
 func TestMayGive(t *testing.T) {
 	t.Parallel()
 	org := Where{Org: "o"}

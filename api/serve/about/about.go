@@ -1,6 +1,6 @@
-// Package about serves the pages for a person who opens a server's address: / says what the server is and
-// where to look, /docs shows its OpenAPI documents. The pages need no credential and are the same in
-// every installation.
+// Package about serves the pages at a server's address for people: / names the server and links to its
+// other pages, /docs shows its OpenAPI documents. The pages need no credential and are the same in every
+// installation.
 package about
 
 import (
