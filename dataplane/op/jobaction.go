@@ -8,17 +8,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What the ops have in common that a person asks for of jobs by their ids: each job
-// on its own, and a refusal of one does not stop the others. Their files hold only
-// the rule of each.
+// This file holds the loop that the ops on jobs named by id share. Each job is handled on its own, so that a
+// refusal of one does not stop the others. The file of each op holds only its rule.
 
-// jobAction does something to a job that is there, or refuses to: it decides before
-// it writes.
+// jobAction changes one existing job, or refuses to. It decides before it writes.
 type jobAction func(tx *state.Tx, j *job.Job) (*JobDone, error)
 
-// actOn does it to the jobs, in their order. A job that is not here is NOT_FOUND;
-// one whose id is there twice is acted on twice. Where too much follows from those that
-// end in one entry, the next are OVERLOADED.
+// actOn calls act for the jobs in their order. It answers NOT_FOUND for a job that is not on this shard, and acts
+// twice on an id that is given twice. If the entry is full, a job that belongs to a batch or a chain is refused
+// with OVERLOADED.
 func actOn(tx *state.Tx, ids [][]byte, act jobAction) (*JobsResult, error) {
 	result := &JobsResult{Items: make([]*JobDone, len(ids))}
 	for i, id := range ids {
@@ -41,7 +39,7 @@ func actOn(tx *state.Tx, ids [][]byte, act jobAction) (*JobsResult, error) {
 	return result, nil
 }
 
-// didNothing says that every job was refused.
+// didNothing reports whether every job was refused.
 func (r *JobsResult) didNothing() bool {
 	for _, item := range r.Items {
 		if item.GetRefusal().GetCode() == "" {
@@ -51,11 +49,10 @@ func (r *JobsResult) didNothing() bool {
 	return true
 }
 
-// became is the answer for a job that is in the state j has now.
+// became returns the answer for a job that the op has changed: its present state.
 func became(j *job.Job) *JobDone { return &JobDone{State: j.State} }
 
-// conflict refuses what cannot be done to a job in its state: only in the named
-// ones.
+// conflict returns a STATE_CONFLICT that names the states in which the action is allowed.
 func conflict(j *job.Job, done string, in ...job.State) *JobDone {
 	words := in[0].Word()
 	for i, s := range in[1:] {

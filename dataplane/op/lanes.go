@@ -11,14 +11,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Where jobs of a queue have fairness keys, the queue shares itself out among them.
-// The store knows whose turn it is, and what each key has had (see claims.go); here
-// stands which keys there may be.
+// Jobs with fairness keys share their queue among the keys. The store knows which key is served next and how much
+// each has received (see claims.go). This file checks the keys and limits their number.
 
-// lanesRetry is when an enqueue with a fairness key too many is worth another try.
+// lanesRetry is the time after which a client may repeat an enqueue that had one fairness key too many.
 const lanesRetry = 10 * time.Second
 
-// checkFairness looks at who a job counts for in its queue.
+// checkFairness checks a job's fairness key and weight.
 func (nj *NewJob) checkFairness(p *problems, i int) {
 	key, weight := nj.GetFairnessKey(), nj.GetFairnessWeight()
 	if key != "" {
@@ -27,7 +26,7 @@ func (nj *NewJob) checkFairness(p *problems, i int) {
 	p.item("jobs", i, "fairness_weight", checkFairnessWeight(key, weight))
 }
 
-// checkFairnessWeight checks the weight that goes with a key; 0 is none.
+// checkFairnessWeight checks the weight that belongs to a key; 0 means that none is given.
 func checkFairnessWeight(key string, weight uint32) error {
 	switch {
 	case weight > job.MaxFairnessWeight:
@@ -38,7 +37,7 @@ func checkFairnessWeight(key string, weight uint32) error {
 	return nil
 }
 
-// CheckFairnessKey checks a key that a job may have.
+// CheckFairnessKey checks the fairness key of a job.
 func CheckFairnessKey(key string) error {
 	switch {
 	case key == "":
@@ -51,11 +50,11 @@ func CheckFairnessKey(key string) error {
 	return job.CheckText(key, job.MaxFairnessKey)
 }
 
-// admitLanes refuses jobs that would bring more fairness keys than there may be. Those
-// count that have a job or a past which matters still.
+// admitLanes refuses jobs that would bring more fairness keys than are allowed. A key counts while it has jobs,
+// or a history that still matters.
 func (o *Enqueue) admitLanes(tx *state.Tx) error {
 	if tx.CanAddLanes(2 * len(o.Jobs)) {
-		return nil // whatever their keys are: a job brings its own, and that of the jobs without
+		return nil // a job adds at most two lanes: of its own key, and of the jobs without a key
 	}
 	type name struct{ queue, key string }
 	var fresh map[name]struct{}

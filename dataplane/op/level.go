@@ -10,11 +10,10 @@ import (
 // written at a higher one stops the replica.
 const FeatureLevel = 1
 
-// firstLevel is that of a store in which no level was ever raised.
+// firstLevel is the feature level of a store that was never raised.
 const firstLevel = 1
 
-// Level is the feature level entries are written at: the one the store has been
-// raised to. It only rises.
+// Level returns the feature level at which entries are written. It only rises.
 func (m *Machine) Level() uint32 { return max(firstLevel, m.store.FeatureLevel()) }
 
 func (m *Machine) maxLevel() uint32 {
@@ -24,9 +23,8 @@ func (m *Machine) maxLevel() uint32 {
 	return m.MaxLevel
 }
 
-// CheckLevel refuses a store that has been raised to a level which this binary
-// does not know: what newer binaries have written since may mean something else
-// than it seems to. It is asked after a store was opened.
+// CheckLevel refuses a store that was raised to a level which this binary does not know, because records that
+// newer binaries have written may have another meaning than they seem to. Callers check it after opening a store.
 func (m *Machine) CheckLevel() error {
 	if level := m.Level(); level > m.maxLevel() {
 		return fmt.Errorf("the store has feature level %d, this binary knows %d: start a newer one", level, m.maxLevel())
@@ -34,8 +32,8 @@ func (m *Machine) CheckLevel() error {
 	return nil
 }
 
-// Admit refuses an op that a namespace of the given feature level does not have
-// yet: its members may not all know it. Proposers ask before they propose.
+// Admit refuses an op that needs a higher feature level than the namespace has, because some members may not know
+// the op. Proposers call it before they propose.
 func Admit(o Op, level uint32) error {
 	return KindOf(o.Number()).admit(level)
 }
@@ -47,8 +45,7 @@ func (k *Kind) admit(level uint32) error {
 	return nil
 }
 
-// since refuses an op in an entry whose level does not have it: no proposer lets
-// it get there.
+// since fails if the op's entry was written at a level that does not have the op. No proposer lets that happen.
 func (k *Kind) since(level uint32) error {
 	if k.Since > level {
 		return fmt.Errorf("%s needs feature level %d, the entry was written at %d", k.Name, k.Since, level)

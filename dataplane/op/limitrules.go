@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// LimitRuleName is the name of the rule for a fairness key of a queue.
+// LimitRuleName returns the name of the rule for a fairness key of a queue.
 func LimitRuleName(queue, key string) string { return queue + "/" + key }
 
-// checkLimitRule looks at what a limit rule says.
+// checkLimitRule checks a declared limit rule.
 func checkLimitRule(p *problems, o *PutResource) {
 	r := o.GetResource().GetLimitRule()
 	p.only(o, r != nil)
@@ -34,13 +34,13 @@ func checkLimitRule(p *problems, o *PutResource) {
 	}
 }
 
-// putLimitRule has the jobs that wait follow a limit rule.
+// putLimitRule applies the queue's rules to its waiting jobs.
 func putLimitRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	tx.ApplyRules(o.Resource.GetLimitRule().GetQueue())
 	return nil
 }
 
-// deletedLimitRule has the jobs that wait follow what is left.
+// deletedLimitRule applies the queue's remaining rules to its waiting jobs.
 func deletedLimitRule(tx *state.Tx, was *state.Resource) error {
 	tx.ApplyRules(was.GetLimitRule().GetQueue())
 	return nil

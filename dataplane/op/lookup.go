@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// jobOf is the job whose id an op carries; nil when there is none. An id that is
-// none got past the proposer, which is impossible: it stops the replica.
+// jobOf returns the job with an id that an op carries, or nil. A malformed id should be impossible, because the
+// proposer validates it, so it stops the replica.
 func jobOf(tx *state.Tx, id []byte) (*job.Job, error) {
 	parsed, err := job.IDFromBytes(id)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 // Machine applies entries of ops to a store. It implements replica.Machine.
 type Machine struct {
-	// Memory bounds what idempotency keys may occupy. It must be the same on every
-	// replica and be set before the first Apply.
+	// Memory limits the records of idempotency keys. It must be the same on every replica and be set before the
+	// first Apply.
 	Memory Memory
-	// MaxLevel is the highest feature level the machine follows; 0 means
-	// FeatureLevel. It must be set before the first Apply.
+	// MaxLevel is the highest feature level that the machine accepts; 0 means FeatureLevel. It must be set before
+	// the first Apply.
 	MaxLevel uint32
 
 	store         *state.Store
-	subscriptions subscriptions // of the book as of the last entry
+	subscriptions subscriptions // of the resources as of the last entry
 }
 
 var (
@@ -29,15 +29,14 @@ var (
 	_ replica.Holder  = (*Machine)(nil)
 )
 
-// NewMachine is a machine on a store, which stays the caller's to close.
+// NewMachine returns a machine on a store. The caller closes the store.
 func NewMachine(store *state.Store) *Machine {
 	return &Machine{Memory: DefaultMemory(), store: store}
 }
 
-// Apply applies an entry: settle ops first, so that what they free is there for
-// the entry's fetches, the others in their order. Each result is the op's Result
-// or the *api.Error that refused it. Nothing is written before every op of the
-// entry could be read.
+// Apply applies an entry: first the settle ops, so that the entry's fetches can use the capacity that they free,
+// then the others, each group in its order. Each result is the op's Result or the *api.Error that refused it.
+// Apply decodes every op of the entry before it writes anything.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > m.maxLevel() {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())
@@ -63,8 +62,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 				results[i] = result
 				continue
 			}
-			// Only a bare refusal is an answer. One that was wrapped on its way came
-			// from where no refusal was expected.
+			// Only a bare refusal is an answer. A wrapped one comes from a step that should never refuse.
 			refused, ok := err.(*api.Error)
 			if !ok {
 				return nil, fmt.Errorf("entry %d, op %d of %d (%s): %w", at.Index, i+1, len(ops), k.Name, err)
@@ -81,8 +79,8 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return results, nil
 }
 
-// read decodes one op of an entry that was written at a level, and sees to it
-// that this machine can go on after it.
+// read decodes one op of an entry that was written at a level. It fails if this machine could not continue after
+// the op.
 func (m *Machine) read(framed entry.Op, level uint32) (Op, error) {
 	o, err := Decode(framed)
 	if err != nil {
@@ -111,10 +109,10 @@ func Decode(framed entry.Op) (Op, error) {
 	return o, nil
 }
 
-// Applied is the last entry in the store.
+// Applied returns the position of the last entry in the store.
 func (m *Machine) Applied() entry.Applied { return m.store.Applied() }
 
-// LastClock is the clock of the last entry in Unix nanoseconds.
+// LastClock returns the clock of the last entry in Unix nanoseconds.
 func (m *Machine) LastClock() int64 { return m.store.Head().ClockNs }
 
 // Configure records a membership change.
@@ -122,15 +120,15 @@ func (m *Machine) Configure(at entry.Applied, configuration []byte) error {
 	return m.store.PutConfiguration(at, configuration)
 }
 
-// Configuration is the last recorded membership and its index.
+// Configuration returns the last recorded membership and its index.
 func (m *Machine) Configuration() (configuration []byte, index uint64) {
 	return m.store.Configuration()
 }
 
-// Flush makes everything applied durable.
+// Flush makes all applied entries durable.
 func (m *Machine) Flush() error { return m.store.Flush() }
 
-// Image is a copy of the store whose files are sent to another replica.
+// Image returns a copy of the store whose files are sent to another replica.
 func (m *Machine) Image() (replica.Image, error) {
 	i, err := m.store.Image()
 	if err != nil {
@@ -139,7 +137,7 @@ func (m *Machine) Image() (replica.Image, error) {
 	return i, nil
 }
 
-// Held is a table of the store that may be the part.
+// Held returns a table of the store that may equal the part.
 func (m *Machine) Held(p image.Part) string { return m.store.Held(p) }
 
 // Restore replaces the store's content by the parts of an image.

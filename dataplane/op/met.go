@@ -9,14 +9,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Met tells a job how one it depends on has settled, once for each of them. The last
-// one that completed lets it go: it is pending, or waits on for its due time. One
-// that did not complete, or is nowhere, does what the waiter's policy says: the
-// waiter is dead, or held until a person decides, or counts it like any other. An
-// agent's job that waits for its tools counts each, however it ended.
+// Met tells a waiting job how one of its dependencies has settled, once for each dependency. After the last
+// completed one the waiter becomes pending, or continues to wait for its due time. If a dependency did not
+// complete or does not exist, the waiter's policy decides: the waiter dies, is held for a person's decision, or
+// counts the dependency like a completed one. An agent's job that waits for its tools counts each tool, however
+// it ended.
 //
-// It does nothing to a waiter that does not wait any more: one that has settled, is
-// gone, or was let go by a person, wherever it is then.
+// The op does nothing if the waiter no longer waits: because it has settled or is gone, or because a person
+// released it.
 
 // Number is Met's number in the log.
 func (*Met) Number() entry.Number { return numMet }
@@ -24,7 +24,7 @@ func (*Met) Number() entry.Number { return numMet }
 // Class is Met's place among waiting proposals.
 func (*Met) Class() pipeline.Class { return table[numMet].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *Met) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -36,7 +36,7 @@ func (o *Met) Validate() error {
 	return p.err()
 }
 
-// Apply tells the waiter.
+// Apply changes the waiter.
 func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
 	j, err := jobOf(tx, o.WaiterId)
 	if err != nil || j.GetBlockedBy() == 0 || j.State != job.Scheduled && j.State != job.Held {
@@ -47,7 +47,7 @@ func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
 		if err != nil || !called {
 			return &MetResult{}, err
 		}
-		return &MetResult{}, unblock(tx, j) // its agent sees what came of the tool
+		return &MetResult{}, unblock(tx, j) // its agent reads the tool's outcome
 	}
 	switch {
 	case o.Outcome == job.Completed, j.Options.GetDependencyPolicy() == job.DependencyIgnore:
@@ -62,8 +62,7 @@ func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
 	return &MetResult{}, err
 }
 
-// unblock counts one job less that j waits for, and lets it go after the last. Where
-// a person holds it, that person still does.
+// unblock removes one job from those that j waits for, and promotes j after the last. A held job stays held.
 func unblock(tx *state.Tx, j *job.Job) error {
 	j.BlockedBy--
 	if j.BlockedBy > 0 || j.State != job.Scheduled || j.ScheduledNs > tx.ClockNs() {
@@ -77,8 +76,7 @@ func unblock(tx *state.Tx, j *job.Job) error {
 	return tx.PutJob(j, state.EventType_EVENT_UNBLOCKED, state.EventType_EVENT_PROMOTED)
 }
 
-// hold keeps the waiter for a person to decide. One that is held already stays so,
-// for the reason it has.
+// hold keeps the waiter for a person's decision. A waiter that is already held keeps its reason.
 func (o *Met) hold(tx *state.Tx, j *job.Job) error {
 	if j.State == job.Held {
 		return nil
@@ -86,12 +84,12 @@ func (o *Met) hold(tx *state.Tx, j *job.Job) error {
 	return hold(tx, j, job.Hold_HOLD_DEPENDENCY, job.ID(o.JobId).String(), o.reason())
 }
 
-// fail ends the waiter, and so tells those who wait for it in turn.
+// fail makes the waiter die, which in turn resolves its own dependents.
 func (o *Met) fail(tx *state.Tx, j *job.Job) error {
 	return die(tx, j, job.OnBlock, &job.AttemptError{Error: o.reason(), Outcome: job.Blocked})
 }
 
-// reason is why a waiter cannot simply run, for people.
+// reason returns the text that tells people why the waiter cannot run.
 func (o *Met) reason() string {
 	if o.Outcome == job.State_STATE_UNSPECIFIED {
 		return fmt.Sprintf("depends on %s, which does not exist", job.ID(o.JobId))

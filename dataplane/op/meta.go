@@ -16,11 +16,11 @@ const (
 	requestIDSize = 16
 )
 
-// check looks at what every op's Meta may hold. A nil Meta is an empty one.
+// check checks the fields of an op's Meta. A nil Meta counts as empty.
 func (m *Meta) check(p *problems) {
 	p.add("meta.principal", job.CheckText(m.GetPrincipal(), job.MaxPrincipal))
 	if strings.IndexByte(m.GetPrincipal(), 0) >= 0 {
-		// It ends the principal where idempotency keys are hashed.
+		// A zero byte ends the principal in the hash of an idempotency key.
 		p.add("meta.principal", errors.New("has a zero byte"))
 	}
 	if n := len(m.GetRequestId()); n != 0 && n != requestIDSize {
@@ -40,9 +40,8 @@ func (m *Meta) check(p *problems) {
 	}
 }
 
-// leaseToken is the token of the i-th lease an op grants: a function of the
-// proposer's random seed, so that every replica derives the same and nobody
-// else can guess it.
+// leaseToken returns the token of the i-th lease that an op grants. It is a function of the proposer's random
+// seed, so that every replica derives the same token and nobody else can guess it.
 func leaseToken(seed []byte, i int) [job.TokenSize]byte {
 	var buf [seedSize + 4]byte
 	copy(buf[:seedSize], seed)

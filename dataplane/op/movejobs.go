@@ -11,34 +11,32 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// MoveJobs puts jobs into another queue, each item on its own. A job moves in
-// every state but active and cancelled; its state, attempts and history stay what
-// they are. One that depends on others, or on which others depend, stays on its
-// shard until that is over: they are told of each other by shard and id. One that has
-// iterations or scores stays there for good. An item's refusal is NOT_FOUND, also for a job that has gone to another
-// shard (see state.Forward), STATE_CONFLICT, PAYLOAD_TOO_LARGE for a job that no op
-// could carry to another shard, or OVERLOADED for one that has to wait its turn to
-// go there. A job that is where it shall be is done: so a repeat does no harm,
-// unless somebody has moved the job on in between. Who proposes it asks the shard
-// the job is on; while the job is on its way there is none.
+// MoveJobs moves jobs to another queue, each item on its own. A job moves in every state but active and
+// cancelled, and keeps its state, attempts and history. A job that depends on others, or on which others depend,
+// cannot leave its shard before the dependency is resolved, because the shards address each other's jobs by shard
+// and id. A job with iterations or scores can never leave its shard.
 //
-// With reset_attempts a job gets all its attempts anew, as by a requeue: what was tried
-// stays in its history, and numbers go on from there. With drop_priority it takes the
-// priority that its new queue gives to jobs that say none; the shard that the queue is on
-// decides that, because it alone knows what the queue says.
+// The refusal of an item is NOT_FOUND, also for a job that has gone to another shard (see state.Forward);
+// STATE_CONFLICT; PAYLOAD_TOO_LARGE for a job that no op could carry to another shard; or OVERLOADED for a job
+// that has to wait because too much is on its way there. A job that already is in the queue counts as done, so a
+// repeat does no harm unless somebody has moved the job elsewhere in between. The proposer sends the op to the
+// shard that has the job; while a job is on its way, no shard has it.
 //
-// Within a shard a job keeps its number, and so its age: it goes before the jobs of
-// its priority that were created after it. To another shard it leaves at once, in
-// an Arrive, and is given the next number there: numbers of two shards cannot be
-// compared.
+// With reset_attempts a job gets all its attempts anew, as by a requeue: its earlier attempts stay in its
+// history, and the numbers continue. With drop_priority it takes the default priority of its new queue. The shard
+// of that queue decides the priority, because only that shard knows the queue's settings.
 //
-// The op as a whole is refused with CONFLICT where the queue is new and there are
-// as many as there may be, or is of this shard and being deleted, and with OVERLOADED
-// where too much is on its way to the queue's shard.
+// Within a shard a job keeps its number, and so its age: it precedes the jobs of its priority that were created
+// after it. A job for another shard leaves at once, in an Arrive, and gets the next number there, because numbers
+// of two shards cannot be compared.
+//
+// The whole op is refused with CONFLICT if the queue would be new and the number of queues is at its limit, or if
+// the queue is of this shard and being deleted. It is refused with OVERLOADED if too much is on its way to the
+// queue's shard.
 
-// What one MoveJobs may carry to another shard: once it has carried MaxMoveBytes,
-// its other jobs wait. A job is carried whole, so one of more than MaxArriveBytes
-// cannot be moved there; a Deliver with it is an op that still fits.
+// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, its other
+// jobs wait. A job travels whole, so a job of more than MaxArriveBytes cannot leave; a Deliver with the largest
+// such job still fits into an op.
 const (
 	MaxMoveBytes   = 16 << 20
 	MaxArriveBytes = job.MaxOpBytes - 64<<10
@@ -50,7 +48,7 @@ func (*MoveJobs) Number() entry.Number { return numMoveJobs }
 // Class is MoveJobs's place among waiting proposals.
 func (*MoveJobs) Class() pipeline.Class { return table[numMoveJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *MoveJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -87,7 +85,7 @@ func (o *MoveJobs) Apply(tx *state.Tx) (*MoveJobsResult, error) {
 	return result, nil
 }
 
-// didNothing says that no job was moved.
+// didNothing reports whether no job was moved.
 func (r *MoveJobsResult) didNothing() bool {
 	for _, refused := range r.Items {
 		if refused.GetCode() == "" {
@@ -97,7 +95,7 @@ func (r *MoveJobsResult) didNothing() bool {
 	return true
 }
 
-// admit refuses the op where there is no room for what it would do.
+// admit refuses the op if its queue, or the way to the queue's shard, has no room.
 func (o *MoveJobs) admit(tx *state.Tx) error {
 	switch {
 	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):
@@ -105,7 +103,7 @@ func (o *MoveJobs) admit(tx *state.Tx) error {
 		refusal.RetryAfter = time.Second
 		return refusal
 	case o.Shard != tx.Shard():
-		return nil // an Arrive is refused nowhere: what comes to a queue that goes, goes with it
+		return nil // no shard refuses an Arrive: a queue that is being deleted takes its new jobs with it
 	case tx.Queue(o.Queue) == nil:
 		return admitQueues(tx, 1)
 	case tx.Queue(o.Queue).Deleting:
@@ -160,7 +158,7 @@ func (m *move) here(j *job.Job) error {
 	return m.tx.MoveJob(j, m.op.Queue)
 }
 
-// renew grants a job all its attempts anew, where the op says so. Its history stays.
+// renew grants a job all its attempts anew if the op asks for it. The history stays.
 func (m *move) renew(j *job.Job) error {
 	if !m.op.ResetAttempts {
 		return nil
@@ -171,7 +169,7 @@ func (m *move) renew(j *job.Job) error {
 	return m.tx.PutJob(j)
 }
 
-// usualPriority is the priority of a queue's jobs that say none.
+// usualPriority returns the priority of a queue's jobs that name none.
 func usualPriority(tx *state.Tx, queue string) uint32 {
 	if d := tx.Queue(queue).GetDefaults(); d != nil && d.Priority != nil {
 		return *d.Priority
@@ -179,7 +177,7 @@ func usualPriority(tx *state.Tx, queue string) uint32 {
 	return job.Normal
 }
 
-// mayMove says in which states a job can go to another queue.
+// mayMove reports whether a job in a state can move to another queue.
 func mayMove(s job.State) bool {
 	switch s {
 	case job.Pending, job.Scheduled, job.Retrying, job.Held, job.Completed, job.Dead:
@@ -188,7 +186,7 @@ func mayMove(s job.State) bool {
 	return false
 }
 
-// gone answers for a job that is not here: done where it left for the very place.
+// gone answers for a job that is not on this shard. The item counts as done if the job left for the op's queue.
 func (m *move) gone(id job.ID) (*Refusal, error) {
 	f, err := m.tx.Forwarded(id)
 	switch {
@@ -202,7 +200,7 @@ func (m *move) gone(id job.ID) (*Refusal, error) {
 	return refuse(api.NotFound, "job %s is not here: it has gone to shard %d", id, f.Shard), nil
 }
 
-// send has a job leave for the queue's shard.
+// send makes a job leave for the queue's shard.
 func (m *move) send(j *job.Job) (*Refusal, error) {
 	id := job.ID(j.Id)
 	if m.sent >= MaxMoveBytes || !m.tx.CanSend(m.op.Shard) {

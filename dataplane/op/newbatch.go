@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// checkBatch looks at what an Enqueue says of a batch. It returns the ids that are
-// the jobs': the last of meta.ids is that of a new batch.
+// checkBatch checks the batch fields of an Enqueue. It returns the ids of the jobs, because the last of meta.ids
+// is the id of a new batch.
 func (o *Enqueue) checkBatch(p *problems) (jobIDs [][]byte) {
 	ids := o.GetMeta().GetIds()
 	if len(o.BatchId) > 0 {
@@ -58,15 +58,15 @@ func (b *NewBatch) check(p *problems) {
 	p.add("batch.callback_payload", job.CheckSeal(payload))
 }
 
-// batchID records a batch's id that is none.
+// batchID records a batch id of the wrong length.
 func (p *problems) batchID(field string, id []byte) {
 	if len(id) != len(job.ID{}) {
 		p.add(field, fmt.Errorf("has %d bytes; a batch id has %d", len(id), len(job.ID{})))
 	}
 }
 
-// makeBatch makes a batch of as many members, which are made after it. One that is
-// closed and has none is complete at once.
+// makeBatch creates a batch with the given number of members, which the caller creates afterwards. A closed batch
+// without members completes at once.
 func (o *Enqueue) makeBatch(tx *state.Tx, members int) (*job.Membership, error) {
 	if err := o.Batch.joinParent(tx); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (o *Enqueue) makeBatch(tx *state.Tx, members int) (*job.Membership, error) 
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, putBatch(tx, b)
 }
 
-// joinParent counts the new batch as a member of the one it says; refused where that
-// takes none, or lies too deep.
+// joinParent counts the new batch as a member of its parent. It refuses a parent that takes no members or lies
+// too deep.
 func (b *NewBatch) joinParent(tx *state.Tx) error {
 	if len(b.ParentId) == 0 {
 		return nil
@@ -111,8 +111,8 @@ func (b *NewBatch) joinParent(tx *state.Tx) error {
 	return putBatch(tx, parent)
 }
 
-// batchDepth is how deep a batch lies: 1 for one that is a member of none. Those
-// above it are there, for they cannot end before it.
+// batchDepth returns the depth of a batch: 1 if it has no parent. The batches above it exist, because they cannot
+// end before it does.
 func batchDepth(tx *state.Tx, b *state.Batch) (int, error) {
 	depth := 1
 	for len(b.ParentId) > 0 && depth < job.MaxBatchDepth {
@@ -129,8 +129,8 @@ func batchDepth(tx *state.Tx, b *state.Batch) (int, error) {
 	return depth, nil
 }
 
-// earlierBatch is the answer of this op's own earlier effect, where only its batch
-// shows it: it found jobs and made none.
+// earlierBatch returns the answer of an earlier application of this op if only its batch shows it, because the op
+// found existing jobs and created none.
 func (o *Enqueue) earlierBatch(tx *state.Tx) (*EnqueueResult, error) {
 	if o.Batch == nil {
 		return nil, nil

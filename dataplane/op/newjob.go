@@ -8,14 +8,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// check looks at what every job to be made must be, whoever has it made.
+// check checks a job to be created, whichever op creates it.
 func (nj *NewJob) check(p *problems, i int) {
 	p.item("jobs", i, "queue", job.CheckStoredQueueName(nj.GetQueue()))
 	if nj.GetPayload() == nil {
 		p.item("jobs", i, "payload", errors.New("is missing"))
 	}
-	// How large a payload may be is a setting of the server; here stands the most
-	// it may say.
+	// A setting of the server limits payloads. This is the largest value that the setting may have.
 	p.blob("jobs", i, "payload", nj.GetPayload(), job.MaxPayloadFlag)
 	p.blob("jobs", i, "checkpoint", nj.GetCheckpoint(), job.MaxCheckpoint)
 	p.blob("jobs", i, "result_schema", nj.GetResultSchema(), job.MaxResultSchema)
@@ -42,9 +41,8 @@ func (nj *NewJob) check(p *problems, i int) {
 	}
 }
 
-// checkKeys looks at what keeps a job one of its kind. Of the two keys a job has at
-// most one: a unique key would find the job there is before the debounce key could
-// put it off.
+// checkKeys checks the unique key and the debounce key. A job has at most one of them, because a unique key would
+// find the existing job before the debounce key could postpone it.
 func (nj *NewJob) checkKeys(p *problems, i int) {
 	p.item("jobs", i, "unique_key", job.CheckText(nj.GetOptions().GetUniqueKey(), job.MaxUniqueKey))
 	p.item("jobs", i, "debounce_key", job.CheckText(nj.GetOptions().GetDebounceKey(), job.MaxUniqueKey))
@@ -68,8 +66,8 @@ func (nj *NewJob) checkKeys(p *problems, i int) {
 	}
 }
 
-// checkClients refuses what no client may say: that another job, a batch or a
-// schedule made this one.
+// checkClients refuses fields that only the server may set: that another job, a batch or a schedule made this
+// job.
 func (nj *NewJob) checkClients(p *problems, i int) {
 	for _, f := range [...]struct {
 		name string
@@ -87,7 +85,7 @@ func (nj *NewJob) checkClients(p *problems, i int) {
 	}
 }
 
-// checkSpan checks a length of time in milliseconds.
+// checkSpan checks a duration in milliseconds.
 func checkSpan(ms, least int64, most time.Duration) error {
 	if ms < least || ms > most.Milliseconds() {
 		return fmt.Errorf("is %d ms; it lies between %d ms and %s", ms, least, most)
@@ -95,7 +93,7 @@ func checkSpan(ms, least int64, most time.Duration) error {
 	return nil
 }
 
-// Opt is the options of the job to be made, to be set.
+// Opt returns the job's options for writing and creates them if needed.
 func (nj *NewJob) Opt() *job.Options {
 	if nj.Options == nil {
 		nj.Options = &job.Options{}

@@ -10,10 +10,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// OpenBulk begins the part of a bulk operation that a shard does, from the home shard.
-// The jobs that a filter finds are those that are there now: what is made, or comes
-// from another shard, after it is not meant. So neither what follows from the action
-// nor a job that it moves is met twice. It refuses nothing.
+// OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter means the jobs that exist
+// now. Jobs that are created here later or arrive from another shard are not meant, so the operation never
+// reaches a job twice that its own action created or moved. It refuses nothing.
 
 // Number is OpenBulk's number in the log.
 func (*OpenBulk) Number() entry.Number { return numOpenBulk }
@@ -21,7 +20,7 @@ func (*OpenBulk) Number() entry.Number { return numOpenBulk }
 // Class is OpenBulk's place among waiting proposals.
 func (*OpenBulk) Class() pipeline.Class { return table[numOpenBulk].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -44,7 +43,7 @@ func (o *OpenBulk) Validate() error {
 	return p.err()
 }
 
-// Apply begins the part.
+// Apply stores the part, unless the shard knows it already.
 func (o *OpenBulk) Apply(tx *state.Tx) (*OpenBulkResult, error) {
 	id := [16]byte(o.Part.Id)
 	known, err := tx.BulkPart(id)

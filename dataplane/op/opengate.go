@@ -7,11 +7,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// OpenGate lets jobs be fetched again that a gate kept, in their old places. The
-// proposer saw them free; each is decided on again, as a fetch would. One that its
-// gate still keeps is skipped, one that another gate keeps goes there, and one that is
-// to be held or to die for another reason is and does, so that nobody waits at a gate
-// for what is not behind it.
+// OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room for
+// them; Apply decides on each again, as a fetch would. It skips a job that its gate still keeps and moves a job
+// that another gate keeps to that gate. A job that must be held or die for another reason is held or dies, so
+// that no job waits at a gate for a reason that is not behind the gate.
 
 // Number is OpenGate's number in the log.
 func (*OpenGate) Number() entry.Number { return numOpenGate }
@@ -19,7 +18,7 @@ func (*OpenGate) Number() entry.Number { return numOpenGate }
 // Class is OpenGate's place among waiting proposals.
 func (*OpenGate) Class() pipeline.Class { return table[numOpenGate].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *OpenGate) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -27,12 +26,12 @@ func (o *OpenGate) Validate() error {
 	return p.err()
 }
 
-// Apply lets the jobs go. It refuses nothing.
+// Apply opens the gate for the jobs. It refuses nothing.
 func (o *OpenGate) Apply(tx *state.Tx) (*OpenGateResult, error) {
 	result := &OpenGateResult{}
 	for _, b := range o.JobIds {
 		if tx.Full() {
-			break // the others stay where they are, and are seen again
+			break // the duty proposes the others again
 		}
 		j, err := jobOf(tx, b)
 		if err != nil {
@@ -63,26 +62,26 @@ func (o *OpenGate) Apply(tx *state.Tx) (*OpenGateResult, error) {
 	return result, nil
 }
 
-// AtGate says whether a job waits at a gate.
+// AtGate reports whether a job waits at a gate.
 func AtGate(j *job.Job) bool {
 	return j.GetState() == job.Pending && j.Detail.GetGate() != job.Gate_GATE_NONE
 }
 
-// stays says whether a verdict on a job at a gate is that it waits on where it is.
+// stays reports whether a verdict leaves a job at the gate where it waits.
 func (v Verdict) stays(j *job.Job) bool {
 	return v.Do == Park && v.Gate == j.Detail.GetGate() && v.Name == j.Detail.GetGateName()
 }
 
-// Opens says whether OpenGate would take a job away from the gate it waits at. A job
-// that it would let go counts with its provider on g from then on, as if it had been
-// fetched: so that of many that each find room, only as many are taken as do together.
+// Opens reports whether OpenGate would take a job away from its gate. If the job may run, g counts it with its
+// provider as if it had been fetched, so that of many jobs that each find room no more are selected than fit
+// together.
 func (g *Frozen) Opens(j *job.Job) (bool, Verdict, error) {
 	v, err := Decide(g, j)
 	if err == nil {
 		err = g.err
 	}
 	if err != nil || v.stays(j) {
-		return v.asks != 0, v, err // OpenGate asks, and leaves it there
+		return v.asks != 0, v, err // OpenGate asks the first shard for money and leaves the job at its gate
 	}
 	if v.Do == Take {
 		err = g.Rehearse(j)

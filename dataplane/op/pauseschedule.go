@@ -8,10 +8,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PauseSchedule stops a schedule, or lets it go on from the run the proposer has
-// found for it: what it missed while it was paused is not made up for. It is
-// refused with NOT_FOUND where there is none, and does nothing where it is so
-// already.
+// PauseSchedule pauses a schedule, or resumes it at the next run that the proposer has computed. The runs that it
+// missed while it was paused are not made up for. The op is refused with NOT_FOUND if the schedule does not
+// exist, and does nothing if the schedule already is as asked.
 
 // Number is PauseSchedule's number in the log.
 func (*PauseSchedule) Number() entry.Number { return numPauseSchedule }
@@ -19,7 +18,7 @@ func (*PauseSchedule) Number() entry.Number { return numPauseSchedule }
 // Class is PauseSchedule's place among waiting proposals.
 func (*PauseSchedule) Class() pipeline.Class { return table[numPauseSchedule].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PauseSchedule) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -30,7 +29,7 @@ func (o *PauseSchedule) Validate() error {
 	return p.err()
 }
 
-// Apply stops the schedule, or lets it go on.
+// Apply pauses or resumes the schedule.
 func (o *PauseSchedule) Apply(tx *state.Tx) (*PauseScheduleResult, error) {
 	s, err := scheduleOf(tx, o.Id)
 	if err == nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Place makes jobs that follow from others: the next step of a chain, a batch's
-// callback, a schedule's run. What they follow from has happened, and nobody waits
-// for an answer, so it refuses nothing: no queue is too many, none too long. A job
-// whose id is or was here is skipped. So is one whose unique key is taken, as the
-// enqueue of a duplicate makes no job; the feed is told, by an event of the holder.
+// Place creates jobs that follow from others: the next step of a chain, a batch's callback, a schedule's run, an
+// agent's tool. Their cause has happened already and no client waits for an answer, so Place refuses nothing: it
+// ignores the limits on queues and their length. It skips a job whose id is or was on this shard. If another job
+// holds the unique key, it creates no job, as for the enqueue of a duplicate, and adds an event of the holder to
+// the feed.
 
 // Number is Place's number in the log.
 func (*Place) Number() entry.Number { return numPlace }
@@ -21,7 +21,7 @@ func (*Place) Number() entry.Number { return numPlace }
 // Class is Place's place among waiting proposals.
 func (*Place) Class() pipeline.Class { return table[numPlace].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *Place) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -39,7 +39,7 @@ func (o *Place) Validate() error {
 	return p.err()
 }
 
-// Apply makes the jobs.
+// Apply creates the jobs.
 func (o *Place) Apply(tx *state.Tx) (*PlaceResult, error) {
 	for i, nj := range o.Jobs {
 		if err := nj.place(tx, o.Meta.Ids[i]); err != nil {
@@ -57,7 +57,7 @@ func (nj *NewJob) place(tx *state.Tx, id []byte) error {
 	return nj.create(tx, id, nil)
 }
 
-// isOrWasHere says whether a job is here, or has gone to another shard.
+// isOrWasHere reports whether a job is on this shard or has left it for another.
 func isOrWasHere(tx *state.Tx, id []byte) (bool, error) {
 	j, err := jobOf(tx, id)
 	if err != nil || j != nil {

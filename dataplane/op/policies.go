@@ -11,13 +11,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An approval policy says which jobs a person has to approve before they run. It is
-// asked when a job is next in its queue: one that it matches is held, and once it
-// has been approved no more kept by that policy, however often it is tried. Each
-// policy is approved on its own. A job that an agent's iterations make dear is held
-// between two of them, not in the middle of one.
+// An approval policy selects jobs that a person has to approve before they run. It is checked when a job is next
+// in its queue. A matching job is held. After the approval this policy never holds the job again, however many
+// attempts it takes. Each policy needs its own approval. A job whose agent becomes expensive is held between two
+// iterations, not in the middle of one.
 
-// checkApprovalPolicy looks at what an approval policy says.
+// checkApprovalPolicy checks a declared approval policy.
 func checkApprovalPolicy(p *problems, o *PutResource) {
 	a := o.GetResource().GetApprovalPolicy()
 	p.only(o, a != nil)
@@ -47,8 +46,8 @@ func checkApprovalPolicy(p *problems, o *PutResource) {
 	}
 }
 
-// admitApprovalPolicy refuses a policy whose label another has: people read in a held
-// job's reason who holds it.
+// admitApprovalPolicy refuses a policy with the label of another one, because the reason of a held job names the
+// policy by its label.
 func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	r := o.Resource
 	if other := policyLabelled(tx, r.ApprovalPolicy.Label); other != nil && other.Name != r.Name {
@@ -57,7 +56,7 @@ func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error 
 	return nil
 }
 
-// policyLabelled is the approval policy with a label; nil when there is none.
+// policyLabelled returns the approval policy with a label, or nil.
 func policyLabelled(g Ground, label string) *state.Resource {
 	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		if r.ApprovalPolicy.GetLabel() == label {
@@ -82,7 +81,8 @@ func checkPolicies(g Ground, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// governedBy says whether a job meets the conditions of a policy: all of them, or one.
+// governedBy reports whether a job meets the conditions of a policy: all of them or, unless the policy asks for
+// all, one.
 func governedBy(a *state.ApprovalPolicy, j *job.Job) bool {
 	met := false
 	for _, c := range [...]struct{ said, holds bool }{
@@ -104,21 +104,21 @@ func governedBy(a *state.ApprovalPolicy, j *job.Job) bool {
 	return met && a.GetAll()
 }
 
-// tagged says whether a job has a tag; an empty value is any.
+// tagged reports whether a job has a tag; an empty value matches every value.
 func tagged(j *job.Job, name, value string) bool {
 	return slices.ContainsFunc(j.Tags, func(t *job.Pair) bool {
 		return t.GetName() == name && (value == "" || t.GetValue() == value)
 	})
 }
 
-// approvedFor says whether a person has waived a policy for the job.
+// approvedFor reports whether a person has waived a policy for the job.
 func approvedFor(j *job.Job, policy []byte) bool {
 	return slices.ContainsFunc(j.Detail.GetApproved(), func(id []byte) bool { return bytes.Equal(id, policy) })
 }
 
-// waive notes that a person has approved a job that a policy holds, whatever people
-// call that by now. Ids of policies that are gone are forgotten, so that there are never
-// more than policies, and the one that stands for the job's model.
+// waive records that a person has approved a job which a policy holds. It records the policy's id, because its
+// label may change. It drops the ids of policies that no longer exist, so that a job never has more ids than
+// there are policies, plus the one that waives the job's model.
 func waive(tx *state.Tx, j *job.Job) {
 	if j.Detail.GetHold() != job.Hold_HOLD_POLICY {
 		return

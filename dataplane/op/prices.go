@@ -11,14 +11,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// checkPrice looks at what a price says.
+// checkPrice checks a declared price.
 func checkPrice(p *problems, o *PutResource) {
 	price := o.GetResource().GetPrice()
 	p.only(o, price != nil)
 	p.price("", price)
 }
 
-// price records what is wrong with a price; the names of its fields begin with prefix.
+// price records the faults of a price; prefix begins the names of its fields.
 func (p *problems) price(prefix string, of *state.Price) {
 	p.add(prefix+"provider", job.CheckText(of.GetProvider(), job.MaxUsageWord))
 	switch model := of.GetModel(); {
@@ -47,7 +47,7 @@ func (p *problems) price(prefix string, of *state.Price) {
 	}
 }
 
-// checkModel looks at what a job says it will use.
+// checkModel checks the model, provider and cost estimate of a job.
 func (nj *NewJob) checkModel(p *problems, i int) {
 	o := nj.GetOptions()
 	if o == nil {
@@ -62,11 +62,11 @@ func (nj *NewJob) checkModel(p *problems, i int) {
 	}
 }
 
-// modelHolds is how the name begins of what holds a job for its model.
+// modelHolds begins the name in hold_by of a job that is held for its model.
 const modelHolds = "model/"
 
-// checkModel holds a job that will use a model whose price is not known, where the
-// namespace says so. A person who lets it go has it run all the same.
+// checkModel holds a job whose model has no known price, if the namespace's settings ask for that. After a
+// person's approval the job runs all the same.
 func checkModel(g Ground, j *job.Job) (Verdict, error) {
 	model := j.Options.GetModel()
 	if model == "" || g.Head().GetSettings().GetUnknownModel() != state.UnknownModel_UNKNOWN_MODEL_HOLD || g.ResourceIndex().KnowsModel(model) {
@@ -83,20 +83,19 @@ func checkModel(g Ground, j *job.Job) (Verdict, error) {
 	}, nil
 }
 
-// modelWaiver stands among the ids of what a person has waived of a job for its model.
+// modelWaiver returns the id that stands, among the policies waived for a job, for its model.
 func modelWaiver(model string) []byte {
 	sum := sha256.Sum256([]byte(modelHolds + model))
 	return sum[:len(job.ID{})]
 }
 
-// waivesModel says whether what a person has waived of a job is that its model has no
-// price.
+// waivesModel reports whether an id among the job's waivers waives its model.
 func waivesModel(j *job.Job, id []byte) bool {
 	model := j.Options.GetModel()
 	return model != "" && string(id) == string(modelWaiver(model))
 }
 
-// waiveModel notes that a person lets a job go that its model held.
+// waiveModel records that a person has approved a job that is held for its model.
 func waiveModel(j *job.Job) {
 	model := j.Options.GetModel()
 	if d := j.Detail; d.GetHold() == job.Hold_HOLD_POLICY && model != "" && d.GetHoldBy() == modelHolds+model {
@@ -104,7 +103,7 @@ func waiveModel(j *job.Job) {
 	}
 }
 
-// ShippedPrices is the op that stores the price book of this binary.
+// ShippedPrices returns the op that stores the price book of this binary.
 func ShippedPrices() (*SeedPrices, error) {
 	book, err := billing.Shipped()
 	if err != nil {

@@ -23,7 +23,7 @@ func (p *problems) add(field string, err error) {
 
 func (p *problems) err() error { return p.Err() }
 
-// item is add for a field of the i-th element of a list.
+// item calls add for a field of the i-th element of a list.
 func (p *problems) item(list string, i int, field string, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
@@ -49,7 +49,7 @@ func (p *problems) length(field string, n, most int) {
 	}
 }
 
-// ids records ids that are none.
+// ids records an empty or too long list and ids of the wrong length.
 func (p *problems) ids(field string, ids [][]byte) {
 	p.length(field, len(ids), job.MaxDutyItems)
 	for i, id := range ids {
@@ -66,7 +66,7 @@ func (p *problems) whole(o Op) {
 	}
 }
 
-// path is "list[i].field".
+// path returns "list[i].field".
 func path(list string, i int, field string) string {
 	s := list + "[" + strconv.Itoa(i) + "]"
 	if field != "" {

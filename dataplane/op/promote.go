@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Promote makes due scheduled and retrying jobs pending. The proposer saw them
-// due; what changed since is skipped, and so is what waits for other jobs.
+// Promote makes due scheduled and retrying jobs pending. The proposer found them due; Apply skips jobs that have
+// changed since, and jobs that still wait for others.
 
 // Number is Promote's number in the log.
 func (*Promote) Number() entry.Number { return numPromote }
@@ -16,7 +16,7 @@ func (*Promote) Number() entry.Number { return numPromote }
 // Class is Promote's place among waiting proposals.
 func (*Promote) Class() pipeline.Class { return table[numPromote].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Promote) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// check looks at the proof of the i-th item.
+// check checks the lease proof of the i-th item.
 func (l *LeaseProof) check(p *problems, i int) {
 	if n := len(l.GetId()); n != len(job.ID{}) {
 		p.item("items", i, "job_id", fmt.Errorf("has %d bytes; a job id has %d", n, len(job.ID{})))
@@ -19,7 +19,7 @@ func (l *LeaseProof) check(p *problems, i int) {
 	p.item("items", i, "worker_id", job.CheckText(l.GetWorkerId(), job.MaxWorkerID))
 }
 
-// job is the job a proof names; refused when there is none.
+// job returns the job that a proof names, or a refusal if it does not exist.
 func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 	j, err := jobOf(tx, l.GetId())
 	if err != nil {
@@ -31,10 +31,10 @@ func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 	return j, nil, nil
 }
 
-// claim is the state an event of j's lease holder leads to, if the proof shows
-// that the worker is the holder. A worker that speaks of a lease which is not
-// the current one has lost it, whatever became of the job; one that speaks of
-// none is told the job's state.
+// claim returns the state to which an event of j's lease holder leads, if the proof shows that the worker is the
+// holder. A worker that names another lease than the current one gets LEASE_LOST, whatever became of the job. A
+// worker that names none gets STATE_CONFLICT with the job's state, unless a lease of the job has expired: then it
+// gets LEASE_LOST, because the proof must show whose lease it means.
 func (l *LeaseProof) claim(j *job.Job, on job.Event) (job.State, *Refusal) {
 	to, possible := job.Next(j.State, on)
 	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {

@@ -10,29 +10,27 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A provider of models lets through so many requests and tokens a minute. What goes
-// to it is counted where jobs are fetched, so that no job is let go which the provider
-// would refuse: an attempt counts as one request, and reserves the tokens that it is
-// expected to use. What it reports goes from the reservation into the window; what is
-// left of the reservation goes when the attempt ends. The request stays counted,
-// however that was: the provider may have had it.
+// A provider of models admits a limited number of requests and tokens a minute. The shard counts them when a job
+// is fetched, so that no job is fetched which the provider would refuse. An attempt counts as one request and
+// reserves the tokens that it is expected to use. Reported tokens move from the reservation to the window, and
+// the end of the attempt releases the rest of the reservation. The request stays counted however the attempt
+// ends, because the provider may have received it.
 //
-// How many tokens an attempt uses is known from those that have ended, as a moving
-// average. While nothing is known of a limited kind of token, one attempt runs at a
-// time: a start at full width would pass any limit before the first report. The same
-// goes for a limit below what one attempt is expected to use, which would let none
-// through if it were taken at its word.
+// The expected tokens of an attempt are a moving average over ended attempts. While a limited kind of token has
+// no average yet, one attempt runs at a time, because a start at full width would pass any limit before the first
+// report. The same applies to a limit below the expected tokens of one attempt, which would otherwise admit no
+// attempt at all.
 //
-// Input tokens are those read anew and those written to a cache, as providers limit
-// them; what is read from a cache is not limited.
+// Input tokens are those read anew and those written to a cache, because providers limit both; tokens read from a
+// cache are not limited.
 
-// providerWindowMs is the time that a provider's limits are for.
+// providerWindowMs is the window of a provider's limits.
 const providerWindowMs = int64(time.Minute / time.Millisecond)
 
-// averageOver is how many attempts the moving average looks back on.
+// averageOver is the number of attempts in the moving average.
 const averageOver = 8
 
-// checkProviderSpec looks at what a provider says.
+// checkProviderSpec checks a declared provider.
 func checkProviderSpec(p *problems, o *PutResource) {
 	r := o.GetResource()
 	p.only(o, r.GetProvider() != nil)
@@ -54,13 +52,13 @@ func checkProviderSpec(p *problems, o *PutResource) {
 	}
 }
 
-// deletedProvider forgets what went to a provider.
+// deletedProvider removes the traffic record of a deleted provider.
 func deletedProvider(tx *state.Tx, was *state.Resource) error {
 	return tx.PutTraffic([16]byte(was.Id), nil)
 }
 
-// providerOf is the provider whose limits a job's attempts count against; nil where
-// none is named, or it is not declared.
+// providerOf returns the provider whose limits apply to a job's attempts. It returns nil if the job and its queue
+// name no provider or the provider is not declared.
 func providerOf(g Ground, j *job.Job) *state.Resource {
 	name := cmp.Or(j.Options.GetProvider(), g.Queue(j.Queue).GetProvider())
 	if name == "" {
@@ -69,16 +67,16 @@ func providerOf(g Ground, j *job.Job) *state.Resource {
 	return g.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, name)
 }
 
-// meter is one thing that a provider limits.
+// meter is one limited quantity of a provider.
 type meter struct {
 	what     string
 	limit    uint64 // this shard's share; 0 = none
 	window   *job.RateWindow
-	reserved uint64 // by attempts that run
-	expected uint64 // of one attempt; 0 = nothing is known
+	reserved uint64 // by running attempts
+	expected uint64 // of one attempt; 0 = unknown
 }
 
-// meters are what a provider limits, with what goes to it.
+// meters returns the limited quantities of a provider with its present traffic.
 func meters(r *state.Resource, t *state.Traffic) [3]meter {
 	share := func(limit uint64) uint64 { return limit / uint64(max(r.Shards, 1)) }
 	p := r.GetProvider()
@@ -89,8 +87,8 @@ func meters(r *state.Resource, t *state.Traffic) [3]meter {
 	}
 }
 
-// need is what one attempt needs to be free: what it is expected to use, or all there
-// is where that is more, or unknown.
+// need returns the free amount that one attempt needs: the amount that it is expected to use, or the whole limit
+// if the expectation is larger or unknown.
 func (m meter) need() uint64 {
 	if m.limit > 0 && (m.expected == 0 || m.expected > m.limit) {
 		return m.limit
@@ -98,8 +96,8 @@ func (m meter) need() uint64 {
 	return m.expected
 }
 
-// freeAt is when there is room for one more attempt: nowNs where there is, and 0 where
-// no time is known, because attempts that run have it.
+// freeAt returns the time at which one more attempt has room: nowNs if it has room now, 0 if no time is known
+// because running attempts have reserved the rest.
 func (m meter) freeAt(nowNs int64) int64 {
 	if m.limit == 0 {
 		return nowNs
@@ -110,7 +108,7 @@ func (m meter) freeAt(nowNs int64) int64 {
 	return m.window.FallsTo(m.limit-m.need()-m.reserved, providerWindowMs, nowNs)
 }
 
-// checkProvider parks a job whose provider's limits are reached.
+// checkProvider parks a job whose provider is at its limits.
 func checkProvider(g Ground, j *job.Job) (Verdict, error) {
 	r := providerOf(g, j)
 	if r == nil {
@@ -142,7 +140,7 @@ func checkProvider(g Ground, j *job.Job) (Verdict, error) {
 	return v, nil
 }
 
-// text says for people what is at its limit.
+// text tells people which quantity is at its limit.
 func (m meter) text(provider string, nowNs int64) string {
 	had := m.window.Taken(providerWindowMs, nowNs)
 	if m.reserved == 0 {
@@ -151,8 +149,7 @@ func (m meter) text(provider string, nowNs int64) string {
 	return fmt.Sprintf("provider %q has had %d of %d %s a minute, and running jobs are expected to use %d", provider, had, m.limit, m.what, m.reserved)
 }
 
-// takeRequest counts an attempt that begins with a provider, and reserves for it the
-// tokens that it is expected to use.
+// takeRequest counts an attempt that begins with a provider and reserves its expected tokens.
 func takeRequest(t *state.Traffic, r *state.Resource, nowNs int64) (input, output uint64) {
 	all := meters(r, t)
 	input, output = all[1].need(), all[2].need()
@@ -165,8 +162,7 @@ func takeRequest(t *state.Traffic, r *state.Resource, nowNs int64) (input, outpu
 	return input, output
 }
 
-// claimProvider counts the attempt with its job's provider, and reserves the tokens
-// that it is expected to use.
+// claimProvider counts the attempt with its job's provider and reserves its expected tokens.
 func claimProvider(tx *state.Tx, j *job.Job) error {
 	r := providerOf(tx, j)
 	if r == nil {
@@ -187,8 +183,8 @@ func claimProvider(tx *state.Tx, j *job.Job) error {
 	return tx.PutTraffic(id, t)
 }
 
-// claimedFrom is the provider that an attempt has claimed from; nil where it has not,
-// or the provider is gone, and what was counted with it.
+// claimedFrom returns the provider with which an attempt is counted. It returns nil if the attempt is counted
+// with none, or the provider was deleted together with its traffic.
 func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
 	id := j.Lease.GetClaims().GetProviderId()
 	if len(id) == 0 {
@@ -197,8 +193,8 @@ func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
 	return tx.ResourceIndex().ResourceByID([16]byte(id))
 }
 
-// countTokens counts what an attempt reports with the provider it has claimed from:
-// those tokens are not expected any more.
+// countTokens counts the tokens that an attempt reports with the attempt's provider and takes them out of its
+// reservation.
 func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 	r := claimedFrom(tx, j)
 	if r == nil {
@@ -219,8 +215,8 @@ func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 	return tx.PutTraffic([16]byte(r.Id), t)
 }
 
-// tokens is a count as it is reported, at most what a window can hold: no limit is
-// near that, and no sum of a few overflows.
+// tokens returns a reported count, limited to 32 bits. No limit of a provider is near that, and sums of a few
+// such counts do not overflow.
 func tokens(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) }
 
 // use moves tokens that were used from the reservation into the window.
@@ -243,7 +239,7 @@ func giveBackTokens(reserved *uint64, own *int64, n uint64) {
 	*reserved -= min(n, *reserved)
 }
 
-// trafficOf is what goes to a provider that something has gone to.
+// trafficOf returns the traffic of a provider with which an attempt is counted, so a missing record is an error.
 func trafficOf(tx *state.Tx, r *state.Resource) (*state.Traffic, error) {
 	t, err := tx.Traffic([16]byte(r.Id))
 	if err == nil && t == nil {
@@ -252,9 +248,8 @@ func trafficOf(tx *state.Tx, r *state.Resource) (*state.Traffic, error) {
 	return t, err
 }
 
-// releaseProvider gives back the tokens that are still reserved for the attempt, and
-// learns from it what the next is to be expected to use: from one that was acked, and
-// from any that has reported some.
+// releaseProvider releases the tokens that the ended attempt still reserves. It adds the attempt to the moving
+// averages if the attempt was acked or has reported tokens.
 func releaseProvider(tx *state.Tx, j *job.Job, acked bool) error {
 	r := claimedFrom(tx, j)
 	if r == nil {
@@ -274,9 +269,8 @@ func releaseProvider(tx *state.Tx, j *job.Job, acked bool) error {
 	return tx.PutTraffic([16]byte(r.Id), t)
 }
 
-// average has one more attempt count in what is expected. It is never 0, which is
-// that nothing is known: of a worker that completes jobs and reports no tokens,
-// hardly any are expected.
+// average adds one attempt to a moving average. The result is never 0, because 0 means unknown: a worker that
+// completes jobs and reports no tokens is expected to use hardly any.
 func average(expected, used uint64) uint64 {
 	switch {
 	case expected == 0:
@@ -287,15 +281,14 @@ func average(expected, used uint64) uint64 {
 	return max(expected-(expected-used)/averageOver, 1)
 }
 
-// ProviderTraffic is what goes to a provider from one shard: in the last minute, and
-// what running jobs are expected to use.
+// ProviderTraffic is the traffic of a provider from one shard: in the last minute, and expected of running jobs.
 type ProviderTraffic struct {
 	Requests, InputTokens, OutputTokens       uint64
 	ReservedInputTokens, ReservedOutputTokens uint64
 	Waiting                                   uint64 // jobs that its limits keep
 }
 
-// TrafficTo is what goes to a provider from a shard.
+// TrafficTo returns the traffic of a provider from one shard.
 func TrafficTo(s *state.Store, r *state.Resource, nowNs int64) (ProviderTraffic, error) {
 	t, err := s.Traffic([16]byte(r.Id))
 	if err != nil {

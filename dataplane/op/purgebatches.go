@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PurgeBatches removes completed batches whose retention is over. Their jobs keep
-// the id. The proposer saw them due; what is gone already is skipped.
+// PurgeBatches removes completed batches whose retention is over. Their jobs keep the batch id. The proposer
+// found them due; Apply skips batches that are already gone.
 
 // Number is PurgeBatches's number in the log.
 func (*PurgeBatches) Number() entry.Number { return numPurgeBatches }
@@ -18,7 +18,7 @@ func (*PurgeBatches) Number() entry.Number { return numPurgeBatches }
 // Class is PurgeBatches's place among waiting proposals.
 func (*PurgeBatches) Class() pipeline.Class { return table[numPurgeBatches].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PurgeBatches) Validate() error {
 	var p problems
 	o.Meta.check(&p)

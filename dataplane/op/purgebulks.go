@@ -7,11 +7,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PurgeBulks forgets bulk operations that ended long ago. While more than BulksAim
-// are kept it forgets others that have ended too, in the order in which they are
-// named, so that there is room for new ones. One that is under way is never forgotten.
+// PurgeBulks removes bulk operations that ended long ago. While more than BulksAim are kept, it also removes
+// others that have ended, in the order of the op's ids, so that new operations have room. It never removes an
+// operation that is under way.
 
-// BulksAim is how many bulk operations may be kept before their time is cut short.
+// BulksAim is the number of bulk operations above which ended ones are removed before their time.
 const BulksAim = job.MaxBulks / 8 * 7
 
 // Number is PurgeBulks's number in the log.
@@ -20,7 +20,7 @@ func (*PurgeBulks) Number() entry.Number { return numPurgeBulks }
 // Class is PurgeBulks's place among waiting proposals.
 func (*PurgeBulks) Class() pipeline.Class { return table[numPurgeBulks].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PurgeBulks) Validate() error {
 	var p problems
 	o.Meta.check(&p)

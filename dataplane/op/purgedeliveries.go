@@ -7,11 +7,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PurgeDeliveries forgets deliveries that are long over. While more than
-// DeliveriesAim are kept it forgets others that are over too, in the order in which
-// they are named: old news makes room for new. What is not over is never forgotten.
+// PurgeDeliveries removes deliveries that ended long ago. While more than DeliveriesAim are kept, it also removes
+// others that have ended, in the order of the op's ids, so that new deliveries have room. It never removes a
+// delivery that still waits.
 
-// DeliveriesAim is how many deliveries may be kept before their time is cut short.
+// DeliveriesAim is the number of deliveries above which ended ones are removed before their time.
 const DeliveriesAim = job.MaxDeliveries / 8 * 7
 
 // Number is PurgeDeliveries's number in the log.
@@ -20,7 +20,7 @@ func (*PurgeDeliveries) Number() entry.Number { return numPurgeDeliveries }
 // Class is PurgeDeliveries's place among waiting proposals.
 func (*PurgeDeliveries) Class() pipeline.Class { return table[numPurgeDeliveries].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PurgeDeliveries) Validate() error {
 	var p problems
 	o.Meta.check(&p)

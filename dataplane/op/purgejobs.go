@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PurgeJobs removes settled jobs, with all that belongs to them, whose retention is
-// over. The proposer saw them due; a job that is gone or was revived since is skipped, and
-// so is one whose queue or namespace keeps it for longer by now.
+// PurgeJobs removes settled jobs whose retention is over, with everything that belongs to them. The proposer
+// found them due; Apply skips a job that is gone, was revived, or is kept for longer by a changed retention of
+// its queue or namespace.
 
 // Number is PurgeJobs's number in the log.
 func (*PurgeJobs) Number() entry.Number { return numPurgeJobs }
@@ -16,7 +16,7 @@ func (*PurgeJobs) Number() entry.Number { return numPurgeJobs }
 // Class is PurgeJobs's place among waiting proposals.
 func (*PurgeJobs) Class() pipeline.Class { return table[numPurgeJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PurgeJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -16,14 +16,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PutResource declares something for the namespace, or replaces what has its name,
-// for which it keeps its id and when it was made. With create it is refused with
-// CONFLICT where the name is taken; without, it makes what is not there. CONFLICT is
-// also one too many, and PRECONDITION_FAILED a version that is not the one the client
-// saw. meta.ids has an id for a new one.
+// PutResource declares a resource of the namespace, or replaces the one with its name and keeps its id and
+// creation time. It is refused with CONFLICT if create is set and the name is taken, or if the kind is at its
+// limit; and with PRECONDITION_FAILED if the resource does not have the version that the client saw. meta.ids has
+// the id of a new resource.
 //
-// The first shard decides and sends what it decided to the others, in order: all
-// shards have the same resources a moment later, and none refuses what another took.
+// The first shard decides and sends the decided resource to the others, in order. So all shards have the same
+// resources a moment later, and no shard refuses a resource that another accepted.
 
 // Number is PutResource's number in the log.
 func (*PutResource) Number() entry.Number { return numPutResource }
@@ -31,7 +30,7 @@ func (*PutResource) Number() entry.Number { return numPutResource }
 // Class is PutResource's place among waiting proposals.
 func (*PutResource) Class() pipeline.Class { return table[numPutResource].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PutResource) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -59,7 +58,7 @@ func (o *PutResource) Validate() error {
 	return p.err()
 }
 
-// resourceID records an id that is none.
+// resourceID records an id of the wrong length.
 func (p *problems) resourceID(field string, id []byte) {
 	if len(id) != len(job.ID{}) {
 		p.add(field, fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
@@ -82,8 +81,8 @@ func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	k, r := resourceKinds[o.Resource.Kind], o.Resource
 	was := tx.Resource(r.Kind, r.Name)
 	if o.Sent && was != nil && !bytes.Equal(was.Id, r.Id) {
-		// The first shard was restored to a time before it was declared, and does not
-		// know of it.
+		// The first shard was restored to a time before this resource was declared, so it does not know the
+		// resource.
 		if err := k.takeBack(tx, was); err != nil {
 			return nil, err
 		}
@@ -118,7 +117,7 @@ func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	return &PutResourceResult{Resource: proto.Clone(r).(*state.Resource)}, nil
 }
 
-// admit refuses a resource that does not fit what is there.
+// admit refuses a resource that conflicts with the declared ones.
 func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) error {
 	name := o.Resource.Name
 	switch {
@@ -136,7 +135,7 @@ func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) 
 	return nil
 }
 
-// roomToSend refuses an op that there is no room for on the way to another shard.
+// roomToSend refuses an op if the outbox to another shard is full.
 func roomToSend(tx *state.Tx, shards uint32) error {
 	for shard := range shards {
 		if shard != tx.Shard() && !tx.CanSend(shard) {
@@ -148,7 +147,7 @@ func roomToSend(tx *state.Tx, shards uint32) error {
 	return nil
 }
 
-// sendToOthers has the shards besides this one apply an op that travels.
+// sendToOthers sends an op to all shards but this one.
 func sendToOthers(tx *state.Tx, shards uint32, o Op) error {
 	for shard := range shards {
 		if shard == tx.Shard() {

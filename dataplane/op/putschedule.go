@@ -13,12 +13,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// PutSchedule makes a schedule, or replaces the one with its id, for which it keeps
-// when it was made and when it last ran. It is refused with CONFLICT where the name
-// is another's or there are too many, with NOT_FOUND where there is none to replace,
-// and with PRECONDITION_FAILED where that has another version than the client saw.
+// PutSchedule creates a schedule, or replaces the one with its id and keeps its creation time and last run. It is
+// refused with CONFLICT if another schedule has the name or their number is at its limit; with NOT_FOUND if there
+// is no schedule to replace; and with PRECONDITION_FAILED if that has another version than the client saw.
 
-// MaxTimezone is how long the name of a time zone may be, in bytes.
+// MaxTimezone is the maximum length of a time zone's name in bytes.
 const MaxTimezone = 64
 
 // Number is PutSchedule's number in the log.
@@ -27,7 +26,7 @@ func (*PutSchedule) Number() entry.Number { return numPutSchedule }
 // Class is PutSchedule's place among waiting proposals.
 func (*PutSchedule) Class() pipeline.Class { return table[numPutSchedule].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PutSchedule) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -79,7 +78,7 @@ func (o *PutSchedule) Validate() error {
 	return p.err()
 }
 
-// scheduleID records an id that is none.
+// scheduleID records an id of the wrong length.
 func (p *problems) scheduleID(field string, id []byte) {
 	if len(id) != len(job.ID{}) {
 		p.add(field, fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
@@ -106,7 +105,7 @@ func (o *PutSchedule) Apply(tx *state.Tx) (*PutScheduleResult, error) {
 		return nil, err
 	}
 	if taken && holder != job.ID(rec.Id) {
-		// Not which: it may be of a queue that the caller's key does not see.
+		// The message does not name the other: its queue may be outside the scope of the caller's key.
 		return nil, api.Errorf(api.Conflict, "another schedule has the name %q; names are unique: choose another, or replace that one", rec.Name)
 	}
 	rec.CreatedNs, rec.LastRunNs, rec.Version = tx.ClockNs(), 0, 1
@@ -123,12 +122,12 @@ func (o *PutSchedule) Apply(tx *state.Tx) (*PutScheduleResult, error) {
 	return &PutScheduleResult{Schedule: answered(rec)}, nil
 }
 
-// sameRuns says whether a schedule goes on at the times at which it ran before.
+// sameRuns reports whether a replaced schedule keeps its run times.
 func sameRuns(was, is *state.Schedule) bool {
 	return was != nil && !was.Paused && !is.Paused && was.Cron == is.Cron && was.Timezone == is.Timezone
 }
 
-// admitSchedule refuses a new schedule where it does not fit, or its id is taken.
+// admitSchedule refuses a new schedule if its id is taken or the number of schedules is at its limit.
 func admitSchedule(tx *state.Tx, was *state.Schedule) error {
 	switch {
 	case was != nil:
@@ -139,7 +138,7 @@ func admitSchedule(tx *state.Tx, was *state.Schedule) error {
 	return nil
 }
 
-// scheduleOf is the schedule of an id; nil for none.
+// scheduleOf returns the schedule with an id, or nil.
 func scheduleOf(tx *state.Tx, id []byte) (*state.Schedule, error) {
 	parsed, err := job.IDFromBytes(id)
 	if err != nil {
@@ -148,8 +147,8 @@ func scheduleOf(tx *state.Tx, id []byte) (*state.Schedule, error) {
 	return tx.Schedule(parsed)
 }
 
-// agreeOn refuses to change a schedule that is not there, or is not the one that
-// the client saw; version 0 is any.
+// agreeOn refuses a schedule that does not exist or does not have the version that the client saw; version 0
+// matches any.
 func agreeOn(s *state.Schedule, id []byte, version uint64) error {
 	switch {
 	case s == nil:
@@ -160,6 +159,6 @@ func agreeOn(s *state.Schedule, id []byte, version uint64) error {
 	return nil
 }
 
-// answered is a schedule as an op answers it: later ops of the entry may change the
-// record itself.
+// answered returns a copy of a schedule for the op's result, because later ops of the entry may change the
+// record.
 func answered(s *state.Schedule) *state.Schedule { return proto.Clone(s).(*state.Schedule) }

@@ -10,10 +10,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// QueueDelivery has a webhook sent something that no alert brought forth, whether it
-// asks for such events or not. It is refused with NOT_FOUND where there is no such
-// webhook, and with CONFLICT where it is not enabled or as many deliveries are kept
-// as may be. meta.ids has the delivery's id.
+// QueueDelivery queues a delivery that no alert caused to a webhook, whether or not the webhook asks for such
+// events. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT if it is disabled or the
+// number of deliveries is at its limit. meta.ids has the delivery's id.
 
 // Number is QueueDelivery's number in the log.
 func (*QueueDelivery) Number() entry.Number { return numQueueDelivery }
@@ -21,7 +20,7 @@ func (*QueueDelivery) Number() entry.Number { return numQueueDelivery }
 // Class is QueueDelivery's place among waiting proposals.
 func (*QueueDelivery) Class() pipeline.Class { return table[numQueueDelivery].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *QueueDelivery) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -9,12 +9,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// QueueVersion is the version of a queue's settings: the same for the same settings and
-// another for others, from 1 to what an int64 holds. It is of all that SetQueue sets and
-// of nothing else. It is computed, not counted: a count would begin anew in a store whose
-// log was written before there was one, and replicas would differ by how much of the log
-// they replay. Replicas of different binaries must come to the same: a setting that is new
-// joins from the feature level on that allows to set it, and is nothing where it is not set.
+// QueueVersion returns the version of a queue's settings, from 1 to the maximum int64. Equal settings have equal
+// versions and different settings different ones. It covers everything that SetQueue sets and nothing else. It is
+// a hash and not a counter, because a counter would start anew in a store whose log is older than the counter,
+// and replicas would differ by the part of the log that they replay. Replicas with different binaries must
+// compute the same version: so a new setting joins the hash at the feature level that allows setting it, and adds
+// nothing while it is not set.
 func QueueVersion(q *state.Queue) (uint64, error) {
 	settings := &state.Queue{
 		Paused: q.Paused, Draining: q.Draining, MaxConcurrency: q.MaxConcurrency,

@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RaiseLevel raises the feature level that entries are written at. It is proposed
-// once every member knows the level; a member that does not stops here, before
-// anything it might misread. The level never falls: STATE_CONFLICT. A level that
-// the namespace has already is no news.
+// RaiseLevel raises the feature level at which entries are written. The leader proposes it once every member
+// knows the level. A member that does not know it stops at this op, before anything that it might misread. The
+// level never falls: a lower one is refused with STATE_CONFLICT. The present level changes nothing.
 
 // Number is RaiseLevel's number in the log.
 func (*RaiseLevel) Number() entry.Number { return numRaiseLevel }
@@ -20,7 +19,7 @@ func (*RaiseLevel) Number() entry.Number { return numRaiseLevel }
 // Class is RaiseLevel's place among waiting proposals.
 func (*RaiseLevel) Class() pipeline.Class { return table[numRaiseLevel].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RaiseLevel) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -7,14 +7,12 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Reclaim ends the attempts whose lease is over. The attempt counts and its error is
-// kept; the job is pending at once, or dead after its last attempt. Reclaim marks the
-// jobs: from then on only a token or a worker id proves a lease of them. A job that
-// was to be cancelled is cancelled.
-// The proposer saw the leases over; what was renewed or settled since, or is
-// still within a new term's grace, is skipped.
+// Reclaim ends the attempts whose lease has expired. The attempt counts and its error is kept. The job becomes
+// pending at once, dead after its last attempt, or cancelled if a cancellation waited for the worker. Reclaim
+// marks the jobs: from then on only a token or a worker id proves a lease of them. The proposer found the leases
+// expired; Apply skips those that were renewed or settled since and those within a new term's grace period.
 
-// expiredError is the error a reclaimed attempt is kept with.
+// expiredError is the recorded error of a reclaimed attempt.
 const expiredError = "lease expired"
 
 // Number is Reclaim's number in the log.
@@ -23,7 +21,7 @@ func (*Reclaim) Number() entry.Number { return numReclaim }
 // Class is Reclaim's place among waiting proposals.
 func (*Reclaim) Class() pipeline.Class { return table[numReclaim].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Reclaim) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -36,7 +34,7 @@ func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
 	result := &ReclaimResult{}
 	for _, b := range o.JobIds {
 		if tx.Full() {
-			break // the others stay due
+			break // the other jobs stay due
 		}
 		j, err := jobOf(tx, b)
 		if err != nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RecordRequests records requests in the audit log that came to no op: those that
-// were refused on their way to one, and those that ask something of a node and change
-// no state. Servers gather them, so that what nobody may do costs little. By its
-// request id a repeat is known, and adds nothing.
+// RecordRequests adds requests that led to no op to the audit log: refused requests, and requests to a node that
+// change no state. Servers collect them and write them together, so that many forbidden requests cost little. A
+// repeat is known by its request id and adds nothing.
 
 // Number is RecordRequests' number in the log.
 func (*RecordRequests) Number() entry.Number { return numRecordRequests }
@@ -20,7 +19,7 @@ func (*RecordRequests) Number() entry.Number { return numRecordRequests }
 // Class is RecordRequests' place among waiting proposals.
 func (*RecordRequests) Class() pipeline.Class { return table[numRecordRequests].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RecordRequests) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -6,12 +6,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// refuse is why one item of a plural op is not done.
+// refuse returns the refusal of one item of an op with several items.
 func refuse(code api.Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: string(code), Message: fmt.Sprintf(format, args...)}
 }
 
-// Err is the refusal as an error; nil for an item that was done.
+// Err returns the refusal as an error, or nil for an item that was done.
 func (r *Refusal) Err() error {
 	if r.GetCode() == "" {
 		return nil

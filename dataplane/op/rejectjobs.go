@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RejectJobs has held jobs die, with the reason as their error. An item's refusal
-// is NOT_FOUND, or STATE_CONFLICT for a job that is not held.
+// RejectJobs rejects held jobs: they die with the reason as their error. The refusal of an item is NOT_FOUND, or
+// STATE_CONFLICT for a job that is not held.
 
 // rejectedError is the error where the request gives no reason.
 const rejectedError = "rejected"
@@ -19,7 +19,7 @@ func (*RejectJobs) Number() entry.Number { return numRejectJobs }
 // Class is RejectJobs's place among waiting proposals.
 func (*RejectJobs) Class() pipeline.Class { return table[numRejectJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RejectJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -7,12 +7,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ReleaseJobs lets held jobs run, at once: neither for a due time nor for other
-// jobs do they wait any more. What one of them runs with may be changed by the way.
-// A job that an approval policy holds is waived by it from then on. An item's refusal
-// is NOT_FOUND, STATE_CONFLICT for a job that is not held, or whose agent's new bounds it
-// has reached already, or BUDGET_EXCEEDED for one that a budget holds which still has no
-// room for it.
+// ReleaseJobs approves held jobs: they become pending at once and wait neither for a due time nor for other jobs.
+// The op may change the options of a job. If an approval policy holds a job, the policy never holds that job
+// again. The refusal of an item is NOT_FOUND; STATE_CONFLICT for a job that is not held, or whose agent has
+// already reached its new bounds; or BUDGET_EXCEEDED for a job that a budget holds and still has no room for.
 
 // Number is ReleaseJobs's number in the log.
 func (*ReleaseJobs) Number() entry.Number { return numReleaseJobs }
@@ -20,7 +18,7 @@ func (*ReleaseJobs) Number() entry.Number { return numReleaseJobs }
 // Class is ReleaseJobs's place among waiting proposals.
 func (*ReleaseJobs) Class() pipeline.Class { return table[numReleaseJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -7,9 +7,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ReleaseUnique frees unique keys whose period is over. The jobs go on as they are,
-// without a key. The proposer saw the periods over; a job that has no key, or not
-// any more, is skipped.
+// ReleaseUnique frees unique keys whose period is over. Their jobs continue without a key. The proposer found the
+// periods over; Apply skips jobs that have no key, or no longer have it.
 
 // Number is ReleaseUnique's number in the log.
 func (*ReleaseUnique) Number() entry.Number { return numReleaseUnique }
@@ -17,7 +16,7 @@ func (*ReleaseUnique) Number() entry.Number { return numReleaseUnique }
 // Class is ReleaseUnique's place among waiting proposals.
 func (*ReleaseUnique) Class() pipeline.Class { return table[numReleaseUnique].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ReleaseUnique) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -36,7 +35,7 @@ func (o *ReleaseUnique) Apply(tx *state.Tx) (*ReleaseUniqueResult, error) {
 		if j.GetDetail().GetUniqueExpiresNs() == 0 || j.Detail.GetUniqueExpiresNs() > tx.ClockNs() {
 			continue
 		}
-		// Without the period a key is free once its job has settled, and may be another's.
+		// With no period, a key is free once its job has settled, so another job may hold it.
 		owner, taken, err := tx.Locked(state.LockUnique, j.Queue, j.Options.GetUniqueKey())
 		if err != nil {
 			return nil, err

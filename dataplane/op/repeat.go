@@ -1,21 +1,20 @@
 package op
 
-// Repeat says what comes of an op that is applied a second time: the very same
-// one, Meta included, in whatever entry. Who has lost the answer of an op that
-// repeats may propose it again; of one that does not, only the client knows
-// whether it still wants it.
+// Repeat tells how an op behaves if an identical one, Meta included, is applied a second time, in any entry. A
+// proposer that has lost the answer of a repeatable op may propose it again. For any other op only the client
+// knows whether it still wants it.
 type Repeat uint8
 
 // The numbers are not stored.
 const (
-	// RepeatNever: what came between the two would be undone by the second. An op
-	// that says what a setting shall be is of this kind.
+	// RepeatNever: the second one would undo changes made between the two. An op that sets a setting is of this
+	// kind.
 	RepeatNever Repeat = iota
-	// RepeatHarmless: the second finds nothing left to do, and says so: it may count
-	// less than the first.
+	// RepeatHarmless: the second one finds nothing left to do and answers so. Its counts may be lower than the
+	// first's.
 	RepeatHarmless
-	// RepeatAnswers: the second changes nothing and answers as the first did, for as
-	// long as nobody went on from there (a lease that ended since is not answered).
+	// RepeatAnswers: the second one changes nothing and gives the first one's answer, until a later change makes
+	// that impossible (the lease of a fetch that has ended since is not answered).
 	RepeatAnswers
 )
 
@@ -23,13 +22,13 @@ var repeatWords = [...]string{"never", "harmless", "answers"}
 
 func (r Repeat) String() string { return repeatWords[r] }
 
-// unsure is an op of which some cannot be repeated, though its kind can.
+// unsure is an op of a repeatable kind that may still be unrepeatable itself.
 type unsure interface {
 	repeats() bool
 }
 
-// repeats says whether an op may be applied a second time. An idempotency key
-// makes any op repeatable: its result is remembered.
+// repeats reports whether an op may be applied a second time. An idempotency key makes any op repeatable, because
+// its result is stored.
 func (k *Kind) repeats(o Op) bool {
 	if o.GetMeta().GetIdempotency() != nil {
 		return true

@@ -11,17 +11,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ReplayJob makes a job that does an iteration of another again, and goes on from
-// there: it has what the other was enqueued with, and the checkpoint that the
-// iteration before left. What ties the other to more than itself it does not have: no
-// unique and no debounce key, no batch, no chain, no dependencies, no parent and no
-// schedule. The other is only read, in whatever state it is.
+// ReplayJob creates a job that repeats an iteration of an existing job and continues from there. The new job has
+// everything that the original was enqueued with, and the checkpoint that the iteration before left. It has no
+// ties to other records: no unique or debounce key, batch, chain, dependencies, parent or schedule. The original
+// is only read and may be in any state.
 //
-// The first iteration is done again without a checkpoint: the one that the other was
-// enqueued with, if any, is not kept. Of a job that is a replay itself the first
-// iteration it has is refused for that reason: the job it was made of has what it takes.
+// The first iteration is repeated without a checkpoint, because the checkpoint of the enqueue is not kept. The
+// first iteration of a job that is itself a replay is refused for the same reason: the job it was made of has
+// that checkpoint.
 //
-// A repeated ReplayJob, known by its id, answers as the first did and changes nothing.
+// A repeated ReplayJob is known by its id, gives the same answer and changes nothing.
 
 // Number is ReplayJob's number in the log.
 func (*ReplayJob) Number() entry.Number { return numReplayJob }
@@ -29,7 +28,7 @@ func (*ReplayJob) Number() entry.Number { return numReplayJob }
 // Class is ReplayJob's place among waiting proposals.
 func (*ReplayJob) Class() pipeline.Class { return table[numReplayJob].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ReplayJob) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -45,9 +44,8 @@ func (o *ReplayJob) Validate() error {
 	return p.err()
 }
 
-// Apply makes the job. It refuses with NOT_FOUND a job or an iteration that is not
-// there, with STATE_CONFLICT a job that has had none, and what its queue does not take
-// in.
+// Apply creates the job. It refuses a job or an iteration that does not exist with NOT_FOUND, a job without
+// iterations with STATE_CONFLICT, and a job that its queue does not admit.
 func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	id := o.Meta.Ids[0]
 	result := &ReplayJobResult{Id: id}
@@ -92,8 +90,7 @@ func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	return result, tx.PutJob(made)
 }
 
-// before is the iteration before the one that is done again; nil where that is the
-// first.
+// before returns the iteration before the repeated one, or nil for the first.
 func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 	id, d := job.ID(o.JobId), j.GetDetail()
 	switch {
@@ -114,7 +111,7 @@ func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 	return tx.Iteration(j, o.From-1)
 }
 
-// newJob describes the job to be made.
+// newJob returns the description of the new job.
 func (o *ReplayJob) newJob(tx *state.Tx, j *job.Job, before *job.Iteration) (*NewJob, error) {
 	nj := &NewJob{Queue: j.Queue, Priority: j.Priority, Retry: j.Retry, Tags: j.Tags, Headers: j.Headers, Origin: j.Origin, Options: j.Options.Copy(),
 		FairnessKey: j.FairnessKey, FairnessWeight: j.FairnessWeight}
@@ -136,7 +133,7 @@ func (o *ReplayJob) newJob(tx *state.Tx, j *job.Job, before *job.Iteration) (*Ne
 	return nj, err
 }
 
-// checkpointOf is the checkpoint that an iteration left; nil for none.
+// checkpointOf returns the checkpoint that an iteration left, or nil.
 func checkpointOf(tx *state.Tx, j *job.Job, it *job.Iteration) (*job.Blob, error) {
 	if it.GetCheckpointIn() == it.GetNumber() {
 		return it.GetCheckpoint(), nil

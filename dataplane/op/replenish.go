@@ -7,10 +7,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Replenish has the store look again at queues that their rate limits have kept:
-// how many of their jobs are fetchable follows from the entry's clock, so each
-// replica finds the same and wakes as many polls. It changes nothing of a queue.
-// Those that are unknown, or not free after all, are left as they are.
+// Replenish makes the store look again at queues that their rate limits have blocked. The number of fetchable
+// jobs follows from the entry's clock, so each replica finds the same number and wakes as many polls. It changes
+// no record of a queue and leaves queues that are unknown or still blocked as they are.
 
 // Number is Replenish's number in the log.
 func (*Replenish) Number() entry.Number { return numReplenish }
@@ -18,7 +17,7 @@ func (*Replenish) Number() entry.Number { return numReplenish }
 // Class is Replenish's place among waiting proposals.
 func (*Replenish) Class() pipeline.Class { return table[numReplenish].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Replenish) Validate() error {
 	var p problems
 	o.Meta.check(&p)

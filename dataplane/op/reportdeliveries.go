@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ReportDeliveries says how attempts to deliver events ended. Each counts once: what
-// is not about the attempt after the last one known is skipped.
+// ReportDeliveries records how attempts to deliver events ended. Each attempt counts once: Apply skips a report
+// that is not about the next attempt of its delivery.
 
 // Number is ReportDeliveries's number in the log.
 func (*ReportDeliveries) Number() entry.Number { return numReportDeliveries }
@@ -20,7 +20,7 @@ func (*ReportDeliveries) Number() entry.Number { return numReportDeliveries }
 // Class is ReportDeliveries's place among waiting proposals.
 func (*ReportDeliveries) Class() pipeline.Class { return table[numReportDeliveries].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ReportDeliveries) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -41,7 +41,7 @@ func (o *ReportDeliveries) Validate() error {
 	return p.err()
 }
 
-// Apply notes how the attempts ended. It refuses nothing.
+// Apply records the outcomes. It refuses nothing.
 func (o *ReportDeliveries) Apply(tx *state.Tx) (*ReportDeliveriesResult, error) {
 	for _, r := range o.Reports {
 		d, err := tx.Delivery([16]byte(r.Id))
@@ -70,8 +70,8 @@ func (o *ReportDeliveries) Apply(tx *state.Tx) (*ReportDeliveriesResult, error) 
 	return &ReportDeliveriesResult{}, nil
 }
 
-// attempted notes what the attempt says of the webhook. One that could not be reached
-// for long is disabled, for whoever is told of nothing should know.
+// attempted records the outcome with the webhook. It disables a webhook that could not be reached for long, so
+// that its owner notices that nothing is delivered.
 func (r *DeliveryReport) attempted(tx *state.Tx, webhook *state.Resource) error {
 	a, err := tx.Attempted([16]byte(webhook.Id))
 	if err != nil {
@@ -104,8 +104,8 @@ func (r *DeliveryReport) attempted(tx *state.Tx, webhook *state.Resource) error 
 	return tx.PutAttempted([16]byte(webhook.Id), a, events...)
 }
 
-// disableWebhook has nothing be sent to a webhook any more, as if somebody had declared
-// that. The record is shared with readers, so another takes its place.
+// disableWebhook disables a webhook as if somebody had declared that. It replaces the record, because readers
+// share the old one.
 func disableWebhook(tx *state.Tx, webhook *state.Resource) error {
 	r := proto.Clone(webhook).(*state.Resource)
 	r.Version++

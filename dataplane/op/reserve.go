@@ -12,13 +12,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The way of an attempt's money: reserved when it begins, on every budget that applies
-// and the same amount on each; topped up when it reports more; settled when it ends,
-// however it ends. What is reported is never refused: where there is no room for it, it
-// is overrun, and the next attempt is kept.
+// The money of an attempt is reserved when it begins: the same amount on every budget that applies. The
+// reservation grows when the attempt reports more, and is settled when the attempt ends, however it ends.
+// Reported cost is never refused. If a budget has no room for it, the cost counts as overrun, and the budget
+// keeps back the next attempt.
 
-// reserveBudgets reserves for the attempt what it is expected to cost, on every budget
-// that applies. They have been asked before.
+// reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller has checked that
+// they have room.
 func reserveBudgets(tx *state.Tx, j *job.Job) error {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -30,7 +30,7 @@ func reserveBudgets(tx *state.Tx, j *job.Job) error {
 		if err != nil {
 			return err
 		}
-		// One that only tells may come to more than fits.
+		// A budget that only alerts may have more reserved than it has room for.
 		amount = min(amount, money.Nano(max(reservable(r, a)-reservedOn(a), 0)))
 	}
 	c := claims(j)
@@ -58,7 +58,7 @@ func reserve(tx *state.Tx, r *state.Resource, amount int64) error {
 	return tx.PutAccount([16]byte(r.Id), a)
 }
 
-// settleBudgets gives back the reservation of the attempt, and books what it cost.
+// settleBudgets releases the reservation of the attempt and books its cost.
 func settleBudgets(tx *state.Tx, j *job.Job) error {
 	c := j.Lease.Claims
 	cost := billing.Settle(money.Nano(c.SpentNanoUsd), money.Nano(c.ReservedNanoUsd))
@@ -86,7 +86,7 @@ func settleBudgets(tx *state.Tx, j *job.Job) error {
 	return nil
 }
 
-// spendOn counts what was spent on a budget by this shard.
+// spendOn books a cost of this shard on a budget.
 func spendOn(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	if a.Slice == nil {
 		return book(tx, r, a, cost)
@@ -94,8 +94,7 @@ func spendOn(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sum
 	return spendSlice(tx, r, a, cost)
 }
 
-// book counts what was spent in each window of a budget, and tells of the thresholds
-// that it reaches.
+// book adds a cost to each window of a budget and raises the alerts of the thresholds that it reaches.
 func book(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	var events []state.EventType
 	if cost != (billing.Sums{}) {
@@ -114,14 +113,14 @@ func book(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) 
 	return tx.PutAccount([16]byte(r.Id), a, events...)
 }
 
-// spend notes what a running attempt has cost by a report. On a budget on which it has
-// nothing reserved, because that was made later, all of it is overrun.
+// spend records the cost that a running attempt reports. On a budget without a reservation of the attempt,
+// because it was declared later, all of the cost is overrun.
 func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if costNanoUsd == 0 {
 		return nil
 	}
 	c := claims(j)
-	c.CostNanoUsd += costNanoUsd // the queue learns from it, also while no budget applies
+	c.CostNanoUsd += costNanoUsd // the queue's expected cost uses it even while no budget applies
 	if len(c.BudgetIds) > 0 {
 		c.SpentNanoUsd += costNanoUsd
 	}
@@ -140,7 +139,7 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	return nil
 }
 
-// holds says whether an attempt has its reservation on a budget.
+// holds reports whether an attempt has its reservation on a budget.
 func holds(c *job.Claims, r *state.Resource) bool {
 	for _, id := range c.GetBudgetIds() {
 		if bytes.Equal(id, r.Id) {
@@ -150,12 +149,11 @@ func holds(c *job.Claims, r *state.Resource) bool {
 	return false
 }
 
-// topUp reserves more for an attempt that has cost more than was reserved, and says
-// whether there is room for it. Where there is none, what it has cost beyond its
-// reservation is booked at once, so that no other takes that money for its own, and its
-// worker is told; so is one that has used all of its reservation up where no more can be
-// had. Where a shared budget's first shard has to be asked it is booked, too, and the
-// worker is not told: there may be room the next time.
+// topUp reserves more for an attempt that has cost more than its reservation, and reports whether the attempt may
+// continue. If a budget has no room, topUp books the excess at once, so that no other attempt takes that money,
+// and the answer to the worker is no. The answer is also no for an attempt that has used all of its reservation
+// if no more can be had. If a shared budget's first shard has to be asked, topUp books the excess too, but the
+// answer is yes, because there may be room the next time.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -216,7 +214,7 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	return !over, nil
 }
 
-// shortNow is shortOn in an entry, as decide is Decide.
+// shortNow calls shortOn in an entry, as decide calls Decide, and asks the first shard for missing money.
 func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount money.Nano) (*shortage, error) {
 	for {
 		short := shortOn(r.Budget, a, jobCost, amount, tx.ClockNs())
@@ -229,9 +227,9 @@ func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount
 	}
 }
 
-// stillShort refuses to let a job go that a budget holds and still has no room for: it
-// would be held again as soon as it is fetched. It is asked with the options that it
-// would run with, which say what is reserved. Nil is no refusal.
+// stillShort refuses to release a job that a budget holds and still has no room for, because the next fetch would
+// hold it again. It checks the job with the options that it would run with, because they determine the
+// reservation. Nil means no refusal.
 func stillShort(tx *state.Tx, j *job.Job, with *job.Options) (*Refusal, error) {
 	if j.Detail.GetHold() != job.Hold_HOLD_BUDGET {
 		return nil, nil

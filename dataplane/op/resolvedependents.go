@@ -9,22 +9,21 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ResolveDependents tells those who wait for jobs how these have settled, up to
-// MaxTold of them at a time: what is left stays due, and is told by the next one.
-// Ids of jobs that have not settled are skipped. Where a job has gone to another
-// shard, the question goes after it; where it is nowhere, they hear that.
+// ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxTold waiters at a
+// time. The rest stays due for the next op. It skips jobs that have not settled. If a job has gone to another
+// shard, it forwards the request to that shard; if a job does not exist, the waiters learn that.
 //
-// Waiters of a shard to which too much is on its way are passed over and tried again
-// after retryTold. Without that time in the state the duty would propose the same
-// again and again, for as long as the shard cannot be reached.
+// It passes over waiters of a shard whose outbox is full and tries them again after retryTold. That time is part
+// of the state, because the duty would otherwise propose the same op again and again while the shard is
+// unreachable.
 
 const (
-	// MaxTold is how many waiters one ResolveDependents tells.
+	// MaxTold is the number of waiters that one ResolveDependents notifies.
 	MaxTold = 1000
-	// maxPassedOver is how many it looks at in vain, for each job: then those behind
-	// have to wait too.
+	// maxPassedOver is the number of waiters that it passes over for each job before the others behind them have
+	// to wait too.
 	maxPassedOver = 10_000
-	// retryTold is when those are tried again that could not be told.
+	// retryTold is the delay after which it tries passed-over waiters again.
 	retryTold = time.Second
 )
 
@@ -34,7 +33,7 @@ func (*ResolveDependents) Number() entry.Number { return numResolveDependents }
 // Class is ResolveDependents's place among waiting proposals.
 func (*ResolveDependents) Class() pipeline.Class { return table[numResolveDependents].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ResolveDependents) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -42,7 +41,7 @@ func (o *ResolveDependents) Validate() error {
 	return p.err()
 }
 
-// Apply tells the waiters. It refuses nothing.
+// Apply notifies the waiters. It refuses nothing.
 func (o *ResolveDependents) Apply(tx *state.Tx) (*ResolveDependentsResult, error) {
 	told := 0
 	for _, b := range o.JobIds {
@@ -61,7 +60,7 @@ func (o *ResolveDependents) Apply(tx *state.Tx) (*ResolveDependentsResult, error
 	return &ResolveDependentsResult{Told: uint32(told)}, nil
 }
 
-// resolve tells up to most of those who wait for a job, if they are to be told now.
+// resolve notifies up to most of the jobs that wait for a job, if their notification is due.
 func resolve(tx *state.Tx, id job.ID, most int) (told int, err error) {
 	d, err := observe(tx, id)
 	if err != nil || d == nil || d.SettledNs == 0 || d.RetryNs > tx.ClockNs() {
@@ -100,9 +99,8 @@ func resolve(tx *state.Tx, id job.ID, most int) (told int, err error) {
 	return told, tx.PutDependents(id, d)
 }
 
-// answer is what those who wait for a job are told, and on which shard: how it has
-// settled, or that it does not exist. Where it has gone to another shard, that one
-// is asked for them.
+// answer returns a function that makes the op for a waiter and names its shard: the job's outcome, or that it
+// does not exist. If the job has gone to another shard, the op registers the waiter on that shard.
 func answer(tx *state.Tx, id job.ID, settled job.State) (func(state.WaiterRow) (shard uint32, o Op), error) {
 	if settled == job.State_STATE_UNSPECIFIED {
 		f, err := tx.Forwarded(id)

@@ -7,29 +7,26 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// resourceKind is one row of the table of resources: what may be declared for a
-// namespace. Each has a file of its own.
+// resourceKind is one row of the table of resources that a namespace may declare. The code of each kind has its
+// own file.
 type resourceKind struct {
 	noun string // for people
-	most int    // of them
-	// check looks at what is declared: all that no state could accept.
+	most int    // the maximum number of resources of the kind
+	// check checks the fields of a declaration that need no state.
 	check func(p *problems, o *PutResource)
-	// admit refuses a declaration that does not fit what else there is, and fills in
-	// what it leaves as it was. It looks only; was is what is replaced, nil for none.
-	// May be nil.
+	// admit refuses a declaration that conflicts with the state and fills in fields that keep their values. It
+	// writes nothing; was is the replaced resource or nil. It may be nil.
 	admit func(tx *state.Tx, o *PutResource, was *state.Resource) error
-	// release refuses to take back what something else needs. It looks only. May be
-	// nil.
+	// release refuses to delete a resource that something else needs. It writes nothing. It may be nil.
 	release func(tx *state.Tx, was *state.Resource) error
-	// put does what follows from a declaration, which the book has already; was is
-	// what it replaced. May be nil.
+	// put updates the records that depend on a declaration, after the resource itself was stored; was is the
+	// replaced one. It may be nil.
 	put func(tx *state.Tx, o *PutResource, was *state.Resource) error
-	// deleted does what follows from taking it back; the book has it no more. May be
-	// nil.
+	// deleted updates the records that depend on a resource after its deletion. It may be nil.
 	deleted func(tx *state.Tx, was *state.Resource) error
 }
 
-// resourceKinds is every kind there is.
+// resourceKinds are all kinds of resources.
 var resourceKinds = map[state.ResourceKind]*resourceKind{
 	state.ResourceKind_RESOURCE_KIND_LIMIT_RULE:      {noun: "limit rule", most: job.MaxLimitRules, check: checkLimitRule, put: putLimitRule, deleted: deletedLimitRule},
 	state.ResourceKind_RESOURCE_KIND_PROVIDER:        {noun: "provider", most: job.MaxProviders, check: checkProviderSpec, deleted: deletedProvider},
@@ -41,7 +38,7 @@ var resourceKinds = map[state.ResourceKind]*resourceKind{
 	kindRole:                                         {noun: "role", most: job.MaxRoles, check: checkRole, release: releaseRole},
 }
 
-// takeBack removes a resource of the kind, and what has come of it.
+// takeBack deletes a resource of the kind and the records that depend on it.
 func (k *resourceKind) takeBack(tx *state.Tx, was *state.Resource) error {
 	if err := tx.DeleteResource(was.Kind, was.Name); err != nil {
 		return err
@@ -55,7 +52,7 @@ func (k *resourceKind) takeBack(tx *state.Tx, was *state.Resource) error {
 	return nil
 }
 
-// only records what a resource says of another kind than its own.
+// only records contents of another kind than the resource's own.
 func (p *problems) only(o *PutResource, own bool) {
 	said := 0
 	r := o.GetResource()

@@ -5,23 +5,20 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A job may say what its result has to look like (NewJob.result_schema). Apply never
-// parses documents, so the proposer holds the result against the schema: but only the
-// state knows which jobs have one, and to look before every ack would cost those that
-// have none. So an ack of a job that has one is refused once, as a question, and
-// proposed again with the answer: result_checked, or a Fail instead.
+// A job may have a schema for its result (NewJob.result_schema). Apply never parses documents, so the proposer
+// checks the result against the schema. But only the state knows which jobs have a schema, and a lookup before
+// every ack would be a cost for jobs without one. So the ack of a job with a schema is refused once, as a
+// question, and the proposer proposes the answer: the ack with result_checked, or a Fail.
 
-// ResultUnchecked is the code of that question. It is for the proposer, who answers
-// it: no client ever sees it.
+// ResultUnchecked is the code of that question. The proposer answers it, so no client ever sees it.
 const ResultUnchecked api.Code = "RESULT_UNCHECKED"
 
-// MisfitRequest is the request id of every Fail that answers it. The token tells whose
-// attempt such a Fail ended, so that the ack finds its own effect when it comes again.
+// MisfitRequest is the request id of every such Fail. The token identifies the attempt that the Fail ended, so
+// that a repeated ack finds its own effect.
 const MisfitRequest = "results mismatch"
 
-// asksForCheck asks the proposer whether the result fits the job's schema; nil where
-// that is known, or there is none. What an agent leaves between two iterations is no
-// result.
+// asksForCheck asks the proposer whether the result matches the job's schema. It returns nil if the answer is
+// known, the job has no schema, or the ack only ends an agent's iteration, whose document is no result.
 func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 	if j.Blobs&(1<<job.ResultSchema) == 0 || i.ResultChecked || !i.ends() {
 		return nil
@@ -29,9 +26,8 @@ func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 	return refuse(ResultUnchecked, "the result of job %s has to be held against its schema first", job.ID(j.Id))
 }
 
-// asksAgain asks for the check of a result once more that was found not to match, and
-// ended j's last attempt; nil for any other lease that is over. A repeat is answered by
-// the Fail that repeats too.
+// asksAgain repeats the question for an ack whose result did not match and ended j's last attempt, so that the
+// proposer's repeated Fail gives the answer. It returns nil for any other lease that is over.
 func (i *AckItem) asksAgain(j *job.Job) *Refusal {
 	token := i.GetProof().GetToken()
 	if len(token) == 0 || j.State == job.Active || string(j.Lease.GetLastRequest()) != MisfitRequest || !job.ProvesLease(j, token, "") {
@@ -40,7 +36,7 @@ func (i *AckItem) asksAgain(j *job.Job) *Refusal {
 	return i.asksForCheck(j)
 }
 
-// ends says whether the job is done with the ack.
+// ends reports whether the ack ends the job.
 func (i *AckItem) ends() bool {
 	s := i.GetAgentStatus()
 	return s == job.IterationStatus_ITERATION_STATUS_UNSPECIFIED || s == job.IterationStatus_ITERATION_STATUS_DONE

@@ -10,15 +10,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RetryJobs has settled jobs run again, at their old place in the queue and from
-// their checkpoint. A retry begins at the first attempt, and what the earlier ones
-// left is forgotten, iterations included; but that a lease of the job ran out is not, because its worker
-// may still be there. A requeue, of dead jobs only, keeps attempts and errors and
-// grants all attempts anew. Whoever waited for the job has been told how it ended
-// and is not told again: not its batch, not its chain, not its dependents.
+// RetryJobs makes settled jobs run again, at their old place in the queue and from their checkpoint. A retry
+// starts at the first attempt and deletes the records of earlier attempts, iterations included. It keeps the mark
+// that a lease of the job has expired, because that lease's worker may still run. A requeue, which only dead jobs
+// accept, keeps attempts and errors and grants all attempts anew. The job's batch, chain and dependents have seen
+// its first outcome and do not see the second.
 //
-// An item's refusal is NOT_FOUND, STATE_CONFLICT, or CONFLICT where another job has
-// the job's unique key by now. A key whose period is over is not taken again.
+// The refusal of an item is NOT_FOUND, STATE_CONFLICT, or CONFLICT if another job now holds the job's unique key.
+// A job does not take a key again whose period is over.
 
 // Number is RetryJobs's number in the log.
 func (*RetryJobs) Number() entry.Number { return numRetryJobs }
@@ -26,7 +25,7 @@ func (*RetryJobs) Number() entry.Number { return numRetryJobs }
 // Class is RetryJobs's place among waiting proposals.
 func (*RetryJobs) Class() pipeline.Class { return table[numRetryJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RetryJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -62,8 +61,8 @@ func (o *RetryJobs) revive(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), tx.PutJob(j, state.EventType_EVENT_REVIVED)
 }
 
-// claimKey has a job take its unique key again: refused where another has it. One whose
-// period is over is taken from that other.
+// claimKey gives a job its unique key back, or refuses if another job holds it. It frees the key if the other
+// job's period is over.
 func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	if j.Options.GetUniqueKey() == "" || j.Detail.GetUniqueExpiresNs() <= tx.ClockNs() {
 		return nil, nil
@@ -79,7 +78,7 @@ func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	return nil, freeUnique(tx, j.Queue, j.Options.GetUniqueKey())
 }
 
-// startOver makes a job as if it had never been fetched.
+// startOver resets a job to the state before its first fetch.
 func startOver(tx *state.Tx, j *job.Job) error {
 	j.Attempt, j.AttemptBase, j.StartedNs, j.Lease = 0, 0, 0, nil
 	if err := forgetIterations(tx, j); err != nil {
@@ -91,8 +90,8 @@ func startOver(tx *state.Tx, j *job.Job) error {
 	return tx.DeleteBlob(j, job.Result)
 }
 
-// forgetIterations has an agent's job begin at its first iteration, a replay at the one
-// it goes on from, with all its money.
+// forgetIterations resets an agent's job to its first iteration, and a replay to the iteration from which it
+// continues, with all its money.
 func forgetIterations(tx *state.Tx, j *job.Job) error {
 	if j.Options.GetAgent() == nil && j.Detail.GetIteration() == 0 {
 		return nil
@@ -108,8 +107,8 @@ func forgetIterations(tx *state.Tx, j *job.Job) error {
 	return nil
 }
 
-// goOn grants a job all its attempts, from the last one on of which something is
-// kept: that may be one it did not get, and its number is not used again.
+// goOn grants a job all its attempts anew. Their numbers follow the last recorded one, which may be of an attempt
+// that was never granted, so that no number is used twice.
 func goOn(tx *state.Tx, j *job.Job) error {
 	last, err := tx.LastError(j)
 	if err != nil {
@@ -118,12 +117,12 @@ func goOn(tx *state.Tx, j *job.Job) error {
 	j.Attempt = max(j.Attempt, last)
 	j.AttemptBase = j.Attempt
 	if j.Lease != nil {
-		j.Lease.LastRequest = nil // it speaks of a life that is over
+		j.Lease.LastRequest = nil // the request belongs to the time before the requeue
 	}
 	return nil
 }
 
-// unsettle takes back what a job got when it settled, and has its time begin anew.
+// unsettle clears the fields that were set when the job settled and restarts its expiry.
 func unsettle(tx *state.Tx, j *job.Job) {
 	j.CompletedNs, j.FailedNs, j.SettledNs, j.BlockedBy = 0, 0, 0, 0
 	j.ScheduledNs = tx.ClockNs()

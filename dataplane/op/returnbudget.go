@@ -11,13 +11,12 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ReturnBudget tells the first shard what has come of another's slice of a shared budget:
-// what was spent of it, what is given back, and what is lacking. What was spent is booked
-// in the windows that are now. It refuses nothing: a budget that has been deleted since is
-// none of anybody's business.
+// ReturnBudget reports to the first shard how another shard has used its slice of a shared budget: the amounts
+// spent, given back and missing. The first shard books the spent amount in its present windows. It refuses
+// nothing: it ignores a report on a budget that has been deleted since.
 //
-// A shard that was restored to an earlier time may tell of money that it has told of
-// before. It is booked again, and no more is taken from its share than that has.
+// A shard that was restored to an earlier time may report money twice. The first shard books it again, but takes
+// no more from the shard's share than it has.
 
 // Number is ReturnBudget's number in the log.
 func (*ReturnBudget) Number() entry.Number { return numReturnBudget }
@@ -25,7 +24,7 @@ func (*ReturnBudget) Number() entry.Number { return numReturnBudget }
 // Class is ReturnBudget's place among waiting proposals.
 func (*ReturnBudget) Class() pipeline.Class { return table[numReturnBudget].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *ReturnBudget) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -37,7 +36,7 @@ func (o *ReturnBudget) Validate() error {
 	return p.err()
 }
 
-// Apply books what was spent, and serves those who wait.
+// Apply books the spent amount and serves waiting shards.
 func (o *ReturnBudget) Apply(tx *state.Tx) (*ReturnBudgetResult, error) {
 	result := &ReturnBudgetResult{}
 	r := tx.ResourceIndex().ResourceByID([16]byte(o.Id))
@@ -62,7 +61,7 @@ func (o *ReturnBudget) Apply(tx *state.Tx) (*ReturnBudgetResult, error) {
 			s.Turn = a.Turn
 		}
 		s.WantNanoUsd, s.Denied = o.WantNanoUsd, false
-	case s.WantNanoUsd != 0: // 0 is granted already, and on its way
+	case s.WantNanoUsd != 0: // 0 means that the grant is already on its way
 		s.WantNanoUsd = o.WantNanoUsd
 	}
 	s.Ask = o.Ask

@@ -8,9 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RevokeKey deletes an API key. The store stays secured, also after its last
-// key: without one, nobody gets in. With spare_last, what people ask for is refused
-// where that would come of it.
+// RevokeKey deletes an API key. The store stays secured after its last key: nobody can use it without one. With
+// spare_last, the op refuses to delete the last administrator; requests of people set it.
 
 // Number is RevokeKey's number in the log.
 func (*RevokeKey) Number() entry.Number { return numRevokeKey }
@@ -18,7 +17,7 @@ func (*RevokeKey) Number() entry.Number { return numRevokeKey }
 // Class is RevokeKey's place among waiting proposals.
 func (*RevokeKey) Class() pipeline.Class { return table[numRevokeKey].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RevokeKey) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -26,9 +25,8 @@ func (o *RevokeKey) Validate() error {
 	return p.err()
 }
 
-// Apply deletes the key. It refuses an id that no key has, a key or a caller that has
-// become another since the client was let do it, and to lock everybody out where it is to
-// spare the last.
+// Apply deletes the key. It refuses an unknown id, a key or a caller's key that has changed since the request was
+// authorised, and, with spare_last, the last key that administers the namespace.
 func (o *RevokeKey) Apply(tx *state.Tx) (*RevokeKeyResult, error) {
 	k := tx.Key(o.Id)
 	if k == nil {

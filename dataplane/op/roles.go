@@ -10,13 +10,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A role names permissions. Keys have roles by name; what a role grants is looked up
-// when a key is used, so that a change of a role is one of all its keys. Every key's
-// roles are there: a key is refused one that is not, and a role that a key has stays.
+// A role names permissions. Keys refer to roles by name, and each use of a key looks up the permissions, so that
+// a change of a role changes all its keys. Every role of a key exists: a key cannot get an unknown role, and a
+// role that a key has cannot be deleted.
 
 const kindRole = state.ResourceKind_RESOURCE_KIND_ROLE
 
-// checkRole looks at what a role says.
+// checkRole checks a declared role.
 func checkRole(p *problems, o *PutResource) {
 	r := o.GetResource()
 	p.only(o, r.GetRole() != nil)
@@ -30,7 +30,7 @@ func checkRole(p *problems, o *PutResource) {
 	}
 }
 
-// releaseRole refuses to take a role back that a key has.
+// releaseRole refuses to delete a role that a key has.
 func releaseRole(tx *state.Tx, was *state.Resource) error {
 	for _, k := range tx.Keys() {
 		if slices.Contains(k.Roles, was.Name) {
@@ -40,7 +40,7 @@ func releaseRole(tx *state.Tx, was *state.Resource) error {
 	return nil
 }
 
-// keyRoles looks at the names of a key's roles.
+// keyRoles checks the role names of a key.
 func (p *problems) keyRoles(field string, roles []string) {
 	p.length(field, len(roles), job.MaxKeyRoles)
 	if len(roles) <= job.MaxKeyRoles {
@@ -50,7 +50,7 @@ func (p *problems) keyRoles(field string, roles []string) {
 	}
 }
 
-// keyScope looks at the queue globs of a key.
+// keyScope checks the queue globs of a key.
 func (p *problems) keyScope(field string, globs []string) {
 	if len(globs) > job.MaxKeyScope {
 		p.length(field, len(globs), job.MaxKeyScope)
@@ -61,7 +61,7 @@ func (p *problems) keyScope(field string, globs []string) {
 	}
 }
 
-// rolesAreThere refuses roles that a key cannot have, because nobody has made them.
+// rolesAreThere refuses role names that are neither built in nor declared.
 func rolesAreThere(tx *state.Tx, roles []string) error {
 	for _, name := range roles {
 		if !tenancy.Role(name).Valid() && tx.Resource(kindRole, name) == nil {
@@ -71,14 +71,13 @@ func rolesAreThere(tx *state.Tx, roles []string) error {
 	return nil
 }
 
-// administers says whether a key can undo everything that is done to keys, now and
-// for ever.
+// administers reports whether a key may change keys without limits of scope or time.
 func administers(k *state.Key) bool {
 	return k.Enabled && k.ExpiresNs == 0 && len(k.QueueScope) == 0 && slices.Contains(k.Roles, string(tenancy.Admin))
 }
 
-// othersAdminister refuses what is about to befall a key where no other administers
-// the namespace: a node that nobody can make keys for has to be made anew.
+// othersAdminister refuses a change to the last key that administers the namespace, because a node for which
+// nobody can create keys has to be set up anew.
 func othersAdminister(tx *state.Tx, k *state.Key) error {
 	if !administers(k) || slices.ContainsFunc(tx.Keys(), func(other *state.Key) bool { return other.Id != k.Id && administers(other) }) {
 		return nil

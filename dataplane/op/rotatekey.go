@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RotateKey gives an API key another secret under its id. The one it had opens for the
-// overlap, too, and the one before that no more: a key never has more than two, and
-// who rotates without overlap ends all earlier ones at once.
+// RotateKey gives an API key a new secret under the same id. The previous secret stays valid for the overlap; the
+// secret before that ends at once. So a key never has more than two secrets, and a rotation without overlap ends
+// all earlier ones.
 
 // Number is RotateKey's number in the log.
 func (*RotateKey) Number() entry.Number { return numRotateKey }
@@ -22,7 +22,7 @@ func (*RotateKey) Number() entry.Number { return numRotateKey }
 // Class is RotateKey's place among waiting proposals.
 func (*RotateKey) Class() pipeline.Class { return table[numRotateKey].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RotateKey) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -34,8 +34,8 @@ func (o *RotateKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an id that no key has, and a key or a caller that has
-// become another since the client was let do it.
+// Apply changes the key. It refuses an unknown id, and a key or a caller's key that has changed since the request
+// was authorised.
 func (o *RotateKey) Apply(tx *state.Tx) (*RotateKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {

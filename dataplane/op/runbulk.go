@@ -14,22 +14,20 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// RunBulk does a chunk of a shard's part of a bulk operation. The shard's leader has
-// found the jobs in its view; whether they are still meant is looked at again here. A
-// job that has left the queue or the states that the filter names, or is gone, is
-// passed over: another hand was faster. What cannot be done to one that is meant is
-// an error, counted and told to the home shard.
+// RunBulk runs a chunk of a shard's part of a bulk operation. The shard's leader has found the jobs in its view;
+// Apply checks each again. It passes over a job that is gone or has left the queue or the states of the filter.
+// If the action is refused for a job that still matches, the refusal counts as an error and the home shard
+// receives it.
 //
-// The counts, and the position the part has come to, are in the commit of the effect,
-// and a chunk that does not begin at that position does nothing. So a chunk that is
-// proposed twice, or by a leader that is none any more, changes nothing, and counts
-// are exact whatever happens in between.
+// The counts and the position of the part are in the commit of the effect, and a chunk that does not start at
+// that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing, and the
+// counts are exact in every case.
 //
-// Where an entry is full, or there is no room on the way to another shard, the chunk
-// ends early, and the part stands after the last job that was done.
+// If the entry or the outbox to another shard is full, the chunk ends early, and the part stands after its last
+// finished job.
 
-// bulkTold is how often the home shard is told of a part that goes on, by the entry
-// clock. Errors that it keeps are told at once, as is the end.
+// bulkTold is the interval, by the entry clock, at which a running part reports to the home shard. It reports
+// kept errors and its end at once.
 const bulkTold = time.Second
 
 // Number is RunBulk's number in the log.
@@ -38,7 +36,7 @@ func (*RunBulk) Number() entry.Number { return numRunBulk }
 // Class is RunBulk's place among waiting proposals.
 func (*RunBulk) Class() pipeline.Class { return table[numRunBulk].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RunBulk) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -59,7 +57,7 @@ func (o *RunBulk) Validate() error {
 	return p.err()
 }
 
-// Apply does the chunk. It refuses nothing.
+// Apply runs the chunk. It refuses nothing.
 func (o *RunBulk) Apply(tx *state.Tx) (*RunBulkResult, error) {
 	p, err := tx.BulkPart([16]byte(o.BulkId))
 	if err != nil || p == nil || p.Next != o.From {
@@ -97,8 +95,7 @@ type chunk struct {
 	failures []*state.BulkFailure
 }
 
-// job does what is to be done to a job, if it is meant. It is not done where it has
-// to wait.
+// job applies the action to a job if the operation means it. It returns false if the job has to wait.
 func (c *chunk) job(id []byte) (done bool, err error) {
 	j, err := jobOf(c.tx, id)
 	if err != nil {
@@ -124,8 +121,7 @@ func (c *chunk) job(id []byte) (done bool, err error) {
 	return true, nil
 }
 
-// meant says whether a job is one of those the operation is for. What who asked may
-// not see is not there for them.
+// meant reports whether the operation means a job. A job outside the requester's scope counts as absent.
 func (c *chunk) meant(j *job.Job) bool {
 	p := c.part
 	switch {
@@ -136,17 +132,17 @@ func (c *chunk) meant(j *job.Job) bool {
 	case p.InQueue != "" && j.Queue != p.InQueue:
 		return false
 	case p.Action == state.BulkAction_BULK_ACTION_MOVE && j.Queue == p.Queue:
-		return false // it is where it shall be; it may have been moved there on another shard
+		return false // it is in the target queue already, perhaps moved there by another shard's part
 	}
 	return len(p.InStates) == 0 || slices.Contains(p.InStates, j.State)
 }
 
-// covers says whether queue globs have a queue; none have every.
+// covers reports whether queue globs match a queue; an empty list matches every queue.
 func covers(globs []string, queue string) bool {
 	return len(globs) == 0 || slices.ContainsFunc(globs, func(g string) bool { return tenancy.Glob(g).Match(queue) })
 }
 
-// fail counts an error, and keeps it for the home shard while it takes more.
+// fail counts an error and keeps it for the home shard while the limit allows.
 func (c *chunk) fail(id []byte, why *Refusal) {
 	c.part.Counts.Errors++
 	if int(c.part.FailuresTold)+len(c.failures) < job.MaxBulkFailures {
@@ -154,7 +150,7 @@ func (c *chunk) fail(id []byte, why *Refusal) {
 	}
 }
 
-// end stores how far the part is, and tells the home shard where it is time.
+// end stores the part's progress and reports to the home shard if a report is due.
 func (c *chunk) end(failure string) error {
 	p, now := c.part, c.tx.ClockNs()
 	ended := p.Next >= p.End || failure != ""
@@ -174,7 +170,7 @@ func (c *chunk) end(failure string) error {
 	return tellBulk(c.tx, p, c.failures, ended, failure)
 }
 
-// tellBulk tells the home shard how far a part is.
+// tellBulk sends a part's progress to the home shard.
 func tellBulk(tx *state.Tx, p *state.BulkPart, failures []*state.BulkFailure, ended bool, failure string) error {
 	return send(tx, homeShard, &CountBulk{
 		BulkId: p.Id, Shard: tx.Shard(), Failures: failures, Ended: ended, Error: failure,

@@ -11,13 +11,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RunSchedules makes the jobs of runs that are due, and notes which run is next. A
-// schedule that has run, or has been changed, since the proposer looked is skipped,
-// as is one whose queue's shard can be sent no more for now. A run is made once,
-// whatever happened to the schedule in between: its job's id follows from the run,
-// and no run is made that is not after the last one.
+// RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that has run
+// or changed since the proposer read it, and one whose queue's shard has a full outbox. Each run creates its job
+// once, whatever happens to the schedule in between: the job's id follows from the run, and no run is accepted
+// that is not after the last one.
 //
-// A run by hand makes a job besides, paused or not, and moves nothing.
+// A run by hand creates an additional job, even of a paused schedule, and leaves the schedule's times as they
+// are.
 
 // Number is RunSchedules's number in the log.
 func (*RunSchedules) Number() entry.Number { return numRunSchedules }
@@ -25,7 +25,7 @@ func (*RunSchedules) Number() entry.Number { return numRunSchedules }
 // Class is RunSchedules's place among waiting proposals.
 func (*RunSchedules) Class() pipeline.Class { return table[numRunSchedules].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RunSchedules) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -44,7 +44,7 @@ func (o *RunSchedules) Validate() error {
 	return p.err()
 }
 
-// checkTimes checks that each run comes after the one before it.
+// checkTimes checks that the runs of a schedule are in order.
 func (r *Run) checkTimes() error {
 	if r.GetByHand() {
 		if len(r.RunNs) > 0 {
@@ -65,8 +65,7 @@ func (r *Run) checkTimes() error {
 	return nil
 }
 
-// repeats says whether a second one finds nothing to do: a run by hand is another
-// one each time.
+// repeats reports whether a second application finds nothing to do. A run by hand creates a job each time.
 func (o *RunSchedules) repeats() bool {
 	for _, r := range o.Runs {
 		if r.GetByHand() {
@@ -76,7 +75,7 @@ func (o *RunSchedules) repeats() bool {
 	return true
 }
 
-// Apply makes the jobs. It refuses nothing.
+// Apply creates the jobs. It refuses nothing.
 func (o *RunSchedules) Apply(tx *state.Tx) (*RunSchedulesResult, error) {
 	result := &RunSchedulesResult{}
 	for _, r := range o.Runs {
@@ -99,10 +98,10 @@ func (o *RunSchedules) Apply(tx *state.Tx) (*RunSchedulesResult, error) {
 	return result, nil
 }
 
-// didNothing says that no job was made: who asked for a run by hand may ask again.
+// didNothing reports whether no job was created, so that a client may ask for a run by hand again.
 func (x *RunSchedulesResult) didNothing() bool { return len(x.JobIds) == 0 }
 
-// applies says whether a schedule is as the proposer saw it.
+// applies reports whether a schedule is as the proposer saw it.
 func (r *Run) applies(s *state.Schedule) bool {
 	if r.ByHand {
 		return s != nil
@@ -110,7 +109,7 @@ func (r *Run) applies(s *state.Schedule) bool {
 	return s != nil && !s.Paused && s.Version == r.Version && s.NextRunNs == r.DueNs
 }
 
-// runAll makes the runs of a schedule that are at their times.
+// runAll creates the jobs of a schedule's due runs.
 func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) error {
 	id := job.ID(s.Id)
 	for _, at := range r.RunNs {
@@ -130,8 +129,8 @@ func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) err
 	return tx.PutSchedule(s, s.Name)
 }
 
-// run has the queue's shard make one job. On this one it is known at once whether it
-// was made, or another had its unique key.
+// run sends one job to the queue's shard. If that is this shard, run omits the job from the result when another
+// job had its unique key.
 func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, dueNs int64) error {
 	n := &NewJob{
 		Queue:       s.Queue,

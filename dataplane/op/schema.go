@@ -7,10 +7,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// schema is what fields a message may have. The generated decoder keeps unknown
-// fields aside in private; in an op they mean that a newer binary wrote it, and
-// applying it without them would let replicas drift apart. Walking the wire form
-// once finds them without reflection on each op.
+// schema lists the fields of a message. An unknown field in an op means that a newer binary wrote it; applying
+// the op without it would let replicas diverge. The generated decoder keeps unknown fields in a private place. A
+// walk over the wire form finds them without reflection on each op.
 type schema struct {
 	name   protoreflect.FullName
 	fields []field // by number
@@ -18,7 +17,7 @@ type schema struct {
 
 type field struct {
 	known bool
-	inner *schema // of a message field
+	inner *schema // nil unless the field is a message
 }
 
 func schemaOf(d protoreflect.MessageDescriptor) *schema {
@@ -36,8 +35,8 @@ func schemaOf(d protoreflect.MessageDescriptor) *schema {
 	return s
 }
 
-// check reports the first field of an encoded message that this binary does not
-// know. Wrong wire types are the decoder's to find.
+// check returns an error for the first field of an encoded message that this binary does not know. The decoder
+// finds wrong wire types.
 func (s *schema) check(data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

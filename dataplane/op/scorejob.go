@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ScoreJob keeps a judgement of a job, in whatever state it is. A scorer has one of
-// each dimension: a later one takes the place of the earlier.
+// ScoreJob stores a score of a job in any state. A scorer has one score in each dimension: a later one replaces
+// the earlier.
 
 // Number is ScoreJob's number in the log.
 func (*ScoreJob) Number() entry.Number { return numScoreJob }
@@ -20,7 +20,7 @@ func (*ScoreJob) Number() entry.Number { return numScoreJob }
 // Class is ScoreJob's place among waiting proposals.
 func (*ScoreJob) Class() pipeline.Class { return table[numScoreJob].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ScoreJob) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -36,8 +36,8 @@ func (o *ScoreJob) Validate() error {
 	return p.err()
 }
 
-// Apply keeps the score. It refuses a job that is not there, with NOT_FOUND, and a
-// score too many, with CONFLICT.
+// Apply stores the score. It refuses an unknown job with NOT_FOUND, and a new score with CONFLICT if the job has
+// the maximum number.
 func (o *ScoreJob) Apply(tx *state.Tx) (*ScoreJobResult, error) {
 	j, err := jobOf(tx, o.JobId)
 	if err != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SealBatch closes an open batch: no members come any more. One whose members are
-// all counted, or that has none, is complete then. It is NOT_FOUND where there is no
-// such batch; one that is closed already is answered as it is, so a repeat does no
-// harm.
+// SealBatch closes an open batch: it accepts no more members. If all its members have settled, or it has none, it
+// completes. An unknown batch is refused with NOT_FOUND. A batch that is already closed is the answer as it is,
+// so a repeat does no harm.
 
 // Number is SealBatch's number in the log.
 func (*SealBatch) Number() entry.Number { return numSealBatch }
@@ -19,7 +18,7 @@ func (*SealBatch) Number() entry.Number { return numSealBatch }
 // Class is SealBatch's place among waiting proposals.
 func (*SealBatch) Class() pipeline.Class { return table[numSealBatch].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SealBatch) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -42,6 +41,6 @@ func (o *SealBatch) Apply(tx *state.Tx) (*SealBatchResult, error) {
 			return nil, err
 		}
 	}
-	// A copy: the entry's later ops may go on with the record.
+	// The result is a copy, because later ops of the entry may change the record.
 	return &SealBatchResult{Batch: proto.Clone(b).(*state.Batch)}, nil
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SeedPrices replaces the shipped price book, where the store has an older one:
-// prices that the new book does not have any more are gone. It leaves the namespace's
-// own prices alone, and what was charged before.
+// SeedPrices replaces an older shipped price book in the store and drops prices that the new book no longer has.
+// The namespace's own prices and past charges stay as they are.
 
 // Number is SeedPrices's number in the log.
 func (*SeedPrices) Number() entry.Number { return numSeedPrices }
@@ -20,7 +19,7 @@ func (*SeedPrices) Number() entry.Number { return numSeedPrices }
 // Class is SeedPrices's place among waiting proposals.
 func (*SeedPrices) Class() pipeline.Class { return table[numSeedPrices].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SeedPrices) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -5,10 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// serve does on the first shard what can be done for those that lack money of a shared
-// budget: it grants, asks the others for what they do not use, and says that there is no
-// room. It looks anew after each step, for the first shard is one of those it serves:
-// what it sends itself has changed things when send returns.
+// serve runs on the first shard and answers the shards that lack money of a shared budget: it grants, recalls
+// unused money from other shards, and denies. It reads the account again after each step, because the first shard
+// is itself one of those shards: a message to itself has changed the account by the time send returns.
 func serve(tx *state.Tx, r *state.Resource) error {
 	for {
 		a, err := accountOf(tx, r)
@@ -33,12 +32,12 @@ func serve(tx *state.Tx, r *state.Resource) error {
 	}
 }
 
-// nextGrant is the next thing to tell a shard, noted in the account; nil for nothing. All
-// those that there is room for are served first, whoever they wait behind: as at a gate,
-// a large want does not hold up the small ones.
+// nextGrant returns the next message to a shard and records it in the account, or returns nil. It first serves
+// every request that there is room for, whatever its position: as at a gate, a large request does not delay small
+// ones.
 func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, *GrantBudget) {
 	waiting := 0
-	var first, fits *state.Share // of those not denied, and of those there is room for
+	var first, fits *state.Share // the first that is not denied, and the first that there is room for
 	for _, s := range a.Shares {
 		if s.WantNanoUsd == 0 {
 			continue
@@ -79,9 +78,9 @@ func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, 
 	}}
 }
 
-// grant grants a shard what it lacks. Where nobody else waits it is more, half of its part
-// of what is available, so that it asks seldom and others find some; where somebody does,
-// what it does not use of it comes back.
+// grant grants a shard its missing amount. If no other shard waits, it grants more, half of the shard's part of
+// the available amount, so that the shard asks seldom and others still find some. If another waits, it asks for
+// the unused rest back.
 func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, nowNs int64) *GrantBudget {
 	amount := to.WantNanoUsd
 	if alone {
@@ -96,7 +95,8 @@ func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, now
 	return &GrantBudget{Ask: to.Ask, AmountNanoUsd: amount, Recall: to.Recall}
 }
 
-// available is what all windows of a budget leave; 0 without any, for then nobody asks.
+// available returns the smallest amount that a window of a budget leaves; 0 for a budget without windows, for
+// which no shard asks.
 func available(b *state.Budget, a *state.Account, nowNs int64) (least money.Nano) {
 	for i, l := range b.Limits {
 		if left := a.Available(b, l, a.Spent[i], nowNs); i == 0 || left < least {
@@ -106,9 +106,8 @@ func available(b *state.Budget, a *state.Account, nowNs int64) (least money.Nano
 	return least
 }
 
-// serveNs is when the passing of time may have made room, or taken it: when a rolling
-// window has moved on, or a raise is over. A calendar's window is turned by an op. 0 is
-// never.
+// serveNs returns the next time at which the passing of time may add or remove room: a rolling window has
+// advanced, or a raise has ended. An op turns calendar windows. 0 means never.
 func serveNs(b *state.Budget, a *state.Account, nowNs int64) (at int64) {
 	sooner := func(ns int64) {
 		if ns > nowNs && (at == 0 || ns < at) {

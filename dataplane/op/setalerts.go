@@ -11,11 +11,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetAlerts says which alert rules fire and which do not any more. What is so already
-// is skipped, as is a rule that is gone or is not the one that the proposer saw: two
-// leaders that both believe in themselves tell of a change once. meta.ids has an id
-// for the delivery of each. It does not repeat: between two of the same, others may
-// have changed the alert back, and who looks again needs no answer that was lost.
+// SetAlerts records which alert rules fire and which no longer do. Apply skips unchanged rules and rules that are
+// gone or have another version than the proposer saw, so that two leaders which both believe to lead report a
+// change once. meta.ids has an id for the delivery of each change. The op is not repeatable: between two
+// identical ones, others may have changed the alert back, and the duty evaluates again and needs no lost answer.
 
 // Number is SetAlerts's number in the log.
 func (*SetAlerts) Number() entry.Number { return numSetAlerts }
@@ -23,7 +22,7 @@ func (*SetAlerts) Number() entry.Number { return numSetAlerts }
 // Class is SetAlerts's place among waiting proposals.
 func (*SetAlerts) Class() pipeline.Class { return table[numSetAlerts].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -50,8 +49,7 @@ func (o *SetAlerts) Validate() error {
 	return p.err()
 }
 
-// Apply changes the state of the rules and has their webhooks told. It refuses
-// nothing.
+// Apply changes the state of the rules and queues the deliveries of their webhooks. It refuses nothing.
 func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 	result := &SetAlertsResult{}
 	for i, c := range o.Changes {
@@ -76,8 +74,8 @@ func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 		}
 		result.Changed++
 		webhook := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.AlertRule.Notify)
-		// The rule names the webhook, so its events do not count: a rule that fires in
-		// silence is worse than an event nobody asked for.
+		// The rule names the webhook, so the webhook's own list of events does not apply: an alert that fires in
+		// silence is worse than an event that nobody asked for.
 		if webhook == nil || webhook.Webhook.Disabled {
 			continue
 		}

@@ -13,9 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetKey replaces what a person chooses about an API key: name, roles, scope, expiry
-// and whether it opens anything. Its secret stays. The last key that administers the
-// namespace goes on doing so.
+// SetKey replaces the fields of an API key that a person chooses: name, roles, scope, expiry and whether it is
+// enabled. Its secret stays. The last key that administers the namespace cannot lose that right.
 
 // Number is SetKey's number in the log.
 func (*SetKey) Number() entry.Number { return numSetKey }
@@ -23,7 +22,7 @@ func (*SetKey) Number() entry.Number { return numSetKey }
 // Class is SetKey's place among waiting proposals.
 func (*SetKey) Class() pipeline.Class { return table[numSetKey].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetKey) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -35,9 +34,9 @@ func (o *SetKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an id that no key has, a version that is not the one
-// the client saw, a key or a caller that has become another since the client was let do
-// it, roles that are not there, and to lock everybody out.
+// Apply changes the key. It refuses an unknown id, a version other than the client saw, a key or a caller's key
+// that has changed since the request was authorised, unknown roles, and a change to the last key that administers
+// the namespace.
 func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {
@@ -52,7 +51,7 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	if err := callerAsJudged(tx, o.Meta, o.CallerVersion); err != nil {
 		return nil, err
 	}
-	// Roles that it has had are there, or were when the store was older.
+	// The key's present roles exist, or did when the store was older.
 	added := slices.DeleteFunc(slices.Clone(o.Roles), func(name string) bool { return slices.Contains(was.Roles, name) })
 	if err := rolesAreThere(tx, added); err != nil {
 		return nil, err
@@ -71,8 +70,8 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	return &SetKeyResult{Key: k}, nil
 }
 
-// asJudged refuses what was allowed to somebody by what a key was: it may have been
-// given rights since that they have not.
+// asJudged refuses a request that was authorised against an earlier version of a key, because the key may have
+// received rights since that the caller does not have.
 func asJudged(k *state.Key, version uint64) error {
 	if version == 0 || version == KeyVersion(k) {
 		return nil
@@ -80,8 +79,8 @@ func asJudged(k *state.Key, version uint64) error {
 	return api.Errorf(api.Conflict, "API key %s was changed by somebody else at the same time: nothing was done, try again", k.Id)
 }
 
-// callerAsJudged refuses what is asked for by a key that is another than when its rights
-// were looked at: what it does with keys would outlive them.
+// callerAsJudged refuses a request whose own key has changed since it was authorised, because its changes to
+// other keys would outlive the rights of that key.
 func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	if version == 0 {
 		return nil
@@ -93,8 +92,9 @@ func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	return asJudged(by, version)
 }
 
-// NoVersion is the version of no key and of no queue: who has seen none was let do nothing with it.
+// NoVersion equals the version of no key and no queue. A caller whose authorisation found no record passes it, so
+// that a record created since is refused.
 const NoVersion = math.MaxUint64
 
-// KeyVersion is the version of a key as clients know it. It rises with every change.
+// KeyVersion returns the version of a key that clients see. It rises with every change.
 func KeyVersion(k *state.Key) uint64 { return k.GetChanges() + 1 }

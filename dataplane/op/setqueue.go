@@ -12,18 +12,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetQueue changes the settings it names and creates the queue when it is new.
-// Settings bind from the next fetch or enqueue on: a queue paused, or lowered below
-// what is active, takes no job from its worker. One that is lowered below the jobs
-// that wait keeps them, and takes no more. Retention binds settled jobs too: how long a
-// job is kept is looked up when it is removed.
+// SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the next
+// fetch or enqueue: a queue that is paused, or lowered below its number of active jobs, takes no job from its
+// worker. A queue that is lowered below its waiting jobs keeps them and accepts no more. Retention also applies
+// to settled jobs, because it is looked up when a job is removed.
 //
-// A queue that drains is paused until its active jobs have ended and after; to let
-// it go on ends the draining.
+// A draining queue is paused until its active jobs have ended and afterwards; resuming it ends the draining.
 //
-// It is refused with CONFLICT for a queue too many, and for one that is being
-// deleted; and with PRECONDITION_FAILED for settings that are not those the client
-// saw, and with create for a queue that is there.
+// The op is refused with CONFLICT if the number of queues is at its limit or the queue is being deleted; and with
+// PRECONDITION_FAILED if the settings are not those that the client saw, or create is set and the queue exists.
 
 // Number is SetQueue's number in the log.
 func (*SetQueue) Number() entry.Number { return numSetQueue }
@@ -31,7 +28,7 @@ func (*SetQueue) Number() entry.Number { return numSetQueue }
 // Class is SetQueue's place among waiting proposals.
 func (*SetQueue) Class() pipeline.Class { return table[numSetQueue].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -70,8 +67,7 @@ func (o *SetQueue) Validate() error {
 	return p.err()
 }
 
-// checkDefaults checks what jobs of a queue get by the same rules as what they say
-// themselves.
+// checkDefaults checks a queue's defaults by the rules for the same fields of a job.
 func checkDefaults(d *state.QueueDefaults) []error {
 	var errs []error
 	if n := d.GetPriority(); n >= job.Priorities {
@@ -141,7 +137,7 @@ func (o *SetQueue) Apply(tx *state.Tx) (*SetQueueResult, error) {
 	return &SetQueueResult{}, nil
 }
 
-// stops is whether the queue is to be paused, and whether it drains.
+// stops returns whether the queue shall be paused and whether it drains.
 func (o *SetQueue) stops(q *state.Queue) (paused, draining bool) {
 	paused, draining = q.Paused, q.Draining
 	if o.Paused != nil {
@@ -154,7 +150,7 @@ func (o *SetQueue) stops(q *state.Queue) (paused, draining bool) {
 	return paused, draining && paused
 }
 
-// limits sets how many jobs the queue lets go, and says whether that is news.
+// limits sets the limits on fetches and reports whether one has changed.
 func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
 	changed = set(&q.MaxConcurrency, o.MaxConcurrency)
 	if o.RateLimit == nil {
@@ -170,8 +166,8 @@ func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
 	return set(&q.RateWindowMs, &window) || changed
 }
 
-// keep sets what jobs the queue takes, how they grow older in it and how long it keeps
-// them, and says whether that is news.
+// keep sets the limits on enqueues, the ageing, the retention and the defaults, and reports whether one has
+// changed.
 func (o *SetQueue) keep(q *state.Queue) (changed bool) {
 	changed = set(&q.MaxLength, o.MaxLength)
 	changed = set(&q.Overflow, o.Overflow) || changed
@@ -186,8 +182,7 @@ func (o *SetQueue) keep(q *state.Queue) (changed bool) {
 	return changed
 }
 
-// retentionOf and defaultsOf have a queue that was never told the same as one that
-// was told nothing.
+// retentionOf and defaultsOf treat a setting that was never set like an empty one.
 func retentionOf(q *state.Queue) *job.Retention {
 	if q.Retention == nil {
 		return &job.Retention{}
@@ -202,7 +197,7 @@ func defaultsOf(q *state.Queue) *state.QueueDefaults {
 	return q.Defaults
 }
 
-// set changes a setting that is named, and says whether that is news.
+// set changes a setting if it is named, and reports whether its value is new.
 func set[T comparable](setting *T, to *T) bool {
 	if to == nil || *setting == *to {
 		return false

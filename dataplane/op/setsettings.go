@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetSettings replaces the namespace's settings. Retention binds the settled jobs of queues
-// that say nothing themselves, whenever they settled, and batches that complete from then
-// on; what is done about unknown models, jobs that are fetched from then on.
+// SetSettings replaces the namespace's settings. The retention applies to settled jobs of queues without their
+// own, whenever they settled, and to batches that complete later. The handling of unknown models applies to jobs
+// that are fetched later.
 
 // Number is SetSettings's number in the log.
 func (*SetSettings) Number() entry.Number { return numSetSettings }
@@ -22,7 +22,7 @@ func (*SetSettings) Number() entry.Number { return numSetSettings }
 // Class is SetSettings's place among waiting proposals.
 func (*SetSettings) Class() pipeline.Class { return table[numSetSettings].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetSettings) Validate() error {
 	var p problems
 	o.Meta.check(&p)

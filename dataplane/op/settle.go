@@ -6,19 +6,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// settlement is what is known of a job's end besides its record.
+// settlement is the information about a job's end that its record does not have.
 type settlement struct {
-	result *job.Blob // what it completed with; nil for nothing
+	result *job.Blob // its result; nil for none
 	exit   bool      // its chain ends with it, though it succeeded
 	err    string    // why it is dead
 }
 
-// settle puts a job that has been given a settled state, with its events, and does
-// for it what others wait for. Every op that ends a job does it here and nowhere
-// else: state refuses a job that settles while something is owed.
+// settle stores a job that has received a settled state, with its events, and updates the records that wait for
+// it: batch, chain and dependents. Every op that ends a job calls it, because state refuses a job that settles
+// while such an update is missing.
 func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType) error {
 	j.Cancelling = false
-	j.BlockedBy = 0 // it waits for nobody any more
+	j.BlockedBy = 0 // it no longer waits for other jobs
 	j.SettledNs = tx.ClockNs()
 	if err := countInBatch(tx, j); err != nil {
 		return err
@@ -38,8 +38,8 @@ func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType)
 	return nil
 }
 
-// crowded refuses to end a job whose end others wait for in an entry that is full.
-// The client is to try again; with jobs that nothing follows it has no such trouble.
+// crowded refuses to end a job of a batch or a chain in an entry that is full, because its end causes more ops.
+// The client is to try again. Other jobs are never refused.
 func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	if !tx.Full() || j.Batch == nil && j.Chain == nil {
 		return nil
@@ -47,8 +47,8 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	return refuse(api.Overloaded, "too much follows from the jobs that end together with job %s: try again", job.ID(j.Id))
 }
 
-// keptUntil returns when something that comes to an end now, in a settled state, is
-// removed: the namespace says how long it is kept, or the default. 0 is never.
+// keptUntil returns the time at which a batch that ends now in a settled state is removed, by the namespace's
+// retention or the default. 0 means never.
 func keptUntil(tx *state.Tx, s job.State) int64 {
 	kept := job.Kept(s, tx.Head().GetSettings().GetRetention())
 	if kept < 0 {

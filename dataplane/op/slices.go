@@ -9,29 +9,28 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A budget whose jobs lie on several shards is kept by the first one: it has the windows,
-// and grants the shards slices of what is available, one to itself like to the others. A
-// shard lets jobs go on its slice alone. One that lacks money asks, and its job waits
-// until the first shard has answered: with a grant, or that there is no room, which it
-// says when all others have given back what they do not use. Who was told so goes on
-// asking, and is served as soon as there is room, in the order in which they asked.
+// The first shard keeps a budget whose jobs lie on several shards. It has the windows and grants the shards,
+// itself included, slices of the available amount. A shard starts attempts on its slice alone. If it lacks money
+// it asks, and the job waits for the first shard's answer: a grant, or a denial. The first shard denies only
+// after all other shards have given back their unused money. A denied shard continues to ask, and is served as
+// soon as there is room, in the order of the requests.
 //
-//	available = limit - settled - overrun - granted to the shards
+// available = limit - settled - overrun - granted to the shards
 //
-// What is granted counts as spent until it is told of as spent, or comes back: whatever
-// is lost, delayed or repeated on the way, the shards together never have more than there
-// is. This file is a shard's side, serve.go the first shard's.
+// A grant counts as spent until the shard reports it as spent or gives it back. So the shards together never have
+// more than the budget allows, even if messages are lost, delayed or repeated. This file has the side of each
+// shard, serve.go that of the first shard.
 
-// firstShard is the shard on which budgets are kept.
+// firstShard is the shard that keeps budgets.
 const firstShard = 0
 
-// boundless says whether attempts begin whatever a budget has room for: they take their
-// money without asking, and it is told of.
+// boundless reports whether attempts begin whatever room a budget has: they take their money without asking and
+// report it.
 func boundless(b *state.Budget) bool {
 	return b.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY || len(b.Limits) == 0
 }
 
-// shortOfSlice says what keeps a slice from having room for an amount more.
+// shortOfSlice returns the reason why a slice has no room for an additional amount, or nil.
 func shortOfSlice(b *state.Budget, s *state.Slice, amount money.Nano, nowNs int64) *shortage {
 	if boundless(b) || billing.Admits(s.Free(), amount) {
 		return nil
@@ -53,12 +52,12 @@ func shortOfSlice(b *state.Budget, s *state.Slice, amount money.Nano, nowNs int6
 	return short
 }
 
-// asking says that it is not known yet whether there is room.
+// asking returns the text for a job that waits for the first shard's answer.
 func (s *shortage) asking(r *state.Resource) string {
 	return fmt.Sprintf("budget %s is shared by %d shards, and the job may cost %s, more than this shard was granted: the first shard is asked for more", r.Name, r.Shards, s.amount)
 }
 
-// askFor asks the first shard for what is lacking to have an amount free.
+// askFor asks the first shard for the money that is missing to have an amount free.
 func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	a, err := accountOf(tx, r)
 	if err != nil {
@@ -69,8 +68,8 @@ func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	return tell(tx, r, a)
 }
 
-// tell tells the first shard of a budget all that it does not know of this one's slice,
-// and gives back what is to be.
+// tell reports the news of this shard's slice to the budget's first shard and gives back money that is due to be
+// returned.
 func tell(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	s := a.Slice
 	if s.GivesBack(tx.ClockNs()) {
@@ -80,7 +79,7 @@ func tell(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	lacks := int64(0)
 	if s.WantNanoUsd != 0 {
 		if lacks = int64(s.Lacks(money.Nano(s.WantNanoUsd))); lacks == 0 {
-			s.WantNanoUsd, s.Denial = 0, nil // its own attempts have left enough
+			s.WantNanoUsd, s.Denial = 0, nil // its own attempts have released enough
 		}
 	}
 	o := &ReturnBudget{
@@ -97,9 +96,9 @@ func tell(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	return send(tx, firstShard, o)
 }
 
-// spendSlice books what an attempt has cost. The first shard is told at once where it may
-// else grant what is gone, and where others need what the attempt has left; unless the way
-// there is full, for then, as otherwise, a duty tells it a moment later.
+// spendSlice books the cost of an attempt. It reports to the first shard at once if that shard might otherwise
+// grant money that is already spent, or if other shards need the attempt's leftover. In all other cases, and if
+// the outbox is full, a duty reports it a moment later.
 func spendSlice(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	left := a.Slice.Spend(cost, tx.ClockNs())
 	now := left > 0 && !boundless(r.Budget) || a.Slice.Recall != 0 && a.Slice.GivesBack(tx.ClockNs())
@@ -109,7 +108,7 @@ func spendSlice(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.
 	return tx.PutAccount([16]byte(r.Id), a)
 }
 
-// reservedOn is what attempts of this shard have reserved on a budget.
+// reservedOn returns the amount that this shard's attempts have reserved on a budget.
 func reservedOn(a *state.Account) int64 {
 	if a.Slice != nil {
 		return a.Slice.ReservedNanoUsd
@@ -117,8 +116,8 @@ func reservedOn(a *state.Account) int64 {
 	return a.ReservedNanoUsd
 }
 
-// reservable is the most that this shard may come to have reserved on a budget: where
-// nothing bounds it, the shards together must still have a sum.
+// reservable returns the maximum that this shard may have reserved on a budget. For a boundless budget it is
+// bounded so that the sum over all shards does not overflow.
 func reservable(r *state.Resource, a *state.Account) int64 {
 	if a.Slice != nil && boundless(r.Budget) {
 		return math.MaxInt64 / 2 / int64(r.Shards)
@@ -126,8 +125,8 @@ func reservable(r *state.Resource, a *state.Account) int64 {
 	return math.MaxInt64
 }
 
-// putShared opens a shared budget's slice on this shard. What the first one has said of
-// room was about the budget as it was; there, those who wait are served again.
+// putShared opens a shared budget's slice on this shard. It drops the first shard's denial, because that was
+// about the budget as it was. On the first shard it serves the waiting shards again.
 func putShared(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if a.Slice == nil {
 		a.Slice = &state.Slice{}
