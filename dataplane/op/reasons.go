@@ -1,10 +1,9 @@
 package op
 
-// Reason says why a job does not run, in the word that clients read. The words are
-// permanent.
+// Reason is the word by which clients read why a job does not run. The words are permanent.
 type Reason string
 
-// The reasons that all jobs of a queue share.
+// The reasons of all jobs of a queue.
 const (
 	ReasonQueueDeleting    Reason = "queue_deleting"
 	ReasonQueueDraining    Reason = "queue_draining"
@@ -13,14 +12,14 @@ const (
 	ReasonQueueRate        Reason = "queue_rate"
 )
 
-// The reasons that all jobs of a fairness key share.
+// The reasons of all jobs of a fairness key.
 const (
 	ReasonKeyPaused      Reason = "key_paused"
 	ReasonKeyConcurrency Reason = "key_concurrency"
 	ReasonKeyRate        Reason = "key_rate"
 )
 
-// The reasons that one job has for itself when it is next.
+// The reasons of a single job when it is next in its queue.
 const (
 	ReasonPolicy   Reason = "approval_policy"
 	ReasonModel    Reason = "unknown_model"
@@ -30,7 +29,7 @@ const (
 	ReasonExpired  Reason = "expired"
 )
 
-// The reasons of a job that nothing keeps.
+// The reasons of a job that may run.
 const (
 	ReasonNoWorker Reason = "no_worker"
 	ReasonBehind   Reason = "behind_others"

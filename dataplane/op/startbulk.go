@@ -12,15 +12,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// StartBulk begins a bulk operation: one action on many jobs, named by their ids or
-// found by a filter, on whichever shards they are. Its record is on the home shard;
-// each shard that may have some of the jobs gets a part, which its leader does chunk
-// by chunk (RunBulk) and tells the home shard of (CountBulk).
+// StartBulk begins a bulk operation: one action on many jobs, which are named by ids or found by a filter, on all
+// their shards. Its record is on the home shard. Each shard that may have such jobs receives a part. The shard's
+// leader runs the part in chunks (RunBulk) and reports to the home shard (CountBulk).
 //
-// It is refused with OVERLOADED where as many are kept as may be, or where too much
-// is on its way to one of the shards. A repeat finds the operation it began.
+// The op is refused with OVERLOADED if the number of operations is at its limit, or too much is on its way to one
+// of the shards. A repeat finds the operation that the first began.
 
-// homeShard is the shard of what belongs to the namespace as a whole.
+// homeShard is the shard of records that belong to the whole namespace.
 const homeShard = 0
 
 // Number is StartBulk's number in the log.
@@ -29,7 +28,7 @@ func (*StartBulk) Number() entry.Number { return numStartBulk }
 // Class is StartBulk's place among waiting proposals.
 func (*StartBulk) Class() pipeline.Class { return table[numStartBulk].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *StartBulk) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -91,7 +90,7 @@ func (o *StartBulk) Apply(tx *state.Tx) (*StartBulkResult, error) {
 	return &StartBulkResult{BulkId: id[:]}, nil
 }
 
-// admit refuses the operation where there is no room for it.
+// admit refuses the operation if the limit of operations or an outbox leaves no room.
 func (o *StartBulk) admit(tx *state.Tx) error {
 	var refusal *api.Error
 	if n := tx.Bulks(); n >= job.MaxBulks {
@@ -109,7 +108,7 @@ func (o *StartBulk) admit(tx *state.Tx) error {
 	return refusal
 }
 
-// part is what a shard is told.
+// part returns the op that begins a shard's part.
 func (o *StartBulk) part(id [16]byte, s *BulkStart) *OpenBulk {
 	return &OpenBulk{
 		Meta: &Meta{Principal: o.Meta.GetPrincipal()},
@@ -121,14 +120,14 @@ func (o *StartBulk) part(id [16]byte, s *BulkStart) *OpenBulk {
 	}
 }
 
-// bulkID records an id that is none of a bulk operation.
+// bulkID records an id of a bulk operation with the wrong length.
 func (p *problems) bulkID(field string, id []byte) {
 	if len(id) != len(job.ID{}) {
 		p.add(field, fmt.Errorf("has %d bytes; the id of a bulk operation has %d", len(id), len(job.ID{})))
 	}
 }
 
-// jobIDs records ids that are none, of however many.
+// jobIDs records ids of the wrong length; the list may have any length.
 func (p *problems) jobIDs(ids [][]byte) {
 	for i, id := range ids {
 		if len(id) != len(job.ID{}) {
@@ -137,8 +136,7 @@ func (p *problems) jobIDs(ids [][]byte) {
 	}
 }
 
-// bulkAction records an action that is none, or lacks what it needs, or has what
-// it has no use for.
+// bulkAction records an unknown action and parameters that are missing or do not belong to the action.
 func (p *problems) bulkAction(a state.BulkAction, queue string, shard, priority uint32) {
 	if a.Word() == "" {
 		p.add("action", errors.New("is missing, or none there is"))
@@ -157,7 +155,7 @@ func (p *problems) bulkAction(a state.BulkAction, queue string, shard, priority 
 	}
 }
 
-// scope records queue globs that no key has.
+// scope records queue globs that no key can have.
 func (p *problems) scope(globs []string) {
 	if n := len(globs); n > job.MaxKeyScope {
 		p.add("scope", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxKeyScope))
@@ -171,7 +169,7 @@ func (p *problems) scope(globs []string) {
 	}
 }
 
-// bulkFilter records a filter that is too long, and what is said of it that cannot be.
+// bulkFilter records a filter that is too long, and an invalid queue or state in it.
 func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
 	if n := len(filter); n > job.MaxBulkFilter {
 		p.Add(api.PayloadTooLarge, "filter", "has %d bytes; at most %d are allowed", n, job.MaxBulkFilter)

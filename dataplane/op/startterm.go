@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// StartTerm is a new leader's first op. Its entry anchors the clock of the term;
-// leases that ran out before are left alone for a while from here on.
+// StartTerm is a new leader's first op. Its entry anchors the clock of the term. Leases that expired before it
+// get a grace period from here.
 
 // Number is StartTerm's number in the log.
 func (*StartTerm) Number() entry.Number { return numStartTerm }
@@ -15,14 +15,14 @@ func (*StartTerm) Number() entry.Number { return numStartTerm }
 // Class is StartTerm's place among waiting proposals.
 func (*StartTerm) Class() pipeline.Class { return table[numStartTerm].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	return p.err()
 }
 
-// Apply notes the term's start. It refuses nothing.
+// Apply records the start of the term. It refuses nothing.
 func (o *StartTerm) Apply(tx *state.Tx) (*StartTermResult, error) {
 	return &StartTermResult{}, tx.StartTerm()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// subscriptions are the webhooks that are told of the feed's events: of each type, by
-// name. They follow from the book, and are computed again when there is another.
+// subscriptions are the webhooks of each event type of the feed, by name. They follow from the declared resources
+// and are computed again when these change.
 type subscriptions struct {
 	book *state.ResourceIndex
 	of   map[state.EventType][]subscription
@@ -21,10 +21,10 @@ type subscriptions struct {
 // subscription is a webhook that asks for an event.
 type subscription struct {
 	webhook *state.Resource
-	queues  []tenancy.Glob // none: every queue, and what is of none
+	queues  []tenancy.Glob // empty: events of every queue, and events without a queue
 }
 
-// follow brings the subscriptions up to a book.
+// follow computes the subscriptions again if the resources have changed.
 func (s *subscriptions) follow(book *state.ResourceIndex) error {
 	if s.book == book {
 		return nil
@@ -50,13 +50,14 @@ func (s *subscriptions) follow(book *state.ResourceIndex) error {
 	return nil
 }
 
-// covers says whether the webhook is told of the queue's events.
+// covers reports whether the webhook receives the events of a queue.
 func (s *subscription) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.ContainsFunc(s.queues, func(g tenancy.Glob) bool { return queue != "" && g.Match(queue) })
 }
 
-// tell has webhooks told of the entry's events, in its own commit: what happened and that
-// it is told are one. What an event says is what the records say at the end of the entry.
+// tell sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit, so that
+// no event is stored without its notification. An event's document describes the records as they are at the end
+// of the entry.
 func (s *subscriptions) tell(tx *state.Tx) error {
 	if err := s.follow(tx.ResourceIndex()); err != nil || len(s.of) == 0 {
 		return err
@@ -69,8 +70,7 @@ func (s *subscriptions) tell(tx *state.Tx) error {
 		case len(full.Tellings) == 0:
 			return nil
 		case tx.Shard() != firstShard && !tx.CanSend(firstShard):
-			// Work goes on where the first shard cannot be reached for long, and what
-			// waits for it is bounded.
+			// The shard continues to work if the first shard is unreachable for long, and its outbox is bounded.
 			tx.DropWebhookEvents(len(full.Tellings))
 			return nil
 		}
@@ -78,8 +78,8 @@ func (s *subscriptions) tell(tx *state.Tx) error {
 	}
 	for seq, e := range tx.Events() {
 		subs := s.of[e.Type]
-		// What an event says costs more than to see that nobody listens to its queue. Of
-		// a batch only that tells which queue it is told in.
+		// It costs more to compose an event's document than to find that no webhook listens to its queue. For a
+		// completed batch only the document tells the queue.
 		covered := func(sub subscription) bool { return sub.covers(e.Queue) }
 		if len(subs) == 0 || e.Type != state.EventType_EVENT_BATCH_COMPLETED && !slices.ContainsFunc(subs, covered) {
 			continue
@@ -113,5 +113,5 @@ func (s *subscriptions) tell(tx *state.Tx) error {
 	return flush()
 }
 
-// maxTellingBytes is how much one TellWebhooks says.
+// maxTellingBytes bounds the documents of one TellWebhooks.
 const maxTellingBytes = 1 << 20

@@ -10,16 +10,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SweepQueue removes some jobs of a queue that is being cleared or deleted, and
-// with `last` ends the clear, or removes the queue. The proposer has the ids from
-// a view; what they are is looked at again here, and those that need not go are
-// skipped. A job that has not settled is cancelled first, so that its batch, its
-// chain and those who wait for it hear of it; an active one goes when its worker
-// lets go.
+// SweepQueue removes some jobs of a queue that is being cleared or deleted and, with `last`, ends the clear or
+// removes the queue. The proposer has the ids from a view; Apply checks the jobs again and skips those that may
+// stay. A job that has not settled is cancelled first, so that its batch, chain and dependents are updated. An
+// active job goes when its worker lets go of it.
 //
-// Once the entry is full no more are removed, and the proposer goes on with the rest.
-// `last` counts only where all were looked at, for the clear the proposer saw, known
-// by its bound, and only for a queue without jobs where that is being deleted.
+// Once the entry is full the op removes no more jobs, and the proposer continues with the rest. `last` counts
+// only if all jobs of the op were looked at, the clear is the one that the proposer saw (known by its bound), and
+// a queue that is being deleted has no jobs left.
 
 // Number is SweepQueue's number in the log.
 func (*SweepQueue) Number() entry.Number { return numSweepQueue }
@@ -27,7 +25,7 @@ func (*SweepQueue) Number() entry.Number { return numSweepQueue }
 // Class is SweepQueue's place among waiting proposals.
 func (*SweepQueue) Class() pipeline.Class { return table[numSweepQueue].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -78,7 +76,7 @@ func (o *SweepQueue) Apply(tx *state.Tx) (*SweepQueueResult, error) {
 	return result, nil
 }
 
-// cleared says whether the clear of a queue takes a job of it.
+// cleared reports whether the clear of a queue removes a job.
 func cleared(q *state.Queue, j *job.Job) bool {
 	switch j.State {
 	case job.Pending, job.Scheduled, job.Retrying:
@@ -87,7 +85,7 @@ func cleared(q *state.Queue, j *job.Job) bool {
 	return false
 }
 
-// sweep removes a job; an active one is only asked for, once.
+// sweep removes a job. It only asks the worker of an active one to stop, once.
 func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 	switch {
 	case j.State.Settled():
@@ -108,8 +106,7 @@ func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 	return true, settle(tx, j, settlement{}, state.EventType_EVENT_CANCELLED)
 }
 
-// sweepOn gives a job the state that an event leads to, which must be one that can
-// happen.
+// sweepOn gives a job the state to which an event leads. It fails if the event is impossible in the job's state.
 func sweepOn(j *job.Job, on job.Event) error {
 	to, ok := job.Next(j.State, on)
 	if !ok {
@@ -119,7 +116,7 @@ func sweepOn(j *job.Job, on job.Event) error {
 	return nil
 }
 
-// end ends what is under way in the queue, if it is what the proposer saw.
+// end ends the queue's clear, or deletes the queue, if it is as the proposer saw it.
 func (o *SweepQueue) end(tx *state.Tx, q *state.Queue) error {
 	switch {
 	case q.Deleting && o.Below == 0 && jobsOf(q) == "":

@@ -10,8 +10,7 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// The numbers of the ops as they stand in the log: permanent. A new meaning is a
-// new op with the next number.
+// These are the permanent numbers of the ops in the log. A new meaning is a new op with the next number.
 const (
 	numEnqueue           entry.Number = 1
 	numFetch             entry.Number = 2
@@ -84,7 +83,7 @@ const (
 	numRotateKey         entry.Number = 69
 )
 
-// table is every op there is, by number.
+// table has every op, by its number.
 var table = [...]*Kind{
 	numEnqueue:           kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
 	numFetch:             kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
@@ -157,8 +156,7 @@ var table = [...]*Kind{
 	numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
 }
 
-// Op is one change: what the pipeline needs of it, and what it takes to read it
-// back from the log.
+// Op is one change of the state, with the methods that the pipeline and the log's decoder need.
 type Op interface {
 	pipeline.Op
 	proto.Message
@@ -166,7 +164,7 @@ type Op interface {
 	UnmarshalVT([]byte) error
 }
 
-// Result is what an op answers when it was not refused.
+// Result is the answer of an op that was not refused.
 type Result interface {
 	proto.Message
 	MarshalVT() ([]byte, error)
@@ -189,7 +187,7 @@ type Kind struct {
 	resultSchema func() *schema
 }
 
-// kind makes the row of an op from its Apply, whose types say the rest.
+// kind returns the row of an op. The types of its Apply give the rest.
 func kind[O, R any, PO interface {
 	*O
 	Op
@@ -214,16 +212,16 @@ func kind[O, R any, PO interface {
 			return result, nil
 		},
 		answers: func(result any) bool { _, ok := result.(PR); return ok },
-		// Descriptors are not there yet while package variables are made.
+		// Package variables are made before descriptors exist.
 		schema:       sync.OnceValue(func() *schema { return schemaOf(zero.ProtoReflect().Descriptor()) }),
 		resultSchema: sync.OnceValue(func() *schema { return schemaOf(PR(new(R)).ProtoReflect().Descriptor()) }),
 	}
 }
 
-// Kinds is the op table in the order of its numbers. Read only.
+// Kinds returns the op table in the order of its numbers. Callers must not change it.
 func Kinds() []*Kind { return table[1:] }
 
-// KindOf is the row of a number; nil when this binary has none.
+// KindOf returns the row of a number, or nil if this binary has none.
 func KindOf(n entry.Number) *Kind {
 	if uint64(n) >= uint64(len(table)) {
 		return nil

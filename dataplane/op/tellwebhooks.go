@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TellWebhooks has webhooks told of what happened on a shard. Only the first shard calls
-// webhooks: the others send it this with the commit of what they tell of. What is for a
-// webhook that is gone or not enabled by now is skipped; what finds too many deliveries
-// waiting is dropped, and counted. meta.ids has an id for each delivery.
+// TellWebhooks queues the deliveries of a shard's events to webhooks. Only the first shard calls webhooks; the
+// others send it this op in the commit of the events. It skips events for a webhook that is gone, disabled or no
+// longer asks for them. If too many deliveries wait, it drops the event and counts it. meta.ids has an id for
+// each delivery.
 
 // Number is TellWebhooks's number in the log.
 func (*TellWebhooks) Number() entry.Number { return numTellWebhooks }
@@ -21,7 +21,7 @@ func (*TellWebhooks) Number() entry.Number { return numTellWebhooks }
 // Class is TellWebhooks's place among waiting proposals.
 func (*TellWebhooks) Class() pipeline.Class { return table[numTellWebhooks].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TellWebhooks) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -10,15 +10,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An iteration may call for jobs of other queues, its tools: they are made with the
-// ack, its job waits until all of them have settled, however, and the next iteration
-// gets what came of them. They wait for each other by the steps of dependency.go, on
-// whatever shards they lie.
+// An iteration may call tools: jobs of other queues. The ack creates them, its job waits until all of them have
+// settled, in any state, and the next iteration receives their outcomes. The jobs wait for each other by the
+// steps of dependency.go, on any shards.
 //
-// What the job waits for is in the record of its last iteration: a Met of another job
-// than those is of a life that is over, and counts for nothing.
+// The record of the job's last iteration lists the jobs for which it waits. A Met of any other job belongs to a
+// time before a retry and is ignored.
 
-// checkTools looks at the jobs that an item calls for.
+// checkTools checks the tool calls of an item.
 func (i *AckItem) checkTools(p *problems, at int) {
 	calls := i.GetToolCalls()
 	if len(calls) == 0 {
@@ -51,7 +50,7 @@ func (i *AckItem) checkTools(p *problems, at int) {
 	}
 }
 
-// checkID checks that a call's job has an id of its own, born in its queue.
+// checkID checks that a call's job has an id of its own that was made for its queue.
 func (c *ToolCall) checkID(before []*ToolCall) error {
 	id, err := job.IDFromBytes(c.GetId())
 	switch {
@@ -65,8 +64,8 @@ func (c *ToolCall) checkID(before []*ToolCall) error {
 	return nil
 }
 
-// calls are an item's calls as its iteration's record has them. A job that is to be
-// cancelled calls for nothing any more.
+// calls returns an item's tool calls in the form of the iteration's record. A job that is being cancelled calls
+// no tools.
 func (i *AckItem) calls(j *job.Job) []*job.ToolCall {
 	if j.Cancelling {
 		return nil
@@ -78,9 +77,8 @@ func (i *AckItem) calls(j *job.Job) []*job.ToolCall {
 	return calls
 }
 
-// callTools makes the jobs that an iteration calls for, and has the next one wait for
-// them. It refuses before it writes anything, and nothing of the ack has been written
-// when it is called.
+// callTools creates the jobs that an iteration calls and makes their caller wait for them. It refuses before it
+// writes anything, and runs before the ack writes anything.
 func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 	if len(i.ToolCalls) == 0 || j.Cancelling {
 		return nil, nil
@@ -100,7 +98,7 @@ func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 	return nil, nil
 }
 
-// roomForTools refuses calls for which there is no room on the way to their shards.
+// roomForTools refuses calls if the outbox to one of their shards has no room for them.
 func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 	type load struct{ ops, bytes uint64 }
 	var away map[uint32]load
@@ -121,8 +119,7 @@ func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 	return nil
 }
 
-// awaits says whether a job that has iterations waits for another: for those that its
-// last iteration called for.
+// awaits reports whether the last iteration of a job called another job.
 func awaits(tx *state.Tx, j *job.Job, other []byte) (bool, error) {
 	it, err := tx.Iteration(j, j.Detail.GetIteration())
 	return slices.ContainsFunc(it.GetToolCalls(), func(c *job.ToolCall) bool { return string(c.GetJobId()) == string(other) }), err

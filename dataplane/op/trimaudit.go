@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TrimAudit removes the audit records numbered below first_seq. The head keeps the
-// hash of the last of them, from which the chain of the others can be verified still.
-// As with usage, a first_seq behind the first record kept, or beyond the next one, is
-// refused with STATE_CONFLICT. Its work does not depend on how many records go.
+// TrimAudit removes the audit records numbered below first_seq. The head keeps the hash of the last removed
+// record, so that the chain of the others can still be verified. A first_seq behind the first record kept, or
+// beyond the next one, is refused with STATE_CONFLICT, as for usage. The work does not depend on the number of
+// removed records.
 
 // Number is TrimAudit's number in the log.
 func (*TrimAudit) Number() entry.Number { return numTrimAudit }
@@ -20,7 +20,7 @@ func (*TrimAudit) Number() entry.Number { return numTrimAudit }
 // Class is TrimAudit's place among waiting proposals.
 func (*TrimAudit) Class() pipeline.Class { return table[numTrimAudit].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TrimAudit) Validate() error {
 	var p problems
 	o.Meta.check(&p)

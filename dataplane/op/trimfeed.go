@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TrimFeed drops the feed's events before first_seq, as far as there are any.
-// What is gone stays gone: a first_seq behind the feed's start changes nothing.
+// TrimFeed removes the feed's events before first_seq, as far as there are any. A first_seq behind the feed's
+// start changes nothing.
 
 // Number is TrimFeed's number in the log.
 func (*TrimFeed) Number() entry.Number { return numTrimFeed }
@@ -17,7 +17,7 @@ func (*TrimFeed) Number() entry.Number { return numTrimFeed }
 // Class is TrimFeed's place among waiting proposals.
 func (*TrimFeed) Class() pipeline.Class { return table[numTrimFeed].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TrimFeed) Validate() error {
 	var p problems
 	o.Meta.check(&p)

@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TrimOutbox forgets the ops sent to a shard up to a number, because that shard has
-// applied them. What is forgotten is nowhere else, so a number that was not given
-// yet comes from somebody who knows another history and is refused with
-// STATE_CONFLICT. One that is forgotten already changes nothing.
+// TrimOutbox removes the ops sent to a shard up to a number, because that shard has applied them. They exist
+// nowhere else, so a number that was not given yet, which only a proposer with another history can know, is
+// refused with STATE_CONFLICT. A number that is removed already changes nothing.
 
 // Number is TrimOutbox's number in the log.
 func (*TrimOutbox) Number() entry.Number { return numTrimOutbox }
@@ -20,7 +19,7 @@ func (*TrimOutbox) Number() entry.Number { return numTrimOutbox }
 // Class is TrimOutbox's place among waiting proposals.
 func (*TrimOutbox) Class() pipeline.Class { return table[numTrimOutbox].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TrimOutbox) Validate() error {
 	var p problems
 	o.Meta.check(&p)

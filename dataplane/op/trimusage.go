@@ -9,11 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TrimUsage removes the usage rows numbered below first_seq. What is removed is
-// gone for good, so it takes nothing for granted: a first_seq behind the first
-// row kept, or beyond the next one, comes from somebody who knows another history
-// and is refused with STATE_CONFLICT. Its work does not depend on how many rows
-// go.
+// TrimUsage removes the usage rows numbered below first_seq. Removed rows are lost for good, so a first_seq
+// behind the first row kept, or beyond the next one, which only a proposer with another history can name, is
+// refused with STATE_CONFLICT. The work does not depend on the number of removed rows.
 
 // Number is TrimUsage's number in the log.
 func (*TrimUsage) Number() entry.Number { return numTrimUsage }
@@ -21,7 +19,7 @@ func (*TrimUsage) Number() entry.Number { return numTrimUsage }
 // Class is TrimUsage's place among waiting proposals.
 func (*TrimUsage) Class() pipeline.Class { return table[numTrimUsage].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TrimUsage) Validate() error {
 	var p problems
 	o.Meta.check(&p)

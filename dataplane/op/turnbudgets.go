@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// TurnBudgets begins new windows of budgets whose calendar's window is over: nothing is
-// spent in them yet, and what attempts that run have reserved stays reserved. The
-// proposer knows when the windows begin and end; what has been turned or changed since
-// it looked is skipped, as is a window that is not over on the entry's clock.
+// TurnBudgets begins new windows of budgets whose calendar window is over. Nothing is spent in a new window; the
+// reserves of running attempts stay. The proposer computes the start and end of the windows. Apply skips windows
+// that were turned or changed since the proposer read them, and windows that are not over by the entry's clock.
 
 // Number is TurnBudgets's number in the log.
 func (*TurnBudgets) Number() entry.Number { return numTurnBudgets }
@@ -20,7 +19,7 @@ func (*TurnBudgets) Number() entry.Number { return numTurnBudgets }
 // Class is TurnBudgets's place among waiting proposals.
 func (*TurnBudgets) Class() pipeline.Class { return table[numTurnBudgets].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *TurnBudgets) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -50,8 +49,8 @@ func (o *TurnBudgets) Apply(tx *state.Tx) (*TurnBudgetsResult, error) {
 		if spent == nil || spent.EndNs != t.SeenEndNs || tx.ClockNs() < spent.EndNs {
 			continue
 		}
-		// Where its time zone has changed the new window may begin in the old one, and
-		// what was spent in that may belong to it.
+		// After a change of the budget's time zone, the new window may begin within the old one, and money spent
+		// in the old one may belong to the new one.
 		if t.StartNs >= spent.EndNs {
 			spent.SettledNanoUsd, spent.OverrunNanoUsd, spent.Alerted = 0, 0, 0
 		}

@@ -7,19 +7,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A job may have a key that one job of its queue has at a time. With a unique key
-// it is not made while another has it. With a debounce key it puts the other off,
-// as long as that one is scheduled.
+// A job may have a key that only one job of its queue has at a time. A job with a unique key is not created while
+// another holds the key. A job with a debounce key postpones the holder instead, as long as that is scheduled.
 
-// key is what keeps a job one of its kind.
+// key is a unique or debounce key of a queue.
 type key struct {
 	kind  state.LockKind
 	queue string
 	text  string
 }
 
-// key is the job's own, if it has one. Of two, which Validate refuses, the unique
-// key counts.
+// key returns the job's own key, if it has one. Of two keys, which Validate refuses, the unique key counts.
 func (nj *NewJob) key() (k key, has bool) {
 	switch {
 	case nj.Options.GetUniqueKey() != "":
@@ -30,7 +28,7 @@ func (nj *NewJob) key() (k key, has bool) {
 	return key{}, false
 }
 
-// found is what comes of an enqueue that finds the key taken.
+// found returns the outcome of an enqueue that finds the key held.
 func (k key) found() Found {
 	if k.kind == state.LockDebounce {
 		return Found_FOUND_DEBOUNCED
@@ -38,8 +36,8 @@ func (k key) found() Found {
 	return Found_FOUND_DUPLICATE
 }
 
-// holder is the job that has the key. A unique key whose period is over is free,
-// also before ReleaseUnique came by.
+// holder returns the job that holds the key. A unique key whose period is over is free, even before ReleaseUnique
+// has freed it.
 func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	id, taken, err = tx.Locked(k.kind, k.queue, k.text)
 	if err != nil || !taken || k.kind != state.LockUnique {
@@ -52,14 +50,14 @@ func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	return id, j.GetDetail().GetUniqueExpiresNs() > tx.ClockNs(), nil
 }
 
-// meeting is what a job to be made comes upon. The zero meeting is nobody: it is
-// made.
+// meeting is the existing job that holds a new job's key. The zero value means that no job holds it and the new
+// one is created.
 type meeting struct {
 	found  Found
 	holder job.ID
 }
 
-// meetings are those of an op's jobs, by position; nil where no job has a key.
+// meetings are those of an op's jobs, by position; nil if no job has a key.
 type meetings []meeting
 
 func (m meetings) at(i int) meeting {
@@ -69,7 +67,7 @@ func (m meetings) at(i int) meeting {
 	return m[i]
 }
 
-// made is how many of n jobs are made.
+// made returns how many of n jobs are created.
 func (m meetings) made(n int) int {
 	for _, met := range m {
 		if met.found != Found_FOUND_NONE {
@@ -79,11 +77,10 @@ func (m meetings) made(n int) int {
 	return n
 }
 
-// meet finds out which of the op's jobs others stand in for: jobs that are there,
-// or ones of the op itself that come before. It is known before anything is written,
-// for it decides how many jobs are made, and with that whether they are admitted. So
-// it stays what it is also where a job that was met is dropped to make room: as if
-// those who met it had come just before.
+// meet finds the holder of each job's key: an existing job, or an earlier one of the same op. It runs before
+// anything is written, because it decides how many jobs are created and so whether they are admitted. The result
+// stays valid even if a found job is then dropped to free room in its queue, as if the duplicates had come just
+// before the drop.
 func (o *Enqueue) meet(tx *state.Tx) (meetings, error) {
 	var all meetings
 	m := meeter{tx: tx}
@@ -103,7 +100,7 @@ func (o *Enqueue) meet(tx *state.Tx) (meetings, error) {
 	return all, nil
 }
 
-// meeter looks for who has the keys of jobs, and remembers who of them takes one.
+// meeter looks up the holders of keys and remembers which of the op's own jobs takes a key.
 type meeter struct {
 	tx    *state.Tx
 	taken map[key]job.ID
@@ -131,8 +128,8 @@ func (m *meeter) meet(id []byte, nj *NewJob) (meeting, error) {
 	return meeting{}, nil
 }
 
-// takeUnique gives a new job its unique key, which nobody has any more. Who had it
-// until its period was over, and was not visited since, gives it up.
+// takeUnique gives a new job its unique key. It frees the key if its last holder's period is over and
+// ReleaseUnique has not yet freed it.
 func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
 	if nj.Options.GetUniqueKey() == "" {
 		return nil
@@ -141,8 +138,7 @@ func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
 	return freeUnique(tx, nj.Queue, nj.Options.GetUniqueKey())
 }
 
-// freeUnique takes a unique key from who had it until its period was over, and was
-// not visited since.
+// freeUnique takes a unique key whose period is over from the job that still has it.
 func freeUnique(tx *state.Tx, queue, text string) error {
 	id, held, err := tx.Locked(state.LockUnique, queue, text)
 	if err != nil || !held {

@@ -6,25 +6,25 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// rated is a worker's report with what it costs, ready to be written.
+// rated is a worker's report with its cost, ready to be written.
 type rated struct {
 	sum *job.Usage   // of the job, the report included unless it is kept aside
 	row *state.Usage // nil where nothing was reported
 }
 
-// rejected says why the report is kept aside; empty where it counts.
+// rejected returns the reason why the report does not count, or an empty text.
 func (r rated) rejected() string { return r.row.GetReport().GetRejected() }
 
-// rate says what a report costs and sums it into the job's usage, without writing
-// anything. The cost that counts is the one the worker says. Where the worker says none, the
-// price book computes it, and a model that has no price costs what the dearest one would.
-// A report that is beyond a limit is kept aside: it is rejected, and the op is done.
+// rate computes the cost of a report and adds the report to the job's usage, without writing anything. A cost
+// that the worker reports counts. Otherwise the price book gives the cost, and a model without a price costs as
+// much as the dearest price would make it. A report beyond a limit is rejected: it does not count, but the op is
+// done.
 func rate(tx *state.Tx, j *job.Job, reported *job.Usage) rated {
 	if reported == nil {
 		return rated{sum: j.Usage}
 	}
 	counts := copied(reported)
-	// An op from before there were prices says so by a cost that is not nothing.
+	// An op from before there were prices shows a reported cost by a value other than 0.
 	counts.CostReported = counts.CostReported || counts.CostNanoUsd != 0
 	row := &state.Usage{Report: counts, First: j.Usage == nil}
 	sum, why := total(tx, j, row)
@@ -36,7 +36,7 @@ func rate(tx *state.Tx, j *job.Job, reported *job.Usage) rated {
 	return rated{sum: j.Usage, row: &state.Usage{Report: aside}}
 }
 
-// copied is a report of its own: what is written of it is not written to the op.
+// copied returns a copy of a report, so that changes to it do not change the op.
 func copied(u *job.Usage) *job.Usage {
 	return &job.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens,
@@ -44,8 +44,8 @@ func copied(u *job.Usage) *job.Usage {
 	}
 }
 
-// total is the job's usage with the row's report, whose cost it completes; or why the
-// report has to be kept aside.
+// total returns the job's usage with the row's report and completes the report's cost, or returns the reason to
+// reject the report.
 func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why string) {
 	counts := row.Report
 	if why := counts.Fault(); why != "" {
@@ -63,7 +63,7 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 	}
 	if !counts.CostReported {
 		counts.CostNanoUsd = row.ComputedNanoUsd
-		sum.CostNanoUsd += row.ComputedNanoUsd // both are far below what an int64 holds
+		sum.CostNanoUsd += row.ComputedNanoUsd // both are far below the maximum int64
 	}
 	if !sum.WithinJob() {
 		return nil, job.RejectedJob
@@ -71,8 +71,8 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 	return sum, ""
 }
 
-// compute notes in a row what the price book says its report costs. It is false where
-// that counts and is more than a report may cost.
+// compute stores in a row the cost that the price book gives for its report. It returns false if that cost counts
+// and exceeds the maximum of a report.
 func compute(book *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	u := row.Report
 	t := billing.Tokens{Input: u.InputTokens, Output: u.OutputTokens, CacheCreation: u.CacheCreationTokens, CacheRead: u.CacheReadTokens}
@@ -95,14 +95,12 @@ func compute(book *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	return u.CostReported || int64(cost) <= job.MaxReportCost
 }
 
-// report keeps what a worker reported of j, if it did, as rate has rated it: the sum as
-// the job's usage, and the report itself as a usage row. Whoever accepts a report
-// passes it through here and nowhere else, so that each reported quantity is in the
-// job's sum once and in one row.
+// report stores a rated report of j, if there is one: the sum as the job's usage, and the report itself as a
+// usage row. Every op that accepts a report calls it, so that each reported quantity is in the job's sum once and
+// in one row.
 //
-// A report that is kept aside is in its row alone. Budgets count the attempt's reservation
-// as spent then: the attempt has cost something, nobody knows how much, and a worker
-// whose reports are all rejected would else spend without a limit.
+// A rejected report is in its row only. Budgets then count the attempt's reservation as spent, because the
+// attempt has an unknown cost, and a worker whose reports are all rejected would otherwise spend without a limit.
 func report(tx *state.Tx, j *job.Job, r rated, came state.UsagePhase) error {
 	j.Usage = r.sum
 	if r.row == nil {
@@ -124,8 +122,7 @@ func report(tx *state.Tx, j *job.Job, r rated, came state.UsagePhase) error {
 	return tx.AddUsage(j, r.row)
 }
 
-// doneWith is the answer for an item that was done, and of whose usage report so much is
-// to be said.
+// doneWith returns the answer for an item that was done: nil, or the reason why its usage report was rejected.
 func doneWith(rejected string) *Refusal {
 	if rejected == "" {
 		return nil

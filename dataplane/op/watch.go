@@ -9,15 +9,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Watch asks to be told how a job settles. It begins at the shard the job was born
-// on and only notes who asks: where the job has settled already, has gone to another
-// shard or never was, ResolveDependents says so a moment later. So it needs no room
-// on the way to any shard and can refuse nothing. A second Watch of the same waiter
-// changes nothing while the first is noted.
+// Watch registers a waiter for the outcome of a job. It goes first to the shard where the job was created and
+// only stores the waiter. If the job has settled already, has gone to another shard or never existed,
+// ResolveDependents answers a moment later. So Watch needs no room in any outbox and refuses nothing. A second
+// Watch of the same waiter changes nothing while the first is stored.
 //
-// A shard that a job has left sends the question after it, behind the job itself, so
-// it cannot arrive first. To begin where the proposer believes the job to be was
-// rejected, because there it could.
+// A shard that a job has left forwards the request after the job, so the request cannot overtake it. To send it
+// first to the shard where the proposer believes the job to be was rejected, because there it could arrive before
+// the job.
 
 // Number is Watch's number in the log.
 func (*Watch) Number() entry.Number { return numWatch }
@@ -25,7 +24,7 @@ func (*Watch) Number() entry.Number { return numWatch }
 // Class is Watch's place among waiting proposals.
 func (*Watch) Class() pipeline.Class { return table[numWatch].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *Watch) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -35,7 +34,7 @@ func (o *Watch) Validate() error {
 	return p.err()
 }
 
-// Apply notes the waiter.
+// Apply stores the waiter.
 func (o *Watch) Apply(tx *state.Tx) (*WatchResult, error) {
 	id, err := job.IDFromBytes(o.JobId)
 	if err != nil {
@@ -52,7 +51,7 @@ func (o *Watch) Apply(tx *state.Tx) (*WatchResult, error) {
 	return &WatchResult{}, err
 }
 
-// checkID looks at a field that holds a job's id.
+// checkID checks the length of a job id.
 func checkID(b []byte) error {
 	if len(b) != len(job.ID{}) {
 		return fmt.Errorf("has %d bytes; a job id has %d", len(b), len(job.ID{}))

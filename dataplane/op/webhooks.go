@@ -13,21 +13,21 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The events that webhooks are told of besides those of the feed (event.Types).
+// The events of webhooks that are not in the feed (event.Types).
 const (
 	EventAlertFired      = "alert_fired"
 	EventAlertResolved   = "alert_resolved"
 	EventTest            = "test"
 	EventWebhookDisabled = "webhook_disabled"
 
-	// EveryEvent stands for all there are.
+	// EveryEvent stands for all events.
 	EveryEvent = "*"
 )
 
-// WebhookEvents are what a webhook is told of that names no events.
+// WebhookEvents are the events of a webhook that names none.
 var WebhookEvents = []string{EventAlertFired, EventAlertResolved, EventTest, EventWebhookDisabled}
 
-// CheckWebhookEvent refuses what no webhook can ask for.
+// CheckWebhookEvent refuses an event for which no webhook can ask.
 func CheckWebhookEvent(word string) error {
 	if word == EveryEvent || word == EventTest || slices.Contains(event.Types, word) {
 		return nil
@@ -35,8 +35,7 @@ func CheckWebhookEvent(word string) error {
 	return fmt.Errorf("%.64q is no event; use any of %v, %s, or %q for all", word, event.Types, EventTest, EveryEvent)
 }
 
-// checkWebhook looks at what a webhook says. An empty secret is the one that the
-// webhook has.
+// checkWebhook checks a declared webhook. An empty secret means the present one.
 func checkWebhook(p *problems, o *PutResource) {
 	h := o.GetResource().GetWebhook()
 	p.only(o, h != nil)
@@ -60,9 +59,9 @@ func checkWebhook(p *problems, o *PutResource) {
 	}
 }
 
-// checkWebhookURL refuses what nothing can be posted to, as far as that needs no parser:
-// the server has one. Which addresses may be called is the sender's to say: it knows
-// what the name stands for when it calls.
+// checkWebhookURL refuses an address to which nothing can be posted. It uses no parser; the server parses the
+// address. The sender decides which addresses may be called, because it knows the address to which the name
+// resolves at the time of the call.
 func checkWebhookURL(text string) error {
 	if text == "" {
 		return errors.New("is missing")
@@ -89,7 +88,7 @@ func checkWebhookURL(text string) error {
 	return nil
 }
 
-// checkWebhookQueues looks at the globs of the queues a webhook is told of.
+// checkWebhookQueues checks the globs of the queues whose events a webhook receives.
 func checkWebhookQueues(globs []string) error {
 	if len(globs) > job.MaxWebhookQueues {
 		return fmt.Errorf("are %d; at most %d may be named", len(globs), job.MaxWebhookQueues)
@@ -102,9 +101,8 @@ func checkWebhookQueues(globs []string) error {
 	return nil
 }
 
-// admitWebhook keeps the secret of a webhook that is given none. One that gets another
-// is signed for with both for a while, so that its receiver may learn the new one at
-// its leisure.
+// admitWebhook keeps the secret of a webhook if the declaration has none. If the secret changes and an overlap is
+// given, deliveries are signed with both for that time, so that the receiver can switch without losing any.
 func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	h := o.Resource.Webhook
 	h.PreviousSecret, h.PreviousUntilNs = "", 0
@@ -124,8 +122,7 @@ func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	return nil
 }
 
-// putWebhook has a webhook that is enabled again begin anew: it is not disabled for what
-// failed before.
+// putWebhook resets the failures of a webhook that is enabled again, so that earlier failures do not disable it.
 func putWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	if was == nil || !was.Webhook.Disabled || o.Resource.Webhook.Disabled || tx.Shard() != 0 {
 		return nil
@@ -138,8 +135,7 @@ func putWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	return tx.PutAttempted([16]byte(was.Id), a)
 }
 
-// releaseWebhook refuses to delete a webhook that alert rules notify: they would
-// fire unheard.
+// releaseWebhook refuses to delete a webhook that alert rules notify, because their alerts would reach nobody.
 func releaseWebhook(tx *state.Tx, was *state.Resource) error {
 	for _, r := range tx.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
 		if r.AlertRule.Notify == was.Name {
@@ -149,14 +145,14 @@ func releaseWebhook(tx *state.Tx, was *state.Resource) error {
 	return nil
 }
 
-// deletedWebhook forgets how it was reached last. What is still to be sent to it is
-// given up by the sender, which says so in the deliveries.
+// deletedWebhook removes the record of the webhook's last attempts. The sender gives up the waiting deliveries
+// and records that in them.
 func deletedWebhook(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAttempted([16]byte(was.Id), nil)
 }
 
-// wants says whether a webhook asks for an event. One that names none is told of alerts
-// and of webhooks: of its jobs a namespace has as many events as it has work.
+// wants reports whether a webhook asks for an event. A webhook that names no events receives those of alerts and
+// webhooks only, because a namespace has as many job events as it has work.
 func wants(h *state.Webhook, event string) bool {
 	switch {
 	case h.Disabled:
@@ -167,8 +163,8 @@ func wants(h *state.Webhook, event string) bool {
 	return slices.Contains(h.Events, event) || slices.Contains(h.Events, EveryEvent)
 }
 
-// newDelivery has a webhook sent an event, unless as many deliveries wait for it, or are
-// kept of all, as may be. That it was not told is counted.
+// newDelivery queues a delivery to a webhook, unless the number of its waiting deliveries, or of all kept
+// deliveries, is at its limit. It counts dropped deliveries.
 func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Telling) (made bool, err error) {
 	known, err := tx.Delivery([16]byte(id))
 	if known != nil || err != nil {
@@ -197,8 +193,7 @@ func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Telling) (
 	return made, tx.PutAttempted([16]byte(webhook.Id), a)
 }
 
-// deliveryIDs records ids for deliveries that are not as many as they must be, or
-// none.
+// deliveryIDs records a wrong number of delivery ids and ids of the wrong length.
 func (p *problems) deliveryIDs(meta *Meta, n int) {
 	if got := len(meta.GetIds()); got != n {
 		p.add("meta.ids", fmt.Errorf("has %d ids for %d deliveries", got, n))

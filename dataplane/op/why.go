@@ -7,17 +7,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Why is one reason why a job does not run, or what it does instead.
+// Why is one reason why a job does not run, or its present activity.
 type Why struct {
 	Reason  Reason
-	Name    string // of what keeps it: a queue, a provider, a budget, a worker
+	Name    string // of the queue, provider, budget, worker or other cause
 	Text    string // for people
-	UntilNs int64  // when it may be otherwise at the earliest; 0 = nobody knows
+	UntilNs int64  // the earliest time at which this may change; 0 = unknown
 }
 
-// Explain says why a job does not run: everything that keeps it, of which each alone
-// would. It asks what a fetch asks, so that the two cannot disagree. What it does not
-// know is who listens, and who is before the job.
+// Explain returns the reasons why a job does not run, each of which alone would keep it. It uses the checks of a
+// fetch, so that the two cannot disagree. It does not know which workers listen, nor the jobs before this one.
 func Explain(g *Frozen, j *job.Job) ([]Why, error) {
 	if j.State != job.Pending {
 		return []Why{elsewhere(j)}, nil
@@ -50,14 +49,14 @@ func Explain(g *Frozen, j *job.Job) ([]Why, error) {
 	return all, nil
 }
 
-// queueCheck is one thing that keeps all jobs of a queue.
+// queueCheck is one condition under which a queue gives out no jobs.
 type queueCheck struct {
 	reason Reason
 	keeps  func(q *state.Queue, clockNs int64) bool
 	text   func(q *state.Queue) string
 }
 
-// Jobs is a number of jobs in words.
+// Jobs returns a number of jobs in words.
 func Jobs[N uint32 | uint64 | int64](n N) string {
 	if n == 1 {
 		return "1 job"
@@ -65,8 +64,8 @@ func Jobs[N uint32 | uint64 | int64](n N) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// queueChecks are all there are. Whether a queue lets one more job go, and why not, is
-// read off this one table.
+// queueChecks are all such conditions. Both the decision whether a queue gives out one more job and its reasons
+// come from this table.
 var queueChecks = [...]queueCheck{
 	{ReasonQueueDeleting,
 		func(q *state.Queue, _ int64) bool { return q.Deleting },
@@ -97,7 +96,7 @@ var queueChecks = [...]queueCheck{
 		}},
 }
 
-// mayFetch says whether a queue lets one more of its jobs go.
+// mayFetch reports whether a queue gives out one more of its jobs.
 func mayFetch(q *state.Queue, clockNs int64) bool {
 	if q == nil {
 		return false
@@ -110,7 +109,7 @@ func mayFetch(q *state.Queue, clockNs int64) bool {
 	return true
 }
 
-// queueReasons is all for which a queue lets none of its jobs go.
+// queueReasons returns the reasons why a queue gives out no jobs.
 func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 	if q == nil {
 		return nil
@@ -129,9 +128,9 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 	return all
 }
 
-// laneReasons is all for which a queue lets none of the jobs go that have the fairness
-// key of j: ReasonKeyPaused, ReasonKeyConcurrency and ReasonKeyRate, with the name of
-// the limit rule. One that waits at a gate is in no lane, and the gate says why.
+// laneReasons returns the reasons why a queue gives out no jobs with j's fairness key: ReasonKeyPaused,
+// ReasonKeyConcurrency and ReasonKeyRate, with the name of the limit rule. A job that waits at a gate is in no
+// lane, and the gate gives the reason.
 func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
 	key := j.FairnessKey
 	rule := g.ResourceIndex().RuleFor(j.Queue, key)
@@ -159,7 +158,7 @@ func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
 	return []Why{why}, nil
 }
 
-// elsewhere says of a job that is not pending what it does instead.
+// elsewhere returns the present activity of a job that is not pending.
 func elsewhere(j *job.Job) Why {
 	switch j.State {
 	case job.Scheduled:
@@ -183,7 +182,7 @@ func elsewhere(j *job.Job) Why {
 	return Why{Reason: ReasonSettled, Text: fmt.Sprintf("it is %s", j.State.Word())}
 }
 
-// whatToDo says what lets go of a job that is held.
+// whatToDo tells people how to release a job, by the kind of its hold.
 var whatToDo = map[job.Hold]string{
 	job.Hold_HOLD_REQUEST:        "approve it to have it run, or reject it",
 	job.Hold_HOLD_AGENT:          "its agent asks for a person: approve it to have it go on, or reject it",
