@@ -37,9 +37,9 @@ type Where struct {
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
 	case !who.belongs(where):
-		return api.Errorf(api.Forbidden, "%s has no rights in this %s", who, where.kind())
+		return api.Errorf(api.Forbidden, "%s has no permissions in this %s", who, where.kind())
 	case !what.Valid():
-		return api.Errorf(api.Forbidden, "%q is no permission, so nobody has it", string(what))
+		return api.Errorf(api.Forbidden, "%q is not a permission", string(what))
 	case !who.grants(what):
 		return api.Errorf(api.Forbidden, "%s lacks the right %s: its roles are %v; use a key with a role that grants it", who, what, who.Roles)
 	case where.Queue != "" && !who.covers(where.Queue):

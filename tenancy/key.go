@@ -42,7 +42,7 @@ func (k Key) Validate() error {
 	}
 	for _, r := range k.Roles {
 		if !r.Valid() {
-			faults = append(faults, fmt.Errorf("roles: %q is no role: use one of %v", r, roles))
+			faults = append(faults, fmt.Errorf("roles: %q is not a role: use one of %v", r, roles))
 		}
 	}
 	if len(k.QueueScope) > MaxQueueScope {

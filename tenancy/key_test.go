@@ -24,7 +24,7 @@ func TestKeyValidate(t *testing.T) {
 		{"longest name", good(func(k *Key) { k.Name = strings.Repeat("n", MaxKeyName) }), ""},
 		{"name too long", good(func(k *Key) { k.Name = strings.Repeat("n", MaxKeyName+1) }), "name has 129 bytes"},
 		{"no role", good(func(k *Key) { k.Roles = nil }), "roles has 0 entries"},
-		{"unknown role", good(func(k *Key) { k.Roles = []Role{"root"} }), `roles: "root" is no role`},
+		{"unknown role", good(func(k *Key) { k.Roles = []Role{"root"} }), `roles: "root" is not a role`},
 		{"most roles", good(func(k *Key) { k.Roles = slices.Repeat([]Role{Worker}, MaxKeyRoles) }), ""},
 		{"too many roles", good(func(k *Key) { k.Roles = slices.Repeat([]Role{Worker}, MaxKeyRoles+1) }), "roles has 17 entries"},
 		{"widest scope", good(func(k *Key) { k.QueueScope = slices.Repeat([]Glob{"q"}, MaxQueueScope) }), ""},

@@ -46,7 +46,7 @@ func (m *Member) Authenticate(ctx context.Context, directory *Directory, credent
 // undecided returns the error for a key or namespace that may be in a document on its way. It is not
 // UNAUTHORIZED, because a worker whose key is refused gives up.
 func undecided() *api.Error {
-	e := api.Errorf(api.LeaderUnavailable, "it is not known yet whether the key or token is good, or the namespace there: nothing was done, try again")
+	e := api.Errorf(api.LeaderUnavailable, "the key, token or namespace could not be checked yet: nothing was done, try again")
 	e.RetryAfter = HeartbeatEvery
 	return e
 }

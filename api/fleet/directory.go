@@ -227,10 +227,10 @@ func (dir *Directory) authenticateOrg(org, id, credential, hint string, now time
 		return tenancy.Principal{}, Doc{}, err
 	case hint == "":
 		return tenancy.Principal{}, Doc{}, api.Errorf(api.ValidationError,
-			"a cloud token opens all namespaces of its organisation: say which in the header %s, by id or name", api.NamespaceHeader)
+			"a cloud token needs a namespace: name one by id or name in the header %s", api.NamespaceHeader)
 	case wanted == nil:
 		return tenancy.Principal{}, Doc{}, api.Errorf(api.NotFound,
-			"the organisation has no namespace %q: give the header %s the id or name of one it has", hint, api.NamespaceHeader)
+			"the organisation has no namespace %q: give the id or name of an existing one in the header %s", hint, api.NamespaceHeader)
 	}
 	return key.Principal(tenancy.NamespaceID(wanted.doc.Namespace)), wanted.doc, nil
 }

@@ -109,7 +109,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF && cut:
 		b.err = Error(api.Errorf(api.ParseError, "the message is cut short: the call ends within it"))
 	case err == io.EOF && b.enveloped && b.one && b.messages == 0:
-		b.err = Error(api.Errorf(api.Unsupported, "the call has no message: this procedure takes one"))
+		b.err = Error(api.Errorf(api.Unsupported, "the call has no message, but this procedure needs one"))
 	default:
 		return n, err
 	}

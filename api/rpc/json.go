@@ -49,7 +49,7 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 		return nil
 	case proto.Message:
 		if len(data) == 0 {
-			return api.Errorf(api.ParseError, "no bytes are no JSON: send {}")
+			return api.Errorf(api.ParseError, "an empty body is not JSON: send {}")
 		}
 		if err := checkObjects(data); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 )
 
 // internalMessage is all that a client learns of an internal error.
-const internalMessage = "internal error: the server's log tells more under request id %s"
+const internalMessage = "internal error: see the server's log for request id %s"
 
 // clientGone is the status under which metrics count a request whose client did not wait for the
 // response. It is never sent.

@@ -243,7 +243,7 @@ func (w *checker) enter(name []byte) {
 	}
 }
 
-const loneSurrogateFault = "holds half of a surrogate pair, which is no text"
+const loneSurrogateFault = "contains half of a surrogate pair, which is not valid text"
 
 // leaf checks a value without parts of its own.
 func (w *checker) leaf(t reflect.Type) {

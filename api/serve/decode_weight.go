@@ -34,7 +34,7 @@ func Weigh(text []byte, v any) error {
 	if s.left >= 0 {
 		return nil
 	}
-	e := api.Errorf(api.PayloadTooLarge, "the lists and objects of the %d bytes of JSON would take more than %d bytes of memory, which is the most for so short a text: send fewer items at once", len(text), most)
+	e := api.Errorf(api.PayloadTooLarge, "the lists and objects of the %d bytes of JSON need more than %d bytes of memory, the maximum for their length: send fewer items at once", len(text), most)
 	e.Details = map[string]any{"max_decoded_bytes": most}
 	return e
 }

@@ -81,7 +81,7 @@ func (c *cloud) routes() (all []serve.Route) {
 func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		if segment == "." || segment == ".." { // escaped: a proxy on the way might resolve it
-			return api.Errorf(api.NotFound, "there is no route %s: a name cannot be . or ..", cloudPath)
+			return api.Errorf(api.NotFound, "there is no route %s: a name must not be . or ..", cloudPath)
 		}
 	}
 	a := &ask{from: c.gateway.limits.ClientAddress(r)}

@@ -311,7 +311,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 func (g *Gateway) shutOut(p *passage) error {
 	_, doc, err := g.directory.Authenticate(p.credential, p.hint, g.config.Now())
 	if err == nil && doc.Namespace != p.namespace {
-		err = api.Errorf(api.NotFound, "the namespace is no longer the one of that name")
+		err = api.Errorf(api.NotFound, "the namespace does not have that name any more")
 	}
 	return err
 }

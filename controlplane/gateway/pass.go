@@ -152,7 +152,7 @@ func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
 	}
 	u, err := url.Parse(d.Address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("host %s of namespace %s has the address %q, which is no base URL", d.Host, d.Namespace, d.Address)
+		return nil, fmt.Errorf("host %s of namespace %s has the address %q, which is not a base URL", d.Host, d.Namespace, d.Address)
 	}
 	g.targets.Store(d.Address, u)
 	return u, nil

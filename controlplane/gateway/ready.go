@@ -47,7 +47,7 @@ func (g *Gateway) Ready() error {
 		return errors.New("the namespaces are not known yet: " + why)
 	}
 	if age := g.age(); age > fleet.MaxAge {
-		return fmt.Errorf("the documents are too old to say who may enter: the control plane was last heard %s ago, and the limit is %s", age, fleet.MaxAge)
+		return fmt.Errorf("the documents are too old to authenticate requests: the control plane was last reached %s ago, and the limit is %s", age, fleet.MaxAge)
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func TestIdempotency(t *testing.T) {
 		if a := send(path, f.operator, body); a.status != 201 {
 			t.Fatalf("%s: %d %s", path, a.status, a.body)
 		}
-		if a := send(path, f.operator, body); a.problem(t).Code != api.Conflict || !strings.Contains(a.problem(t).Error, "not kept") {
+		if a := send(path, f.operator, body); a.problem(t).Code != api.Conflict || !strings.Contains(a.problem(t).Error, "not stored") {
 			t.Errorf("repeated %s: %d %s", path, a.status, a.body)
 		}
 	}

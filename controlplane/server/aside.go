@@ -80,7 +80,7 @@ func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
 	var after int64
 	if text != "" {
 		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
+			return api.Errorf(api.ValidationError, "cursor: it does not belong to this list")
 		}
 	}
 	found, err := s.store.AsideUsage(r.Context(), after, limit+1)

@@ -61,7 +61,7 @@ func (s *Server) writeAudit(w http.ResponseWriter, r *http.Request, org tenancy.
 	var after int64
 	if text != "" {
 		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
+			return api.Errorf(api.ValidationError, "cursor: it does not belong to this list")
 		}
 	}
 	found, err := s.store.Audit(r.Context(), org, after, limit+1)

@@ -25,7 +25,7 @@ func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	var after store.AuditPlace
 	if text != "" {
 		if after, err = parseAuditPlace(text); err != nil {
-			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
+			return api.Errorf(api.ValidationError, "cursor: it does not belong to this list")
 		}
 	}
 	check, err := s.store.CheckAudit(r.Context(), after, limit)
@@ -54,7 +54,7 @@ func auditPlaceText(p store.AuditPlace) string {
 func parseAuditPlace(text string) (p store.AuditPlace, err error) {
 	_, err = fmt.Sscanf(text, "%d %x %x", &p.Seq, &p.Hash, &p.RefusedHash)
 	if err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size || len(p.RefusedHash) != sha256.Size) {
-		err = fmt.Errorf("%q is no place in the audit log", text)
+		err = fmt.Errorf("%q is not a position in the audit log", text)
 	}
 	return p, err
 }

@@ -101,7 +101,7 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	}
 	host, err := s.store.Host(r.Context(), claims.Subject)
 	if api.CodeOf(err) == api.NotFound || err == nil && (host.ID != claims.Subject || roleOf(host.Kind) != role) {
-		return member{}, api.Errorf(api.Unauthorized, "the service token is of nobody who is registered")
+		return member{}, api.Errorf(api.Unauthorized, "the service token belongs to no registered host or gateway")
 	}
 	if err != nil {
 		return member{}, err

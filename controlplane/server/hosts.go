@@ -66,7 +66,7 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if made.Id != o.Id {
-		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key registered %s and was shown its credential, which is not kept: register another", made.Id)
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key registered %s and received its credential, which is not stored: register another", made.Id)
 	}
 	host, err := s.store.Host(r.Context(), made.Id)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 		if r.Context().Err() == nil {
 			s.cfg.Logger.Error("unhealthy", "error", err)
 		}
-		return api.Wrap(err, api.Unhealthy, "this control plane cannot serve: its log says why; restart it")
+		return api.Wrap(err, api.Unhealthy, "this control plane cannot serve: see its log and restart it")
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
@@ -143,7 +143,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 		return api.Errorf(api.Unhealthy, "this control plane is shutting down")
 	}
 	if err := s.alive(r); err != nil {
-		return api.Wrap(err, api.Unhealthy, "this control plane is not ready: its log says why")
+		return api.Wrap(err, api.Unhealthy, "this control plane is not ready: see its log")
 	}
 	if _, err := s.cfg.Signer.Key(); err != nil {
 		return api.Wrap(err, api.Unhealthy, "this control plane has no signing key yet")

@@ -112,7 +112,7 @@ func (s *Server) rotateKey(d door) serve.Handler {
 		var f faults
 		overlap, err := body.Overlap.Parse(0)
 		if err == nil && overlap > MaxOverlap {
-			err = fmt.Errorf("it is %v, the most is %v", overlap, MaxOverlap)
+			err = fmt.Errorf("it is %v; it must be at most %v", overlap, MaxOverlap)
 		}
 		if err != nil {
 			f.add("overlap", "%v", err)
@@ -148,9 +148,9 @@ func (s *Server) writeNewKey(w http.ResponseWriter, d door, secret secret, id st
 	case secret.text != "" && id != secret.id:
 		// A repeat under an Idempotency-Key: the secret minted just now opens
 		// nothing, and the one that does was not kept.
-		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key made %s %s and was shown its secret, which is not kept: revoke it and create another", d.noun, id)
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created %s %s and received its secret, which is not stored: revoke it and create another", d.noun, id)
 	case !ok:
-		return api.Errorf(api.NotFound, "%s %s was made and has been revoked since", d.noun, id)
+		return api.Errorf(api.NotFound, "%s %s was created and has been revoked since", d.noun, id)
 	}
 	return serve.WriteJSON(w, http.StatusCreated, api.CloudKey{Key: s.toKey(made), APIKey: secret.text})
 }
@@ -341,7 +341,7 @@ func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now t
 		case d.custom != nil && tenancy.CheckRoleName(word) == nil:
 			f.add(field, "there is no role %s: create it first, or use one of %v", text.Quote(word), d.roles)
 		default:
-			f.add(field, "%s is no role of such a key: use one of %v", text.Quote(word), d.roles)
+			f.add(field, "such a key cannot have the role %s: use one of %v", text.Quote(word), d.roles)
 		}
 		k.Roles = append(k.Roles, role)
 	}
@@ -429,7 +429,7 @@ func toCredential(k tenancy.Key, kind keyring.Kind, owner string) *store.Credent
 func ReadCredential(text string, kind keyring.Kind, name string) (*store.Credential, error) {
 	found, id, ok := keyring.Parse(text)
 	if !ok || found != kind {
-		return nil, errors.New("this is no credential of kind " + string(kind) + ": it begins with cv_" + string(kind) + "_ and must be copied whole")
+		return nil, errors.New("this is not a credential of kind " + string(kind) + ": it begins with cv_" + string(kind) + "_ and must be copied whole")
 	}
 	key := tenancy.Key{ID: id, Name: name, Hash: keyring.Hash(text)}
 	if kind == keyring.CloudOperator {

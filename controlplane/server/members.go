@@ -146,7 +146,7 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		if c.Namespace == "" || !cellStates[c.State] || c.Generation < 0 {
-			f.add(fmt.Sprintf("cells[%d]", i), "is no cell: it needs a namespace, a generation and one of the known states")
+			f.add(fmt.Sprintf("cells[%d]", i), "is not a cell: it needs a namespace, a generation and a known state")
 		}
 		if len(c.Error) > maxReportError {
 			c.Error = strings.ToValidUTF8(c.Error[:maxReportError], "")
@@ -214,7 +214,7 @@ func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uin
 func (s *Server) maySend(r *http.Request, m member, source billing.Source) error {
 	if m.host.Kind == keyring.Gateway {
 		if source.Stream != gatewayStream+m.host.ID {
-			return api.Errorf(api.Forbidden, "a gateway reports as %s%s, and for nobody else", gatewayStream, m.host.ID)
+			return api.Errorf(api.Forbidden, "a gateway reports as %s%s only", gatewayStream, m.host.ID)
 		}
 		return nil
 	}

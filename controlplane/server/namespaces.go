@@ -68,7 +68,7 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	case dedicatedTier:
 		f.unsupported("spec.tier", "%q is not built yet: use %q, or leave it out", dedicatedTier, sharedTier)
 	default:
-		f.add("spec.tier", "%s is no tier: use %q", text.Quote(in.Tier), sharedTier)
+		f.add("spec.tier", "%s is not a tier: use %q", text.Quote(in.Tier), sharedTier)
 	}
 	switch {
 	case in.Replicas == nil || *in.Replicas == 1:
@@ -145,11 +145,11 @@ func (s *Server) region(q request, f *faults, region string) (string, error) {
 	}
 	switch {
 	case region == "" && len(regions) == 0:
-		return "", api.Errorf(api.StateConflict, "this cloud has no host yet and so no region: register a host first")
+		return "", api.Errorf(api.StateConflict, "this cloud has no region, because it has no host yet: register a host first")
 	case region == "":
 		return regions[0], nil
 	case !slices.Contains(regions, region):
-		f.add("spec.region", "%s is no region of this cloud: use one of %q, or leave it out", text.Quote(region), regions)
+		f.add("spec.region", "%s is not a region of this cloud: use one of %q, or leave it out", text.Quote(region), regions)
 	}
 	return region, nil
 }

@@ -48,7 +48,7 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	}
 	wait, err := api.Duration(r.URL.Query().Get("wait")).Parse(0)
 	if err == nil && wait > MaxOperationWait {
-		err = api.Errorf(api.ValidationError, "it is %v, the most is %v", wait, MaxOperationWait)
+		err = api.Errorf(api.ValidationError, "it is %v; it must be at most %v", wait, MaxOperationWait)
 	}
 	if err != nil {
 		return api.Errorf(api.ValidationError, "wait: %v", err)
@@ -89,7 +89,7 @@ func (s *Server) listOperations(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := r.URL.Query().Get("org")
 	if name == "" && q.operates() {
-		return api.Errorf(api.ValidationError, "org: say whose operations")
+		return api.Errorf(api.ValidationError, "org is missing: name the organisation")
 	}
 	if name == "" {
 		name = string(q.who.Org)

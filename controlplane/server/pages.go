@@ -66,7 +66,7 @@ func pageOf(r *http.Request, list string) (limit int, after string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(given)
 	var c cursor
 	if err != nil || json.Unmarshal(raw, &c) != nil || c.After == "" {
-		return 0, "", api.Errorf(api.ValidationError, "cursor %s: send one that a page of this list came with, unchanged", text.Quote(given))
+		return 0, "", api.Errorf(api.ValidationError, "cursor %s does not belong to this list: send the cursor of a page unchanged", text.Quote(given))
 	}
 	if c.List != list {
 		return 0, "", api.Errorf(api.ValidationError, "the cursor is of another list: begin this one without")

@@ -115,7 +115,7 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("id")
 	var f faults
 	if body.Name != "" && body.Name != name {
-		f.add("name", "is %s, and the path names %s: make them the same", text.Quote(body.Name), text.Quote(name))
+		f.add("name", "is %s, but the path names %s: make them the same", text.Quote(body.Name), text.Quote(name))
 	}
 	if err := f.err(); err != nil {
 		return err
@@ -213,7 +213,7 @@ func builtIn(name string) error {
 	if !tenancy.Role(name).Valid() {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "the role %s is built in and stays as it is: create another, with the permissions you want", name)
+	return api.Errorf(api.Conflict, "the role %s is built in and cannot be changed: create another with the permissions you want", name)
 }
 
 // mayDeclare refuses to declare or delete a role beyond the caller's own rights. A role is

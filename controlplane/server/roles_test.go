@@ -171,7 +171,7 @@ func TestRoleLimit(t *testing.T) {
 			t.Fatalf("role %d: %d %s", i, a.status, a.body)
 		}
 	}
-	if a := f.send("PUT", ordersRoles+"/more", admin, `{"permissions":["job.read"]}`); a.status != 409 || !strings.Contains(string(a.body), "(100)") {
+	if a := f.send("PUT", ordersRoles+"/more", admin, `{"permissions":["job.read"]}`); a.status != 409 || !strings.Contains(string(a.body), "100 roles, the maximum") {
 		t.Errorf("one more: %d %s", a.status, a.body)
 	}
 }

@@ -44,7 +44,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 		after, err = 0, nil
 	}
 	if err != nil || after < 0 {
-		return api.Errorf(api.ValidationError, "after: it is the number of the newest document you have, or 0")
+		return api.Errorf(api.ValidationError, "after must be the number of the client's newest document, or 0")
 	}
 	if newest, _ := s.store.Changes(); after > newest {
 		// Going on would leave the follower with what never happened here.

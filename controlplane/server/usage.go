@@ -85,7 +85,7 @@ func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 			at, _, err = api.Time(given).Parse()
 		}
 		if err != nil || at.Year() < 1970 || at.Year() > 2200 {
-			f.add(field, "%s is no time: write it like 2026-02-11 or 2026-02-11T10:00:00Z", text.Quote(given))
+			f.add(field, "%s is not a time: write it like 2026-02-11 or 2026-02-11T10:00:00Z", text.Quote(given))
 			return absent
 		}
 		return at.UTC().Truncate(time.Hour)

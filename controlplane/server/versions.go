@@ -46,7 +46,7 @@ func expected(r *http.Request, present int64) (int64, error) {
 		}
 	}
 	if len(tags) == 0 {
-		return 0, api.Errorf(api.PreconditionFailed, "If-Match is no version of this resource, which is at %d: read it again", present)
+		return 0, api.Errorf(api.PreconditionFailed, "If-Match is not the version of this resource, which is %d: read it again", present)
 	}
 	return tags[0], nil
 }

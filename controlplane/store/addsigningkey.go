@@ -51,7 +51,7 @@ func (o *AddSigningKey) Apply(tx *Tx) (*AddSigningKeyResult, error) {
 		return &AddSigningKeyResult{}, nil
 	}
 	if int64(len(all)) >= tx.limits.signingKeys {
-		return nil, api.Errorf(api.Conflict, "there are as many signing keys as there may be (%d): wait until an old one is no longer trusted", tx.limits.signingKeys)
+		return nil, api.Errorf(api.Conflict, "the control plane has %d signing keys, the maximum: wait until an old one is no longer trusted", tx.limits.signingKeys)
 	}
 	// The one that signed ends now, unless it is trusted for longer.
 	if o.TrustedUntilNs <= tx.clockNs() {

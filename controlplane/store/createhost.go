@@ -59,7 +59,7 @@ func (o *CreateHost) Apply(tx *Tx) (*CreateHostResult, error) {
 		return nil, err
 	}
 	if n >= tx.limits.hosts {
-		return nil, api.Errorf(api.Conflict, "there are as many hosts and gateways as there may be (%d)", tx.limits.hosts)
+		return nil, api.Errorf(api.Conflict, "the cloud has %d hosts and gateways, the maximum", tx.limits.hosts)
 	}
 	err = tx.put("INSERT INTO hosts (id, name, kind, region, address, binary, version, created_ns) VALUES (?, ?, ?, ?, '', '', 1, ?)",
 		o.Id, o.Name, o.Kind, o.Region, tx.clockNs())

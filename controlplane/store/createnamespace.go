@@ -66,7 +66,7 @@ func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
 		return nil, api.Errorf(api.Conflict, "there is a namespace %q already: choose another name", o.Name)
 	}
 	if int64(org.Namespaces) >= tx.limits.namespaces {
-		return nil, api.Errorf(api.Conflict, "the organisation has as many namespaces as it may have (%d): delete one first", tx.limits.namespaces)
+		return nil, api.Errorf(api.Conflict, "the organisation has %d namespaces, the maximum: delete one first", tx.limits.namespaces)
 	}
 	s := o.GetSpec()
 	n := fleet.Namespace{

@@ -39,7 +39,7 @@ func (o *CreateOrg) Apply(tx *Tx) (*CreateOrgResult, error) {
 		return nil, err
 	}
 	if n >= tx.limits.orgs {
-		return nil, api.Errorf(api.Conflict, "there are as many organisations as there may be (%d)", tx.limits.orgs)
+		return nil, api.Errorf(api.Conflict, "the cloud has %d organisations, the maximum", tx.limits.orgs)
 	}
 	if err := tx.put("INSERT INTO orgs (id, name, version, created_ns) VALUES (?, ?, 1, ?)", o.Id, o.Name, tx.clockNs()); err != nil {
 		return nil, err

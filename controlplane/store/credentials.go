@@ -77,7 +77,7 @@ func (c *Credential) check(p *problems, field string) {
 	case keyring.Namespace, keyring.Org, keyring.Host, keyring.Gateway:
 		p.add(field+".owner", checkID(c.Owner))
 	default:
-		p.add(field+".kind", fmt.Errorf("is %q, which is no kind of credential", c.Kind))
+		p.add(field+".kind", fmt.Errorf("is %q, which is not a kind of credential", c.Kind))
 	}
 	c.checkRoles(p, field, kind)
 	if n := len(c.QueueScope); n > tenancy.MaxQueueScope {
@@ -155,7 +155,7 @@ func (tx *Tx) makeRoom(owner string) error {
 		}
 	}
 	if n-int64(len(over)) >= tx.limits.keys {
-		return api.Errorf(api.Conflict, "there are as many credentials as there may be (%d): revoke one first", tx.limits.keys)
+		return api.Errorf(api.Conflict, "the maximum number of credentials exists (%d): revoke one first", tx.limits.keys)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Creden
 	}
 	ended, err := number(tx, "SELECT COUNT(*) FROM ended_credentials WHERE id = ?", id)
 	if err == nil && ended > 0 {
-		err = api.Errorf(api.Conflict, "credential %q was revoked or has ended: make another", id)
+		err = api.Errorf(api.Conflict, "credential %q was revoked or has expired: create another", id)
 	}
 	return nil, err
 }

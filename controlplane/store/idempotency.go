@@ -79,7 +79,7 @@ func (tx *Tx) admitKey() error {
 	if tx.head.idempotencyRecords < tx.limits.idempotency {
 		return nil
 	}
-	refusal := api.Errorf(api.Overloaded, "as many Idempotency-Keys are remembered as may be (%d); try again later, or without a key", tx.limits.idempotency)
+	refusal := api.Errorf(api.Overloaded, "the store of Idempotency-Keys is full (%d): try again later, or send the request without a key", tx.limits.idempotency)
 	due, err := number(tx, "SELECT expires_ns FROM idempotency ORDER BY expires_ns, principal, key LIMIT 1")
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func checkName(s string) error {
 		wrong = wrong || !lower(s[i]) && !digit(s[i]) && s[i] != '-'
 	}
 	if wrong {
-		return fmt.Errorf("is no name: it takes 1 to %d lower-case letters, digits and -, a letter first", MaxName)
+		return fmt.Errorf("is not a name: it must have 1 to %d lower-case letters, digits and -, and start with a letter", MaxName)
 	}
 	return nil
 }

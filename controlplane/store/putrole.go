@@ -78,7 +78,7 @@ func (o *PutRole) write(tx *Tx) (*PutRoleResult, error) {
 		}
 	}
 	if int64(len(all)) >= tx.limits.roles {
-		return nil, api.Errorf(api.Conflict, "the namespace has as many roles as it may have (%d): delete one first", tx.limits.roles)
+		return nil, api.Errorf(api.Conflict, "the namespace has %d roles, the maximum: delete one first", tx.limits.roles)
 	}
 	err = tx.put("INSERT INTO roles (namespace, "+roleColumns+") VALUES (?, ?, ?, ?, 1)", o.Namespace, o.Name, permissions, tx.clockNs())
 	return &PutRoleResult{Version: 1, CreatedNs: tx.clockNs(), Created: true}, err

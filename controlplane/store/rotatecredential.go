@@ -101,5 +101,5 @@ func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 }
 
 func noCredential(id string) error {
-	return api.Errorf(api.NotFound, "there is no credential %q: it was revoked, has ended, or never was", id)
+	return api.Errorf(api.NotFound, "there is no credential %q: it was revoked, has expired, or never existed", id)
 }

@@ -58,7 +58,7 @@ func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 		return nil, err
 	}
 	if ns.Phase != fleet.Deleting && ns.Phase != fleet.Deleted {
-		return nil, api.Errorf(api.StateConflict, "namespace %s is not being deleted: its refused usage stays at its host until the cause is mended", o.Namespace)
+		return nil, api.Errorf(api.StateConflict, "namespace %s is not being deleted: its host keeps refused usage until the cause is repaired", o.Namespace)
 	}
 	last, err := lastUsage(tx, billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation})
 	if err != nil {

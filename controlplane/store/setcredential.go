@@ -85,7 +85,7 @@ func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 // check refuses a change that must not be.
 func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	if was.Kind != keyring.Namespace && was.Kind != keyring.Org {
-		return api.Errorf(api.StateConflict, "credential %q is of kind %s, which is rotated or revoked and never changed", o.Id, was.Kind)
+		return api.Errorf(api.StateConflict, "credential %q of kind %s can only be rotated or revoked", o.Id, was.Kind)
 	}
 	if err := tx.unchanged(was, o); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
 	case o.GetIfVersion() != 0 && o.GetIfVersion() != c.Version:
 		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", c.ID, c.Version, o.GetIfVersion())
 	case o.GetJudgedVersion() != c.Version:
-		return api.Errorf(api.Conflict, "credential %s was changed by somebody else at the same time: nothing was done, try again", c.ID)
+		return api.Errorf(api.Conflict, "another client changed credential %s at the same time: nothing was changed, try again", c.ID)
 	}
 	return tx.callerUnchanged(o.GetMeta(), o.GetCallerVersion())
 }

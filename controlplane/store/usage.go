@@ -106,7 +106,7 @@ func (q UsageQuery) validate() error {
 	}
 	for field, ns := range map[string]int64{"from": q.FromNs, "to": q.ToNs} {
 		if ns < 0 || ns%int64(time.Hour) != 0 {
-			p.add(field, fmt.Errorf("is no whole hour: leave out minutes and seconds"))
+			p.add(field, fmt.Errorf("is not a whole hour: leave out minutes and seconds"))
 		}
 	}
 	if q.ToNs < q.FromNs {

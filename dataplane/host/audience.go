@@ -60,12 +60,12 @@ func (h *Host) Follow(ns tenancy.NamespaceID) (*Following, error) {
 	}
 	if h.streams.Add(1) > MaxStreams {
 		h.streams.Add(-1)
-		return nil, api.Errorf(api.Overloaded, "%d streams of events are open on this node, which is the most: ask another, or try again later", MaxStreams)
+		return nil, api.Errorf(api.Overloaded, "%d event streams are open on this node, the maximum: use another node, or try again later", MaxStreams)
 	}
 	if t.audience.count.Add(1) > job.MaxStreams {
 		t.audience.count.Add(-1)
 		h.streams.Add(-1)
-		return nil, api.Errorf(api.Overloaded, "%d streams of events are open here, which is the most of a namespace: close some, or follow several queues with one", job.MaxStreams)
+		return nil, api.Errorf(api.Overloaded, "%d event streams are open in this namespace, the maximum: close some, or follow several queues with one stream", job.MaxStreams)
 	}
 	return &Following{h, t}, nil
 }

@@ -107,7 +107,7 @@ func (l *lot) register(queues []string) (*waiter, <-chan struct{}, error) {
 	}
 	if l.count.Load() >= MaxParked {
 		l.refused.Add(1)
-		return nil, nil, api.Errorf(api.Overloaded, "%d polls are waiting here already, which is the most; try again later or use fewer workers", MaxParked)
+		return nil, nil, api.Errorf(api.Overloaded, "%d polls are waiting on this node, the maximum: try again later or use fewer workers", MaxParked)
 	}
 	for i, q := range queues {
 		line := l.waiting[q]

@@ -45,7 +45,7 @@ func (o *Enqueue) admit(tx *state.Tx, met meetings) ([]crowd, error) {
 			return nil, err
 		}
 		if crowds[i].drops > 0 && tx.Full() {
-			err := api.Errorf(api.Overloaded, "too much follows from the jobs that are dropped to make room in queue %q: try again", crowds[i].queue.Name)
+			err := api.Errorf(api.Overloaded, "queue %q is full, and dropping its oldest jobs has too many consequences for one write: try again", crowds[i].queue.Name)
 			err.RetryAfter = fullRetry
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func admitQueues(tx *state.Tx, n int) error {
 	if n == 0 || tx.CanAddQueues(n) {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "there are as many queues as there may be (%d); use one of them, or remove one first", job.MaxQueues)
+	return api.Errorf(api.Conflict, "the namespace has %d queues, the maximum: use an existing queue or delete one", job.MaxQueues)
 }
 
 // crowd counts the jobs that an op adds to a queue with a length limit, and the ready jobs that it must drop
@@ -104,7 +104,7 @@ func (c *crowd) admit() error {
 		c.drops = excess
 		return nil
 	}
-	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and there is no room for %d of %d; try again when some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
+	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and %d of %d do not fit; try again after some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
 	err.RetryAfter = fullRetry
 	return err
 }

@@ -34,7 +34,7 @@ func checkAlertRule(p *problems, o *PutResource) {
 		p.add("op", fmt.Errorf("%d is unknown", r.GetComparison()))
 	}
 	if t := r.GetThreshold(); math.IsNaN(t) || math.IsInf(t, 0) {
-		p.add("threshold", errors.New("is no finite number"))
+		p.add("threshold", errors.New("is not a finite number"))
 	}
 	if ms := r.GetForMs(); ms < 0 || ms > job.MaxAlertFor.Milliseconds() {
 		p.add("for", fmt.Errorf("is %d ms; it lies between 0 and %s", ms, job.MaxAlertFor))

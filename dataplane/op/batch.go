@@ -53,9 +53,9 @@ func openBatch(tx *state.Tx, id []byte, n int) (*state.Batch, error) {
 	case b == nil:
 		return nil, noBatch(id)
 	case !b.Open:
-		return nil, api.Errorf(api.StateConflict, "batch %s is sealed: it takes no more members; make another batch", job.BatchIDText(job.ID(id)))
+		return nil, api.Errorf(api.StateConflict, "batch %s is sealed and takes no more jobs: create another batch", job.BatchIDText(job.ID(id)))
 	case b.Total+uint64(n) > job.MaxBatchMembers:
-		return nil, api.Errorf(api.Conflict, "batch %s has %d members and would have %d more; at most %d are allowed: seal it and make another", job.BatchIDText(job.ID(id)), b.Total, n, job.MaxBatchMembers)
+		return nil, api.Errorf(api.Conflict, "batch %s has %d jobs, and the request adds %d; at most %d are allowed: seal it and create another", job.BatchIDText(job.ID(id)), b.Total, n, job.MaxBatchMembers)
 	}
 	return b, nil
 }

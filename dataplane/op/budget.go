@@ -118,7 +118,7 @@ func checkTarget(scope state.BudgetScope, target string) error {
 // limits checks a budget's limits and the calendar windows that the proposer sends with them.
 func (p *problems) limits(b *state.Budget, windows []*state.Spent) {
 	if b.Scope == state.BudgetScope_BUDGET_SCOPE_JOB && len(b.Limits) > 0 {
-		p.add("per_job_usd", errors.New("is the only limit of a budget for each job by itself"))
+		p.add("per_job_usd", errors.New("is the only limit that a budget of scope job may have"))
 	}
 	seen := map[state.Window]bool{}
 	calendars := 0
@@ -151,7 +151,7 @@ func (p *problems) limits(b *state.Budget, windows []*state.Spent) {
 func checkLimit(b *state.Budget, limit int64) error {
 	switch {
 	case limit <= 0:
-		return errors.New("is not above 0: leave it out where there is no limit, or pause the queue")
+		return errors.New("is not above 0: leave it out for no limit, or pause the queue")
 	case limit > job.MaxMoney:
 		return errAmount
 	case b.ReserveNanoUsd > limit:

@@ -193,7 +193,7 @@ func (s *shortage) verdict(r *state.Resource) Verdict {
 // text names the budget, how full it is, and how to raise it.
 func (s *shortage) text(r *state.Resource) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "budget %s has no room: its %s limit of %s USD has %s available, and the job may cost %s", r.Name, s.limit, s.most, max(s.available, 0), s.amount)
+	fmt.Fprintf(&b, "budget %s is exhausted: its %s limit of %s USD has %s available, and the job may cost %s", r.Name, s.limit, s.most, max(s.available, 0), s.amount)
 	if s.untilNs != 0 {
 		fmt.Fprintf(&b, "; there is room at %s at the earliest", time.Unix(0, s.untilNs).UTC().Format(time.RFC3339))
 	}

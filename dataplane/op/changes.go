@@ -79,7 +79,7 @@ func (c *Changes) refuse(j *job.Job) *Refusal {
 		return nil
 	}
 	if j.Options.GetAgent() == nil {
-		return refuse(api.StateConflict, "job %s is no agent's: it has no agent to change", job.ID(j.Id))
+		return refuse(api.StateConflict, "job %s is not an agent job: it has no agent to change", job.ID(j.Id))
 	}
 	agent := c.options(j).GetAgent()
 	if most := agent.GetMaxIterations(); most > 0 && j.Detail.GetIteration() >= most {

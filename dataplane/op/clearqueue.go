@@ -54,5 +54,5 @@ func (o *ClearQueue) Apply(tx *state.Tx) (*ClearQueueResult, error) {
 func noQueue(name string) error { return api.Errorf(api.NotFound, "there is no queue %s", name) }
 
 func beingDeleted(name string) error {
-	return api.Errorf(api.Conflict, "queue %s is being deleted: wait until it is gone; it may be made anew then", name)
+	return api.Errorf(api.Conflict, "queue %s is being deleted: wait for the end of the deletion, then create it again", name)
 }

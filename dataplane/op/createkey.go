@@ -94,7 +94,7 @@ func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 		return nil, err
 	}
 	if head.KeyRecords >= job.MaxKeys {
-		return nil, api.Errorf(api.Conflict, "there are as many API keys as there may be (%d); revoke one first", job.MaxKeys)
+		return nil, api.Errorf(api.Conflict, "the namespace has %d API keys, the maximum: revoke one first", job.MaxKeys)
 	}
 	if err := rolesAreThere(tx, k.GetRoles()); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 			}
 			away[d.Shard]++
 			if !roomForWatches(tx, d.Shard, away[d.Shard]) {
-				refusal := api.Errorf(api.Overloaded, "as much is on its way to the shard of job %s, which is depended on, as may be; try again later", job.ID(d.JobId))
+				refusal := api.Errorf(api.Overloaded, "the queue of messages to the shard of job %s, which this job depends on, is full: try again later", job.ID(d.JobId))
 				refusal.RetryAfter = time.Second
 				return refusal
 			}

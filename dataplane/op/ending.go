@@ -42,7 +42,7 @@ func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.Even
 func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	to, ok := job.Next(j.State, job.OnLetGo)
 	if !ok {
-		return fmt.Errorf("job %s is %s: nobody can let go of it", job.ID(j.Id), j.State.Word())
+		return fmt.Errorf("job %s is %s: no attempt can end", job.ID(j.Id), j.State.Word())
 	}
 	if err := giveUp(tx, j); err != nil {
 		return err

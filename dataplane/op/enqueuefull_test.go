@@ -89,7 +89,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		first.Jobs[2].Opt().UniqueKey, first.Jobs[2].Opt().UniquePeriodMs = "k", 1000
 		one[*op.EnqueueResult](w, first)
 		step()
-		err := w.refused(w.newJobs("q", 2), api.QueueFull, `queue "q" is full: at most 4 jobs may wait in it, and there is no room for 1 of 2`)
+		err := w.refused(w.newJobs("q", 2), api.QueueFull, `queue "q" is full: at most 4 jobs may wait in it, and 1 of 2 do not fit`)
 		if err.RetryAfter <= 0 {
 			t.Error("nothing is said of when to try again")
 		}
@@ -97,7 +97,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		mixed := w.newJobs("other", 1)
 		more := w.newJobs("q", 2)
 		mixed.Jobs, mixed.Meta.Ids = append(mixed.Jobs, more.Jobs...), append(mixed.Meta.Ids, more.Meta.Ids...)
-		w.refused(mixed, api.QueueFull, "no room for 1 of 2")
+		w.refused(mixed, api.QueueFull, "1 of 2 do not fit")
 		// A duplicate takes no room, nor does what is put off.
 		fits := w.newJobs("q", 3)
 		for _, nj := range fits.Jobs[1:] {
@@ -114,7 +114,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		// What has failed does, as does more than may: a failure is never refused.
 		w.apply(w.failing(leased.Jobs...))
 		step()
-		w.refused(w.newJobs("q", 1), api.QueueFull, "no room for 1 of 1")
+		w.refused(w.newJobs("q", 1), api.QueueFull, "1 of 1 do not fit")
 	})
 }
 
@@ -150,7 +150,7 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 		step()
 		// Four are pending: one more op of five finds no room, though the queue would be
 		// emptied for it.
-		w.refused(w.newJobs("q", 5), api.QueueFull, "no room for 5 of 5")
+		w.refused(w.newJobs("q", 5), api.QueueFull, "5 of 5 do not fit")
 		one[*op.EnqueueResult](w, w.newJobs("q", 4))
 		step()
 		if got := w.states(append(urgent.Meta.Ids, ids[2], ids[4])...); got != "dead dead dead dead scheduled" {
@@ -179,7 +179,7 @@ func TestMoreJobsThanMayWait(t *testing.T) {
 			one[*op.EnqueueResult](w, older)
 			w.refused(w.newJobs(name, 4), api.Conflict, "send at most 3 at once, or raise max_length")
 			if overflow == job.Overflow_OVERFLOW_REJECT {
-				w.refused(w.newJobs(name, 3), api.QueueFull, "no room for 3 of 3")
+				w.refused(w.newJobs(name, 3), api.QueueFull, "3 of 3 do not fit")
 				continue
 			}
 			one[*op.EnqueueResult](w, w.newJobs(name, 3))

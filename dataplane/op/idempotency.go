@@ -125,7 +125,7 @@ func (m *Machine) admitKey(tx *state.Tx) error {
 	if head.IdempotencyRecords < m.Memory.Records && head.IdempotencyBytes < m.Memory.Bytes {
 		return nil
 	}
-	refusal := api.Errorf(api.Overloaded, "as many Idempotency-Keys are remembered as may be; try again later, or without a key")
+	refusal := api.Errorf(api.Overloaded, "the store of Idempotency-Keys is full: try again later, or send the request without a key")
 	due, ok, err := m.store.NextDue(state.TimerIdempotency)
 	if err != nil {
 		return fmt.Errorf("read the first idempotency timer: %w", err)

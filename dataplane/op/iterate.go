@@ -100,11 +100,11 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 			it.CheckpointIn = it.Number
 		}
 		if it.Number > job.MaxIterations {
-			return nil, refuse(api.StateConflict, "job %s has had %d iterations, as many as a job may: end it, with agent_status done or a fail", job.ID(j.Id), job.MaxIterations), nil
+			return nil, refuse(api.StateConflict, "job %s has had %d iterations, the maximum: end it with agent_status done or a fail", job.ID(j.Id), job.MaxIterations), nil
 		}
 	}
 	if n := d.GetIterationBytes() + it.DocumentBytes(); n > job.MaxIterationBytes {
-		return nil, refuse(api.PayloadTooLarge, "the checkpoints, traces and results of the iterations of job %s would come to %d bytes, and %d are kept: make them smaller, or ack with agent_status done and without a trace", job.ID(j.Id), n, job.MaxIterationBytes), nil
+		return nil, refuse(api.PayloadTooLarge, "the checkpoints, traces and results of the iterations of job %s would have %d bytes, and at most %d are stored: make them smaller, or ack with agent_status done and without a trace", job.ID(j.Id), n, job.MaxIterationBytes), nil
 	}
 	return it, nil, nil
 }
@@ -141,7 +141,7 @@ func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) erro
 	}
 	to, ok := job.Next(j.State, on)
 	if !ok {
-		return fmt.Errorf("job %s is %s: it cannot go on", job.ID(j.Id), j.State.Word())
+		return fmt.Errorf("job %s is %s: it cannot continue", job.ID(j.Id), j.State.Word())
 	}
 	j.State = to
 	j.ScheduledNs = tx.ClockNs()

@@ -74,7 +74,7 @@ func (o *Enqueue) admitLanes(tx *state.Tx) error {
 	if len(fresh) == 0 || tx.CanAddLanes(len(fresh)) {
 		return nil
 	}
-	err := api.Errorf(api.Overloaded, "there is no room for %d more fairness keys: at most %d may be in use in all queues; use fewer keys, or try again when jobs of others have ended", len(fresh), job.MaxLanes)
+	err := api.Errorf(api.Overloaded, "%d more fairness keys exceed the maximum of %d in all queues: use fewer keys, or try again after jobs of other keys have ended", len(fresh), job.MaxLanes)
 	err.RetryAfter = lanesRetry
 	return err
 }

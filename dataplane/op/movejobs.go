@@ -99,7 +99,7 @@ func (r *MoveJobsResult) didNothing() bool {
 func (o *MoveJobs) admit(tx *state.Tx) error {
 	switch {
 	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):
-		refusal := api.Errorf(api.Overloaded, "as many jobs are on their way to the shard of queue %s as may be; try again later", o.Queue)
+		refusal := api.Errorf(api.Overloaded, "the queue of jobs that move to the shard of queue %s is full: try again later", o.Queue)
 		refusal.RetryAfter = time.Second
 		return refusal
 	case o.Shard != tx.Shard():
@@ -204,7 +204,7 @@ func (m *move) gone(id job.ID) (*Refusal, error) {
 func (m *move) send(j *job.Job) (*Refusal, error) {
 	id := job.ID(j.Id)
 	if m.sent >= MaxMoveBytes || !m.tx.CanSend(m.op.Shard) {
-		return refuse(api.Overloaded, "job %s has to wait: as much is on its way to the shard of queue %s as may be; move it again later", id, m.op.Queue), nil
+		return refuse(api.Overloaded, "job %s cannot move yet: the queue of messages to the shard of queue %s is full; move it again later", id, m.op.Queue), nil
 	}
 	documents, err := m.tx.Parcel(j)
 	if err != nil {

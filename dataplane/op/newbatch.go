@@ -50,7 +50,7 @@ func (b *NewBatch) check(p *problems) {
 		return
 	}
 	if b.CallbackQueue == "" {
-		p.add("batch.callback_payload", errors.New("is for nobody: give callback_queue as well, or leave it out"))
+		p.add("batch.callback_payload", errors.New("needs callback_queue: give it as well, or leave this out"))
 	}
 	if n := len(payload.Data); n > job.MaxBatchPayload {
 		p.Add(api.PayloadTooLarge, "batch.callback_payload", "has %d bytes; at most %d are allowed", n, job.MaxBatchPayload)

@@ -30,7 +30,7 @@ func (p *problems) price(prefix string, of *state.Price) {
 		p.add(prefix+"model", job.CheckText(model, job.MaxUsageWord))
 	}
 	if of.GetOverInputTokens() < 0 {
-		p.add(prefix+"over_input_tokens", fmt.Errorf("is %d; it is 0 or more", of.GetOverInputTokens()))
+		p.add(prefix+"over_input_tokens", fmt.Errorf("is %d; it must be 0 or more", of.GetOverInputTokens()))
 	}
 	for _, each := range [...]struct {
 		field string

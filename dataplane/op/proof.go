@@ -45,7 +45,7 @@ func (l *LeaseProof) claim(j *job.Job, on job.Event) (job.State, *Refusal) {
 		if !possible && !j.LeaseExpired {
 			return 0, refuse(api.StateConflict, "job %s is %s, not active", id, j.State.Word())
 		}
-		return 0, refuse(api.LeaseLost, "a lease of job %s has expired, so it must be clear whose this is: send the lease_token of your fetch", id)
+		return 0, refuse(api.LeaseLost, "a lease of job %s has expired, so the request must name its lease: send the lease_token of your fetch", id)
 	}
 	return 0, refuse(api.LeaseLost, "this lease of job %s is over: stop working on it and fetch again", id)
 }

@@ -124,11 +124,11 @@ func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) 
 	case was != nil && o.Create:
 		return api.Errorf(api.Conflict, "%s %q exists already: replace it, or choose another name", k.noun, name)
 	case was == nil && o.IfVersion != 0:
-		return api.Errorf(api.PreconditionFailed, "there is no %s %q any more", k.noun, name)
+		return api.Errorf(api.PreconditionFailed, "%s %q does not exist any more", k.noun, name)
 	case was != nil && o.IfVersion != 0 && o.IfVersion != was.Version:
 		return api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.noun, name, was.Version, o.IfVersion)
 	case was == nil && tx.CountResources(o.Resource.Kind) >= k.most:
-		return api.Errorf(api.Conflict, "there are as many of kind %s as there may be (%d): delete one first", k.noun, k.most)
+		return api.Errorf(api.Conflict, "resources of kind %s are at their maximum (%d): delete one first", k.noun, k.most)
 	case k.admit != nil:
 		return k.admit(tx, o, was)
 	}
@@ -139,7 +139,7 @@ func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) 
 func roomToSend(tx *state.Tx, shards uint32) error {
 	for shard := range shards {
 		if shard != tx.Shard() && !tx.CanSend(shard) {
-			refusal := api.Errorf(api.Overloaded, "as much is on its way to shard %d as may be; try again later", shard)
+			refusal := api.Errorf(api.Overloaded, "the queue of messages to shard %d is full: try again later", shard)
 			refusal.RetryAfter = time.Second
 			return refusal
 		}

@@ -133,7 +133,7 @@ func admitSchedule(tx *state.Tx, was *state.Schedule) error {
 	case was != nil:
 		return api.Errorf(api.Conflict, "schedule %s exists already", job.ScheduleIDText(job.ID(was.Id)))
 	case tx.Schedules() >= job.MaxSchedules:
-		return api.Errorf(api.Conflict, "there are as many schedules as there may be (%d): delete one first", job.MaxSchedules)
+		return api.Errorf(api.Conflict, "the namespace has %d schedules, the maximum: delete one first", job.MaxSchedules)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (o *QueueDelivery) Apply(tx *state.Tx) (*QueueDeliveryResult, error) {
 	case err != nil:
 		return nil, err
 	case !made:
-		return nil, api.Errorf(api.Conflict, "%d deliveries wait for the webhook, or %d for all, and no more are kept: see to those that cannot be reached", job.MaxWebhookWaiting, job.MaxDeliveries)
+		return nil, api.Errorf(api.Conflict, "%d deliveries wait for the webhook, or %d for all webhooks, the maximum: repair or delete the webhooks that fail", job.MaxWebhookWaiting, job.MaxDeliveries)
 	}
 	return &QueueDeliveryResult{Id: id}, nil
 }

@@ -34,7 +34,7 @@ func (o *RaiseLevel) Apply(tx *state.Tx) (*RaiseLevelResult, error) {
 	head := tx.Head()
 	now := max(firstLevel, head.FeatureLevel)
 	if o.Level < now {
-		return nil, api.Errorf(api.StateConflict, "the feature level is %d and never falls: it cannot become %d", now, o.Level)
+		return nil, api.Errorf(api.StateConflict, "the feature level is %d and cannot fall to %d", now, o.Level)
 	}
 	if o.Level > now {
 		head.FeatureLevel = o.Level

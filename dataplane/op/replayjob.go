@@ -34,7 +34,7 @@ func (o *ReplayJob) Validate() error {
 	o.Meta.check(&p)
 	p.add("job_id", checkID(o.JobId))
 	if o.From == 0 {
-		p.add("from", errors.New("is missing; name an iteration, of which 1 is the first"))
+		p.add("from", errors.New("is missing: name an iteration, 1 or more"))
 	}
 	if ids := o.GetMeta().GetIds(); len(ids) != 1 {
 		p.add("meta.ids", fmt.Errorf("has %d ids for one job", len(ids)))
@@ -97,7 +97,7 @@ func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 	case j == nil:
 		return nil, api.Errorf(api.NotFound, "there is no job %s", id)
 	case d.GetIterationsKept() == 0:
-		return nil, api.Errorf(api.StateConflict, "job %s has had no iterations: there is nothing to go on from", id)
+		return nil, api.Errorf(api.StateConflict, "job %s has no iterations to replay", id)
 	}
 	first := d.GetIteration() - d.GetIterationsKept() + 1
 	switch {
@@ -106,7 +106,7 @@ func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 	case o.From == 1:
 		return nil, nil
 	case o.From == first:
-		return nil, api.Errorf(api.NotFound, "job %s does not have what its first iteration, %d, began with: replay job %s, which it was made of", id, first, job.ID(j.Options.GetReplayOf()))
+		return nil, api.Errorf(api.NotFound, "job %s does not have the input of its first iteration, %d: replay job %s, its original", id, first, job.ID(j.Options.GetReplayOf()))
 	}
 	return tx.Iteration(j, o.From-1)
 }

@@ -170,7 +170,7 @@ func TestTooManyResources(t *testing.T) {
 			t.Fatalf("provider %d: %v", i, err)
 		}
 	}
-	w.refused(w.newProvider("more", 1), api.Conflict, "there may be (100)")
+	w.refused(w.newProvider("more", 1), api.Conflict, "at their maximum (100)")
 	one[*op.PutResourceResult](w, w.newProvider("p1", 1))
 	one[*op.DeleteResourceResult](w, &op.DeleteResource{Kind: kindProvider, Name: "p1", Shards: 1})
 	one[*op.PutResourceResult](w, w.newProvider("more", 1))

@@ -25,7 +25,7 @@ func checkRole(p *problems, o *PutResource) {
 	p.length("permissions", len(given), len(tenancy.DataPlanePermissions()))
 	for i, word := range given {
 		if !tenancy.Permission(word).OfDataPlane() {
-			p.item("permissions", i, "", fmt.Errorf("%.64q is no permission of a namespace", word))
+			p.item("permissions", i, "", fmt.Errorf("%.64q is not a permission of a namespace", word))
 		}
 	}
 }
@@ -82,5 +82,5 @@ func othersAdminister(tx *state.Tx, k *state.Key) error {
 	if !administers(k) || slices.ContainsFunc(tx.Keys(), func(other *state.Key) bool { return other.Id != k.Id && administers(other) }) {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "API key %s is the last that administers this namespace: no other is enabled, has the role admin, covers every queue and never expires. Create such a key first: without one, nobody could make keys any more", k.Id)
+	return api.Errorf(api.Conflict, "API key %s is the last that administers this namespace: no other is enabled, has the role admin, covers every queue and never expires. Create such a key first, because without one no key could be created any more", k.Id)
 }

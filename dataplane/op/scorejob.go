@@ -26,7 +26,7 @@ func (o *ScoreJob) Validate() error {
 	o.Meta.check(&p)
 	p.add("job_id", checkID(o.JobId))
 	if o.GetScore().GetDimension() == "" {
-		p.add("dimension", errors.New("is missing; name what is judged"))
+		p.add("dimension", errors.New("is missing: name the quality to score"))
 	}
 	p.add("dimension", job.CheckText(o.GetScore().GetDimension(), job.MaxScoreWord))
 	p.add("scorer", job.CheckText(o.GetScore().GetScorer(), job.MaxScoreWord))
@@ -58,7 +58,7 @@ func (o *ScoreJob) Apply(tx *state.Tx) (*ScoreJobResult, error) {
 		at++
 	}
 	if at == job.MaxScores {
-		return nil, api.Errorf(api.Conflict, "job %s has %d scores, as many as there may be: replace one, by its dimension and scorer", job.ID(j.Id), job.MaxScores)
+		return nil, api.Errorf(api.Conflict, "job %s has %d scores, the maximum: replace one by its dimension and scorer", job.ID(j.Id), job.MaxScores)
 	}
 	score := &job.Score{Dimension: o.Score.Dimension, Value: o.Score.Value, Scorer: o.Score.Scorer, CreatedNs: tx.ClockNs()}
 	if at == len(scores.Scores) {

@@ -38,7 +38,7 @@ func (o *SetAlerts) Validate() error {
 		}
 		seen[string(c.GetRuleId())] = true
 		if math.IsNaN(c.GetValue()) || math.IsInf(c.GetValue(), 0) {
-			p.item("changes", i, "value", errors.New("is no finite number"))
+			p.item("changes", i, "value", errors.New("is not a finite number"))
 		}
 		if c.GetBody() == nil {
 			p.item("changes", i, "body", errors.New("is missing"))

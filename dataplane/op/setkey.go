@@ -76,7 +76,7 @@ func asJudged(k *state.Key, version uint64) error {
 	if version == 0 || version == KeyVersion(k) {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "API key %s was changed by somebody else at the same time: nothing was done, try again", k.Id)
+	return api.Errorf(api.Conflict, "another client changed API key %s at the same time: nothing was changed, try again", k.Id)
 }
 
 // callerAsJudged refuses a request whose own key has changed since it was authorised, because its changes to

@@ -44,7 +44,7 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	if !tx.Full() || j.Batch == nil && j.Chain == nil {
 		return nil
 	}
-	return refuse(api.Overloaded, "too much follows from the jobs that end together with job %s: try again", job.ID(j.Id))
+	return refuse(api.Overloaded, "the jobs that end together with job %s have too many consequences for one write: try again", job.ID(j.Id))
 }
 
 // keptUntil returns the time at which a batch that ends now in a settled state is removed, by the namespace's

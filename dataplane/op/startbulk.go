@@ -50,13 +50,13 @@ func (o *StartBulk) Validate() error {
 		}
 		seen[s.GetShard()] = true
 		if named := len(s.GetJobIds()) > 0; named == (len(o.Filter) > 0) {
-			p.item("shares", i, "job_ids", errors.New("and a filter: name jobs or say how to find them"))
+			p.item("shares", i, "job_ids", errors.New("and a filter are both given: give one of them"))
 		}
 		ids += len(s.GetJobIds())
 		p.jobIDs(s.GetJobIds())
 	}
 	if ids > job.MaxBulkIDs {
-		p.add("job_ids", fmt.Errorf("has %d elements; at most %d are allowed: say by a filter which jobs are meant, or send several requests", ids, job.MaxBulkIDs))
+		p.add("job_ids", fmt.Errorf("has %d elements; at most %d are allowed: use a filter, or send several requests", ids, job.MaxBulkIDs))
 	}
 	p.whole(o)
 	return p.err()
@@ -94,11 +94,11 @@ func (o *StartBulk) Apply(tx *state.Tx) (*StartBulkResult, error) {
 func (o *StartBulk) admit(tx *state.Tx) error {
 	var refusal *api.Error
 	if n := tx.Bulks(); n >= job.MaxBulks {
-		refusal = api.Errorf(api.Overloaded, "%d bulk operations are kept, and there may be as many; try again when some of them have ended", n)
+		refusal = api.Errorf(api.Overloaded, "%d bulk operations are stored, the maximum: try again after some of them have ended", n)
 	}
 	for _, s := range o.Shares {
 		if refusal == nil && s.Shard != tx.Shard() && !tx.CanSend(s.Shard) {
-			refusal = api.Errorf(api.Overloaded, "as much is on its way to shard %d as may be; try again later", s.Shard)
+			refusal = api.Errorf(api.Overloaded, "the queue of messages to shard %d is full: try again later", s.Shard)
 		}
 	}
 	if refusal == nil {
@@ -182,7 +182,7 @@ func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
 	}
 	for _, s := range states {
 		if s <= job.State_STATE_UNSPECIFIED || s >= job.States {
-			p.add("filter.state", fmt.Errorf("has %d, which is no state", s))
+			p.add("filter.state", fmt.Errorf("has %d, which is not a state", s))
 		}
 	}
 }

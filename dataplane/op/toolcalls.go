@@ -113,7 +113,7 @@ func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 		l.ops, l.bytes = l.ops+2, l.bytes+uint64(c.Job.SizeVT())+2*watchBytes
 		away[c.Shard] = l
 		if box := tx.Outbox(c.Shard); box.Ops()+l.ops > state.MaxOutboxOps || box.Bytes+l.bytes > state.MaxOutboxBytes {
-			return refuse(api.Overloaded, "job %s calls for tool %q, and as much is on its way to the shard of queue %s as may be: try again later", job.ID(j.Id), c.Name, c.Job.Queue)
+			return refuse(api.Overloaded, "job %s calls tool %q, and the queue of messages to the shard of queue %s is full: try again later", job.ID(j.Id), c.Name, c.Job.Queue)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func CheckWebhookEvent(word string) error {
 	if word == EveryEvent || word == EventTest || slices.Contains(event.Types, word) {
 		return nil
 	}
-	return fmt.Errorf("%.64q is no event; use any of %v, %s, or %q for all", word, event.Types, EventTest, EveryEvent)
+	return fmt.Errorf("%.64q is not an event; use any of %v, %s, or %q for all", word, event.Types, EventTest, EveryEvent)
 }
 
 // checkWebhook checks a declared webhook. An empty secret means the present one.
@@ -77,11 +77,11 @@ func checkWebhookURL(text string) error {
 	host, _, _ := strings.Cut(strings.ReplaceAll(rest, "?", "/"), "/")
 	switch {
 	case strings.Contains(host, "@"):
-		return errors.New("holds a user name, which anybody may read; the signature says who sends")
+		return errors.New("contains a user name, which is not secret: remove it and check the signature instead")
 	case host == "" || host[0] == ':':
 		return errors.New("names no host")
 	case strings.Contains(rest, "#"):
-		return errors.New("has a fragment, which is never sent")
+		return errors.New("has a fragment, which HTTP does not send: remove it")
 	case strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return errors.New("has spaces or control characters")
 	}
@@ -108,7 +108,7 @@ func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	h.PreviousSecret, h.PreviousUntilNs = "", 0
 	if was == nil {
 		if h.Secret == "" {
-			return api.Errorf(api.ValidationError, "secret is missing: what is sent is signed with it")
+			return api.Errorf(api.ValidationError, "secret is missing: give the secret that signs deliveries")
 		}
 		return nil
 	}

@@ -28,7 +28,7 @@ func Explain(g *Frozen, j *job.Job) ([]Why, error) {
 	}
 	all = append(all, lane...)
 	if at := j.Detail.GetExpireNs(); at > 0 && at <= g.ClockNs() {
-		all = append(all, Why{Reason: ReasonExpired, Text: "its time is over: it dies as soon as somebody looks at it"})
+		all = append(all, Why{Reason: ReasonExpired, Text: "its lifetime is over: it becomes dead at the next access"})
 	}
 	v, err := Decide(g, j)
 	if err == nil {
@@ -43,7 +43,7 @@ func Explain(g *Frozen, j *job.Job) ([]Why, error) {
 	case AtGate(j):
 		all = append(all, Why{
 			Reason: ReasonReopened, Name: j.Detail.GateName,
-			Text: fmt.Sprintf("%q had no room for it and has now: it is let go in a moment, after those that have waited longer", j.Detail.GateName),
+			Text: fmt.Sprintf("%q had no capacity for it and now has: it starts soon, after the jobs that have waited longer", j.Detail.GateName),
 		})
 	}
 	return all, nil
@@ -92,7 +92,7 @@ var queueChecks = [...]queueCheck{
 	{ReasonQueueRate,
 		func(q *state.Queue, clockNs int64) bool { return q.RateFree(clockNs) == 0 },
 		func(q *state.Queue) string {
-			return fmt.Sprintf("queue %q has let go %s in %d ms, which is its rate_limit", q.Name, Jobs(q.RateLimit), q.RateWindowMs)
+			return fmt.Sprintf("queue %q has started %s in %d ms, its rate_limit", q.Name, Jobs(q.RateLimit), q.RateWindowMs)
 		}},
 }
 
@@ -151,7 +151,7 @@ func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
 		why.Text = fmt.Sprintf("fairness key %q has %s active, and the max_concurrency of limit rule %q is %d: one has to end first", key, Jobs(l.Active), why.Name, rule.MaxConcurrency)
 	case state.LaneRate:
 		why.Reason, why.UntilNs = ReasonKeyRate, l.Rate.FreeAt(rule.RateLimit, rule.RateWindowMs, g.ClockNs())
-		why.Text = fmt.Sprintf("fairness key %q has had %s in %d ms, which is the rate_limit of limit rule %q", key, Jobs(rule.RateLimit), rule.RateWindowMs, why.Name)
+		why.Text = fmt.Sprintf("fairness key %q has started %s in %d ms, the rate_limit of limit rule %q", key, Jobs(rule.RateLimit), rule.RateWindowMs, why.Name)
 	default:
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func elsewhere(j *job.Job) Why {
 		why.Text = fmt.Sprintf("attempt %d runs on worker %q, which has it until its lease ends unless it renews it", j.Attempt, why.Name)
 		if j.Cancelling {
 			why.Reason = ReasonCancelling
-			why.Text = fmt.Sprintf("worker %q is told to let go of it", why.Name)
+			why.Text = fmt.Sprintf("worker %q is told to stop it", why.Name)
 		}
 		return why
 	}
@@ -185,9 +185,9 @@ func elsewhere(j *job.Job) Why {
 // whatToDo tells people how to release a job, by the kind of its hold.
 var whatToDo = map[job.Hold]string{
 	job.Hold_HOLD_REQUEST:        "approve it to have it run, or reject it",
-	job.Hold_HOLD_AGENT:          "its agent asks for a person: approve it to have it go on, or reject it",
-	job.Hold_HOLD_MAX_ITERATIONS: "approve it with a higher max_iterations to have it go on, or reject it",
-	job.Hold_HOLD_MAX_COST:       "approve it with a higher max_cost_usd to have it go on, or reject it",
+	job.Hold_HOLD_AGENT:          "its agent asks for a person: approve it to continue, or reject it",
+	job.Hold_HOLD_MAX_ITERATIONS: "approve it with a higher max_iterations to continue, or reject it",
+	job.Hold_HOLD_MAX_COST:       "approve it with a higher max_cost_usd to continue, or reject it",
 	job.Hold_HOLD_BUDGET:         "raise the budget, or wait for its next window, and approve it",
 	job.Hold_HOLD_POLICY:         "approve it to have it run, or reject it",
 	job.Hold_HOLD_DEPENDENCY:     "approve it to have it run all the same, or reject it",

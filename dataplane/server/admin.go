@@ -52,7 +52,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 		report, err := c.State().Verify(r.Context())
 		if err != nil {
 			s.cfg.Logger.Error("a store is damaged", "shard", c.Shard(), "error", err)
-			return api.Wrap(err, api.Unhealthy, fmt.Sprintf("shard %d of this node is damaged or cannot be read: its log says what; take the node out of service and let it join anew", c.Shard()))
+			return api.Wrap(err, api.Unhealthy, fmt.Sprintf("shard %d of this node is damaged or unreadable: see the node's log; take the node out of service and let it join again with an empty directory", c.Shard()))
 		}
 		out.Shards = append(out.Shards, api.VerifiedShard{
 			Shard: int(c.Shard()), AppliedIndex: report.Applied.Index, Files: report.Tables, Bytes: report.Bytes,
@@ -73,7 +73,7 @@ const (
 // tell one tenant about the others.
 func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
-		return api.Errorf(api.Forbidden, "what a host of the cloud uses is for those who run it")
+		return api.Errorf(api.Forbidden, "only operators may see the resources of a cloud host")
 	}
 	samples := []metrics.Sample{{Name: heapObjects}, {Name: heapUnused}, {Name: stackInUse}, {Name: gcPauses}}
 	metrics.Read(samples)

@@ -97,7 +97,7 @@ func TestApprovals(t *testing.T) {
 func TestResultSchemas(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
-	if got := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","result_schema":{"$ref":"https://example.com/a"}}`).problem(t); got.Code != api.ValidationError || !strings.Contains(got.Error, "which is not in it") {
+	if got := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","result_schema":{"$ref":"https://example.com/a"}}`).problem(t); got.Code != api.ValidationError || !strings.Contains(got.Error, "which it does not contain") {
 		t.Errorf("a remote reference: %+v", got)
 	}
 	const schema = `{"type":"object","required":["score"],"properties":{"score":{"type":"number"}}}`

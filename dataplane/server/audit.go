@@ -255,7 +255,7 @@ func (f *auditFilter) readCursor(text string, q *request) error {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || !bytes.Equal(c.Bound, f.bound[:]) || len(c.Places) != q.shards.Count() {
-		return api.Errorf(api.ValidationError, "the cursor is not of this list: send it with the filter and order of the page it came with, or begin without one")
+		return api.Errorf(api.ValidationError, "the cursor belongs to another list: send it with the filter and order of its page, or start without a cursor")
 	}
 	f.places = c.Places
 	return nil

@@ -32,7 +32,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case s.cloud():
-		return api.Errorf(api.Unsupported, "a namespace of the cloud is not backed up by its tenants: export what you need with searches")
+		return api.Errorf(api.Unsupported, "tenants cannot back up a cloud namespace: export jobs with searches")
 	case s.draining.Err() != nil:
 		return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: ask another"))
 	case !s.backing.CompareAndSwap(false, true):
@@ -84,7 +84,7 @@ func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
 
 // restore refuses, because the state of a running node cannot be replaced.
 func (s *Server) restore(http.ResponseWriter, *http.Request) error {
-	return api.Errorf(api.Unsupported, "a backup is not restored into a node that runs: it would take back what clients have been told. Make a new node of it with `corvo admin restore --from FILE --data-dir DIR`, and start that one in this one's place")
+	return api.Errorf(api.Unsupported, "a running node cannot restore a backup, because that would undo acknowledged writes. Create a new node with `corvo admin restore --from FILE --data-dir DIR`, and start it in place of this one")
 }
 
 // backupStream writes a backup to a client that keeps reading, until ctx ends.

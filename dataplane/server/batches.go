@@ -67,7 +67,7 @@ func (s *Server) addToBatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, n := range jobs {
 		if q.shards.Of(n.Queue) != at {
-			return api.Errorf(api.CrossShard, "batch %s lies on shard %d and queue %s on shard %d: a batch takes jobs of its own shard; make one for the others", job.BatchIDText(id), at.Shard(), n.Queue, q.shards.Of(n.Queue).Shard())
+			return api.Errorf(api.CrossShard, "batch %s is on shard %d and queue %s on shard %d: a batch takes jobs of its own shard; create another batch for the others", job.BatchIDText(id), at.Shard(), n.Queue, q.shards.Of(n.Queue).Shard())
 		}
 	}
 	made, err := s.create(w, r, &q, at, &op.Enqueue{Jobs: jobs, BatchId: id[:]}, true)

@@ -109,7 +109,7 @@ func (q *request) mayMoveTo(queue string) error {
 	}
 	to, err := queueRecord(q.shards.Of(queue), queue)
 	if err == nil && to.GetDeleting() {
-		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait until it is gone; it may be made anew then", queue)
+		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait for the end of the deletion, then create it again", queue)
 	}
 	return err
 }

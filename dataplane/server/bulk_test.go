@@ -114,8 +114,8 @@ func TestBulkRefusals(t *testing.T) {
 	}
 	for _, c := range []struct{ body, says string }{
 		{`{}`, "action"},
-		{`{"action":"explode","job_ids":["` + id + `"]}`, `\"explode\" is no action`},
-		{`{"action":"retry"}`, "name the jobs, or say how to find them"},
+		{`{"action":"explode","job_ids":["` + id + `"]}`, `\"explode\" is not an action`},
+		{`{"action":"retry"}`, "job_ids and filter are missing"},
 		{`{"action":"retry","filter":{"queue":"q"},"job_ids":["` + id + `"]}`, "filter is there beside job_ids: give one of them"},
 		{`{"action":"retry","filter":{}}`, `job_id_prefix`},
 		{`{"action":"retry","filter":{"queue":""}}`, `job_id_prefix`},

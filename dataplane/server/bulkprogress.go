@@ -33,7 +33,7 @@ func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !s.bulkStreams.take(1) {
-		refusal := api.Errorf(api.Overloaded, "%d streams of progress are open on this node, and there may be as many: ask for GET /api/v1/bulk/%s instead", job.MaxBulkStreams, job.BulkIDText(id))
+		refusal := api.Errorf(api.Overloaded, "%d progress streams are open on this node, the maximum: use GET /api/v1/bulk/%s instead", job.MaxBulkStreams, job.BulkIDText(id))
 		refusal.RetryAfter = time.Second
 		return refusal
 	}

@@ -217,7 +217,7 @@ func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, 
 		return err
 	}
 	if s.cfg.Cluster == nil {
-		return api.Errorf(api.StateConflict, "this node is alone and has no cluster listener: start it with --raft-bind to have others join it")
+		return api.Errorf(api.StateConflict, "this node has no cluster listener: start it with --raft-bind, so that other nodes can join it")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), memberChangeWait)
 	defer cancel()

@@ -179,7 +179,7 @@ func (s *Server) awaitJob(r *http.Request, q *request, id job.ID) (*cell.Cell, e
 // unverified converts the error of a strong read for clients.
 func unverified(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		e := api.Wrap(err, api.ViewBehind, "this node could not make sure in time that it has every write: try again, or read without consistency=strong")
+		e := api.Wrap(err, api.ViewBehind, "this node could not confirm in time that it has every write: try again, or read without consistency=strong")
 		e.RetryAfter = time.Second
 		return e
 	}

@@ -41,7 +41,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 		s.cfg.Logger.Error("unhealthy", "error", err)
 	}
 	if err != nil {
-		return api.Wrap(err, api.Unhealthy, "this node cannot serve: its log says why; restart it, or take it out of service")
+		return api.Wrap(err, api.Unhealthy, "this node cannot serve: see its log; restart it, or take it out of service")
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
@@ -98,7 +98,7 @@ func (s *Server) hostReady(w http.ResponseWriter) error {
 	}
 	if err := s.soundCells(); err != nil {
 		s.cfg.Logger.Error("not ready", "error", err)
-		checks["cells"] = "a namespace's log, store or view has failed: the host's log says which"
+		checks["cells"] = "a namespace's log, store or view has failed: see the host's log"
 		if errors.Is(err, durable.ErrFull) {
 			checks["cells"] = "disk full: a namespace's log or store has stopped; make room and restart the host"
 		}
@@ -190,24 +190,24 @@ func (f *readiness) judge() (checks map[string]string, err error) {
 		}
 	}
 	check("serving", !f.draining, "it is shutting down")
-	failure := "its log or its store has failed: its log says why"
+	failure := "its log or its store has failed: see the node's log"
 	if f.full {
 		failure = "disk full: its log or its store has stopped; make room and restart it"
 	}
 	check("store", !f.failed, failure)
-	check("leader", f.led, "it does not lead and knows nobody who does")
+	check("leader", f.led, "it does not lead and knows no leader")
 	check("applied", f.applyLag <= MaxApplyLag, fmt.Sprintf("its store is %d entries behind its log, more than %d: it is catching up", f.applyLag, MaxApplyLag))
 	if f.viewLag > 0 {
 		checks["view"] = fmt.Sprintf("ok, %d events behind for %v", f.viewLag, f.viewBehind.Round(time.Millisecond))
 	}
-	check("view", f.viewErr == nil, "its view does not follow: its log says why")
+	check("view", f.viewErr == nil, "its view does not follow: see the node's log")
 	switch {
 	case errors.Is(f.freeErr, errors.ErrUnsupported):
 		checks["disk"] = "ok, unknown on this system"
 	case f.freeErr != nil:
-		check("disk", false, "its disk does not tell how much of it is free")
+		check("disk", false, "its disk does not report its free space")
 	default:
-		check("disk", f.free >= f.least, fmt.Sprintf("%d bytes of disk are free, fewer than the %d it needs: make room", f.free, f.least))
+		check("disk", f.free >= f.least, fmt.Sprintf("%d bytes of disk are free, fewer than the %d that it needs: free disk space", f.free, f.least))
 	}
 	if len(wrong) == 0 {
 		return checks, nil

@@ -68,7 +68,7 @@ func (s *Server) writeSecret(w http.ResponseWriter, status int, rec *state.Key, 
 	if hash := keyring.Hash(text); !bytes.Equal(rec.GetHash(), hash[:]) {
 		// A repeat under an Idempotency-Key: the secret made for this request is not the key's, and the key's
 		// secret was not kept.
-		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key gave key %s a secret and showed it; it is not kept: rotate the key to have another", rec.GetId())
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key answered with the secret of key %s, which is not stored: rotate the key for a new secret", rec.GetId())
 	}
 	return writeVersion(w, status, op.KeyVersion(rec), api.CreatedKey{Key: convert.ToKey(rec, s.lastUsedNs(rec.Id), s.cfg.Now().UnixNano()), APIKey: text})
 }
@@ -100,7 +100,7 @@ func (q *request) mayBeFirst(key tenancy.Key) error {
 	if !first || slices.Contains(key.Roles, tenancy.Admin) && len(key.QueueScope) == 0 && key.ExpiresAt.IsZero() {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "the first key closes this node to all who have none: give it the role admin, every queue and no expiry, so that others can be made with it")
+	return api.Errorf(api.Conflict, "the first key closes this node to requests without a key: give it the role admin, every queue and no expiry, so that it can create other keys")
 }
 
 func (s *Server) setKey(w http.ResponseWriter, r *http.Request) error {

@@ -140,7 +140,7 @@ func (s *Server) getQueueRule(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noQueueRule(name string) error {
-	return api.Errorf(api.NotFound, "there is no limit rule %s; that of a key has the id queue/key, with the slash escaped", text.Quote(name))
+	return api.Errorf(api.NotFound, "there is no limit rule %s; the id of a rule for a key is queue/key, with the slash escaped", text.Quote(name))
 }
 
 // queueRule returns the rule of a whole queue and its version, which is the queue's. The version is 0 if the
@@ -215,7 +215,7 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	if found == nil {
-		return api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after its limits were set", body.Queue)
+		return api.Errorf(api.NotFound, "another client deleted queue %s just after its limits were set", body.Queue)
 	}
 	version, err := op.QueueVersion(found)
 	if err != nil {

@@ -66,7 +66,7 @@ func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	// The target's shard cannot refuse a job from another shard, so this one asks before the move.
 	to, err := queueRecord(q.shards.Of(queue), queue)
 	if err == nil && to.GetDeleting() {
-		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait until it is gone; it may be made anew then", queue)
+		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait for the end of the deletion, then create it again", queue)
 	}
 	return err
 }

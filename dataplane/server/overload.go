@@ -102,7 +102,7 @@ func (b *heldBody) release() {
 func (s *Server) searching(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.searches.take(1) {
-			err := api.Errorf(api.Overloaded, "%d searches and lists are being answered, which is the most at once: try again later", s.searches.most)
+			err := api.Errorf(api.Overloaded, "%d searches and lists are in progress, the maximum: try again later", s.searches.most)
 			err.RetryAfter = overloadRetry
 			return err
 		}

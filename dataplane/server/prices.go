@@ -41,7 +41,7 @@ func (s *Server) priceRoutes() []serve.Route {
 			rows[i].Handler = s.orShipped(row.Handler, s.shippedPrice)
 		case item:
 			rows[i].Handler = s.orShipped(row.Handler, func(_ http.ResponseWriter, r *http.Request) error {
-				return api.Errorf(api.StateConflict, "price %s came with the server and cannot be changed: POST one of your own for the same model, which goes before it",
+				return api.Errorf(api.StateConflict, "price %s is built in and cannot be changed: POST a price for the same model, which overrides it",
 					text.Quote(inPath(r)))
 			})
 		}

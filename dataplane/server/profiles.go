@@ -17,7 +17,7 @@ const profilesPath = "/debug/pprof/"
 // read it, because a profile shows everything that runs here and slows the node down while it is taken.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
-		return api.Errorf(api.Forbidden, "what a host of the cloud uses is for those who run it")
+		return api.Errorf(api.Forbidden, "only operators may see the resources of a cloud host")
 	}
 	switch name := strings.TrimPrefix(r.URL.Path, profilesPath); name {
 	case "cmdline":

@@ -98,7 +98,7 @@ func queueVersion(at *cell.Cell, name string) (uint64, error) {
 func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) (err error) {
 	if none := r.Header.Values(serve.IfNoneMatch); len(none) > 0 {
 		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
-			return api.Errorf(api.ValidationError, "If-None-Match takes * here, which makes a queue only where there is none")
+			return api.Errorf(api.ValidationError, "If-None-Match must be *, which creates a queue only if it does not exist")
 		}
 		o.Create = true
 	}
@@ -202,7 +202,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
-	return showQueue(w, c, name, api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name))
+	return showQueue(w, c, name, api.Errorf(api.NotFound, "another client deleted queue %s just after it was set", name))
 }
 
 // queue returns the name of the queue in the path, if the caller has the right to it.

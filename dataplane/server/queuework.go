@@ -104,7 +104,7 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.URL.Query().Get("confirm") != "true" {
-		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its jobs, its settings and totals with it; say so with ?confirm=true", name)
+		return api.Errorf(api.ValidationError, "confirm is missing: this deletes queue %s with its jobs, settings and totals; give ?confirm=true to do it", name)
 	}
 	o := &op.DeleteQueue{Meta: q.meta, Queue: name, IfSettled: r.URL.Query().Get("if_settled") == "true"}
 	if o.IfVersion, err = s.queueMatch(r, &q, c, name, noQueue(name)); err != nil {

@@ -181,7 +181,7 @@ func (n *noun[Req, Resp]) sameName(body *Req, named string) error {
 	var f convert.Faults
 	if n.prefix == "" {
 		if given := n.nameOf(body); given != "" && given != named {
-			f.Invalid(n.nameIn, "makes it the %s %s, the path names %s: make them the same", n.one, text.Quote(given), text.Quote(named))
+			f.Invalid(n.nameIn, "names the %s %s, but the path names %s: make them the same", n.one, text.Quote(given), text.Quote(named))
 		}
 	}
 	return f.Err()

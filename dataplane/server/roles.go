@@ -49,7 +49,7 @@ func (s *Server) roleRoutes() []serve.Route {
 			case r.Method == http.MethodGet || r.Method == http.MethodHead:
 				return writeVersion(w, http.StatusOK, 1, convert.ToBuiltInRole(name))
 			}
-			return api.Errorf(api.Conflict, "the role %s is built in and stays as it is: create another, with the permissions you want", name)
+			return api.Errorf(api.Conflict, "the role %s is built in and cannot be changed: create another with the permissions you want", name)
 		}
 	}
 	return routes

@@ -109,7 +109,7 @@ func TestOptionsThatAreNoObject(t *testing.T) {
 			}
 			continue
 		}
-		if e := rpc.FromError(err); e == nil || e.Code != api.ValidationError || !strings.HasPrefix(e.Message, "options_json is no JSON object") {
+		if e := rpc.FromError(err); e == nil || e.Code != api.ValidationError || !strings.HasPrefix(e.Message, "options_json is not a JSON object") {
 			t.Errorf("%s: %v", options, err)
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	from := m.Cursor
 	if from == "" && m.LastEventId != 0 {
 		if q.shards.Count() > 1 {
-			return api.Errorf(api.ValidationError, "last_event_id is no place in a namespace of %d shards: pass on the cursor of the last event", q.shards.Count())
+			return api.Errorf(api.ValidationError, "last_event_id is not a position in a namespace of %d shards: send the cursor of the last event", q.shards.Count())
 		}
 		from = strconv.FormatUint(m.LastEventId, 10)
 	}

@@ -137,7 +137,7 @@ func (s *Server) runSchedule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(result.JobIds) == 0 {
-		return api.Errorf(api.Conflict, "schedule %s made no job: its unique key %s is another job's, or it was deleted a moment ago", job.ScheduleIDText(job.ID(rec.Id)), text.Quote(rec.UniqueKey))
+		return api.Errorf(api.Conflict, "schedule %s created no job: another job holds its unique key %s, or the schedule was just deleted", job.ScheduleIDText(job.ID(rec.Id)), text.Quote(rec.UniqueKey))
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.ScheduleRunResponse{Status: "ok", JobID: job.ID(result.JobIds[0]).String()})
 }

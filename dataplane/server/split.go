@@ -79,7 +79,7 @@ func (x *items[T]) round(q *request, pending []int) (again []int, err error) {
 	}
 	parts := router.Split(len(known), func(k int) *cell.Cell { return x.asked[known[k]] })
 	if len(parts) > 1 && q.meta.Idempotency != nil {
-		return nil, api.Errorf(api.CrossShard, "a request with an Idempotency-Key is remembered on one shard, and its jobs lie on %d: send one without a key, for a job is settled once whoever asks, or send a request for each queue", len(parts))
+		return nil, api.Errorf(api.CrossShard, "an Idempotency-Key works on one shard, and the jobs of the request are on %d: send the request without a key, because a job settles only once, or send one request for each queue", len(parts))
 	}
 	positions := make([]position, len(parts))
 	failures := router.Collect(len(parts), func(p int) (err error) {

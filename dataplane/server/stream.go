@@ -66,7 +66,7 @@ func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 	switch {
 	case c.r.Header[idempotencyHeader] != nil:
-		return api.Errorf(api.ValidationError, "%s names one request, and a stream has many: give the jobs unique keys, or send them one by one", idempotencyHeader)
+		return api.Errorf(api.ValidationError, "%s identifies one request, but a stream has many: give the jobs unique keys, or send them one by one", idempotencyHeader)
 	case s.draining.Err() != nil:
 		return shuttingDown()
 	}

@@ -34,7 +34,7 @@ func shareOf(most int64) int64 { return max(1, most/namespaceShare) }
 // must call leaveStream.
 func (s *Server) enterStream(of tenancy.NamespaceID) (room, error) {
 	if !s.streams.take(1) {
-		return nil, tooManyStreams("%d streams are open on this node, which is the most: share one among more workers, or ask another node", s.streams.most)
+		return nil, tooManyStreams("%d streams are open on this node, the maximum: share one among more workers, or use another node", s.streams.most)
 	}
 	if !s.cloud() {
 		return room{s.frames}, nil
@@ -48,7 +48,7 @@ func (s *Server) enterStream(of tenancy.NamespaceID) (room, error) {
 	}
 	if most := shareOf(s.streams.most); mine.streams >= most {
 		s.streams.give(1)
-		return nil, tooManyStreams("%d streams of this namespace are open, which is the most that one may have: share one among more workers", most)
+		return nil, tooManyStreams("%d streams of this namespace are open, the maximum: share one among more workers", most)
 	}
 	mine.streams++
 	return room{mine.frames, s.frames}, nil

@@ -22,7 +22,7 @@ func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) er
 	var f convert.Faults
 	item.ToolCalls = convert.FromToolCalls(&f, job.ID(item.Proof.Id), calls, q.shards.Home().NowNs(), s.maxPayload)
 	if item.AgentStatus != job.Continue {
-		f.Invalid("tool_calls", "goes with agent_status %q: there is no next iteration to get the results", "continue")
+		f.Invalid("tool_calls", "needs agent_status %q: without it no later iteration receives the results", "continue")
 	}
 	if err := f.Err(); err != nil {
 		return err

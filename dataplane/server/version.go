@@ -42,7 +42,7 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 		}
 	}
 	if version == 0 {
-		return 0, api.Errorf(api.PreconditionFailed, "If-Match is no version of this resource, which is at %d: read it again", present)
+		return 0, api.Errorf(api.PreconditionFailed, "If-Match is not the version of this resource, which is %d: read it again", present)
 	}
 	return version, nil
 }

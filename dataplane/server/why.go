@@ -156,7 +156,7 @@ func (e *explanation) listening() error {
 	if n == 0 {
 		convert.AddReason(&e.says, op.Why{
 			Reason: op.ReasonNoWorker, Name: e.j.Queue,
-			Text: fmt.Sprintf("no worker has asked this node for jobs of queue %q in the last %s: start one, or see GET /workers (workers without a worker_id, and those of other nodes, are not known here)", e.j.Queue, whyListening),
+			Text: fmt.Sprintf("no worker has fetched from queue %q on this node in the last %s: start one, or see GET /workers (this node does not know workers without a worker_id or on other nodes)", e.j.Queue, whyListening),
 		})
 	}
 	if len(e.says.Reasons) == 0 {

@@ -172,7 +172,7 @@ func TestVerify(t *testing.T) {
 		{"empty", ring{id: good}, "", noKey},
 		{"text", ring{id: good}, "hello", notAKey},
 		{"no whole key", ring{id: good}, "cv_ns_bad", notAKey},
-		{"another kind", ring{id: good}, ofHost, "a key that begins with cv_host_ is not accepted here: use one that begins with cv_ns_"},
+		{"another kind", ring{id: good}, ofHost, "a key that starts with cv_host_ is not accepted here: use a key that starts with cv_ns_"},
 		{"typo", ring{id: good}, text[:len(text)-1] + "!", notAKey},
 		{"the id alone", ring{id: good}, id, notAKey},
 	} {

@@ -34,7 +34,7 @@ func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.K
 	case !ok:
 		return tenancy.Key{}, api.Errorf(api.Unauthorized, notAKey)
 	case !slices.Contains(opens, kind):
-		return tenancy.Key{}, api.Errorf(api.Unauthorized, "a key that begins with %s%s_ is not accepted here: use one that begins with %s", prefix, kind, prefixes(opens))
+		return tenancy.Key{}, api.Errorf(api.Unauthorized, "a key that starts with %s%s_ is not accepted here: use a key that starts with %s", prefix, kind, prefixes(opens))
 	}
 	key, found := source.Key(id)
 	// An unknown id is compared like a known one, so that the time of the answer reveals nothing.

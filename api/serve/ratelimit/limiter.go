@@ -125,7 +125,7 @@ func tooFast(which string, wait time.Duration) error {
 	if wait == 0 {
 		return nil
 	}
-	e := api.Errorf(api.RateLimited, "too many requests a second %s here: wait as long as Retry-After says", which)
+	e := api.Errorf(api.RateLimited, "too many requests a second %s: wait for the time in Retry-After", which)
 	e.RetryAfter = wait
 	return e
 }

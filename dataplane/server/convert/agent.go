@@ -25,7 +25,7 @@ func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 		IterationTimeoutMs: millis(f, "agent.iteration_timeout", a.IterationTimeout, 0, job.MaxIterationTime),
 	}
 	if a.MaxIterations < 0 || a.MaxIterations > job.MaxIterations {
-		f.Invalid("agent.max_iterations", "is %d; it lies between 0, which is no bound of its own, and %d", a.MaxIterations, job.MaxIterations)
+		f.Invalid("agent.max_iterations", "is %d; it must be between 0, for no limit, and %d", a.MaxIterations, job.MaxIterations)
 	} else {
 		out.MaxIterations = uint32(a.MaxIterations)
 	}

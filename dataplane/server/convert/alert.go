@@ -33,7 +33,7 @@ func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 		rule.Threshold = *r.Threshold
 	}
 	if r.Notify == "" {
-		f.Invalid("notify", "is missing; it is the id of a webhook")
+		f.Invalid("notify", "is missing: give the id of a webhook")
 	}
 	rule.Target = alertTarget(f, r, rule.When)
 	rule.ForMs = millis(f, "for", r.For, 0, job.MaxAlertFor)

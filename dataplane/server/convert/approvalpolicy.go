@@ -20,12 +20,12 @@ func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resour
 		TagValue: r.TagValue,
 	}
 	if r.Name == "" {
-		f.Invalid("name", "is missing; a held job says by it who holds it")
+		f.Invalid("name", "is missing: give a name, which held jobs show")
 	} else if err := job.CheckText(r.Name, job.MaxLabel); err != nil {
 		f.Invalid("name", "%v", err)
 	}
 	if r.Mode != "" && r.Mode != api.ModeAny && r.Mode != api.ModeAll {
-		f.Invalid("mode", "%s is no mode: use any or all", text.Quote(r.Mode))
+		f.Invalid("mode", "%s is not a mode: use any or all", text.Quote(r.Mode))
 	}
 	if r.Queue != "" {
 		if err := job.CheckQueueName(r.Queue); err != nil {
@@ -87,12 +87,12 @@ func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 		}
 		if a.MaxCostUSD != nil {
 			if agent.MaxCostNanoUsd = nanoUSD(f, "agent.max_cost_usd", *a.MaxCostUSD); *a.MaxCostUSD == 0 {
-				f.Invalid("agent.max_cost_usd", "is 0; leave it out where it stays what it is")
+				f.Invalid("agent.max_cost_usd", "is 0: leave it out to keep the present value")
 			}
 		}
 		if a.IterationTimeout != "" {
 			if agent.IterationTimeoutMs = millis(f, "agent.iteration_timeout", a.IterationTimeout, 0, job.MaxIterationTime); agent.IterationTimeoutMs < 1 {
-				f.Invalid("agent.iteration_timeout", "is less than a millisecond; leave it out where it stays what it is")
+				f.Invalid("agent.iteration_timeout", "is less than a millisecond: leave it out to keep the present value")
 			}
 		}
 		if agent.SizeVT() > 0 {
@@ -108,7 +108,7 @@ func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 // nanoUSD checks an amount of a limit.
 func nanoUSD(f *Faults, field string, n money.Nano) int64 {
 	if n < 0 || n > money.Nano(job.MaxMoney) {
-		f.Invalid(field, "is %s; it is in US dollars, from 0 to %s", n, money.Nano(job.MaxMoney))
+		f.Invalid(field, "is %s; it must be from 0 to %s US dollars", n, money.Nano(job.MaxMoney))
 		return 0
 	}
 	return int64(n)

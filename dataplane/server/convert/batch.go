@@ -42,7 +42,7 @@ func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 	const field = "batch.callback_payload"
 	switch {
 	case b.CallbackQueue == "":
-		f.Invalid(field, "is for nobody: give callback_queue as well, or leave it out")
+		f.Invalid(field, "needs callback_queue: give it as well, or leave this out")
 	case bytes.TrimLeft(b.CallbackPayload, " \t\r\n")[0] != '{':
 		f.Invalid(field, "is not an object")
 	}
@@ -52,7 +52,7 @@ func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 // NotInBatch refuses a new batch in a request that adds jobs to an existing one.
 func NotInBatch(f *Faults, b *EnqueueBatchBody) {
 	if b.Batch != nil {
-		f.Invalid("batch", "makes a new batch, and the jobs are to join another: leave it out")
+		f.Invalid("batch", "creates a new batch, but the jobs are for an existing one: leave it out")
 	}
 }
 

@@ -55,7 +55,7 @@ func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int6
 	rollingWindow(f, r, b)
 	if r.PerJobUSD != nil {
 		if b.PerJobNanoUsd = int64(*r.PerJobUSD); b.PerJobNanoUsd == 0 {
-			f.Invalid("per_job_usd", "is 0: leave it out where there is no limit")
+			f.Invalid("per_job_usd", "is 0: leave it out for no limit")
 		}
 	}
 	if r.DefaultReserveUSD != nil {
@@ -74,7 +74,7 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 	case r.RollingUSD == nil && r.RollingWindow != "":
 		f.Invalid("rolling_window", "goes with rolling_usd")
 	case r.RollingUSD != nil && r.RollingWindow == "":
-		f.Invalid("rolling_window", "is missing: say how long it is, such as \"24h\"")
+		f.Invalid("rolling_window", "is missing: give a duration, such as \"24h\"")
 	case r.RollingUSD != nil:
 		b.Limits[len(b.Limits)-1].LengthMs = millis(f, "rolling_window", r.RollingWindow, 0, job.MaxRollingWindow)
 	}
@@ -88,14 +88,14 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 	until, given, untilErr := r.Until.Parse()
 	switch {
 	case r.AmountUSD == nil:
-		f.Invalid("amount_usd", "is missing; give how much more there is to spend, 0 to end a raise")
+		f.Invalid("amount_usd", "is missing: give the additional amount, 0 to end a raise")
 	case err != nil:
 		f.Invalid("for", "%v", err)
 	case untilErr != nil:
 		f.Invalid("until", "%v", untilErr)
 	case *r.AmountUSD == 0: // the raise ends
 	case given == (span > 0):
-		f.Invalid("for", "or until says how long: give one of them")
+		f.Invalid("for", "or until is missing: give one of them")
 	case given && until.UnixNano() <= nowNs:
 		f.Invalid("until", "is over already")
 	case given:

@@ -16,7 +16,7 @@ func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o := &op.StartBulk{Queue: b.MoveToQueue}
 	var ok bool
 	if o.Action, ok = state.ParseBulkAction(b.Action); !ok {
-		f.Invalid("action", "%s is no action: use retry, requeue, cancel, move, change_priority, approve, reject, hold or delete", text.Quote(b.Action))
+		f.Invalid("action", "%s is not an action: use retry, requeue, cancel, move, change_priority, approve, reject, hold or delete", text.Quote(b.Action))
 		return o, nil
 	}
 	moves, ranks := o.Action == state.BulkAction_BULK_ACTION_MOVE, o.Action == state.BulkAction_BULK_ACTION_CHANGE_PRIORITY
@@ -34,18 +34,18 @@ func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	case given && !ranks:
 		f.Invalid("priority", "is only for change_priority: leave it out")
 	case !given && ranks:
-		f.Invalid("priority", "is missing: say which the jobs are to get")
+		f.Invalid("priority", "is missing: give the new value")
 	}
 	o.Priority = uint32(level)
 	switch {
 	case len(b.JobIDs) > 0 && b.Filter != nil:
 		f.Invalid("filter", "is there beside job_ids: give one of them, the jobs or how to find them")
 	case len(b.JobIDs) == 0 && b.Filter == nil:
-		f.Invalid("job_ids", "is missing, as is filter: name the jobs, or say how to find them")
+		f.Invalid("job_ids", "and filter are missing: give one of them")
 	case len(b.JobIDs) > job.MaxBulkIDs:
-		f.Invalid("job_ids", "has %d elements, at most %d are taken: say by a filter which jobs are meant, or send several requests", len(b.JobIDs), job.MaxBulkIDs)
+		f.Invalid("job_ids", "has %d elements; at most %d are allowed: use a filter, or send several requests", len(b.JobIDs), job.MaxBulkIDs)
 	case b.Filter != nil && everyJob(b.Filter):
-		f.Invalid("filter", `has no condition and would mean every job: narrow it, or say that all are meant with {"job_id_prefix":"job_"}`)
+		f.Invalid("filter", `has no condition and would match every job: add one, or give {"job_id_prefix":"job_"} for all jobs`)
 	}
 	return o, bulkIDs(f, b.JobIDs)
 }
@@ -67,7 +67,7 @@ func bulkIDs(f *Faults, texts []string) []job.ID {
 		id, err := job.ParseID(given)
 		if err != nil {
 			if bad++; bad == 1 {
-				f.Invalid("job_ids", "has %s, which is no job id", text.Quote(given))
+				f.Invalid("job_ids", "has %s, which is not a job id", text.Quote(given))
 			}
 			continue
 		}

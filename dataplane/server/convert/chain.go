@@ -61,7 +61,7 @@ func step(f *Faults, field string, s *api.ChainStep, maxPayload int) *job.Step {
 // isObject checks that a payload is an object, because a member is added to it.
 func isObject(f *Faults, field string, payload json.RawMessage) {
 	if !Absent(payload) && payload[0] != '{' {
-		f.Invalid(field, "is no object; the payloads of a chain are, for what came before is added to them")
+		f.Invalid(field, "is not an object; the payloads of a chain must be objects, because results of earlier steps are added to them")
 	}
 }
 
@@ -76,12 +76,12 @@ func onFailure(f *Faults, chain *job.Chain, raw json.RawMessage, maxPayload int)
 	switch raw[0] {
 	case '"':
 		if err := json.Unmarshal(raw, &word); err != nil {
-			f.Invalid(field, "is no text: %v", err)
+			f.Invalid(field, "is not a string: %v", err)
 			return
 		}
 	case '{':
 		if err := json.Unmarshal(raw, &s); err != nil {
-			f.Invalid(field, "is no step of a chain: %v", err)
+			f.Invalid(field, "is not a step of a chain: %v", err)
 			return
 		}
 		chain.OnFailure, chain.Failure = job.OnFailure_ON_FAILURE_QUEUE, step(f, field, &s, maxPayload)

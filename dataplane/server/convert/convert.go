@@ -130,7 +130,7 @@ func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", text.Quote(given))
+	return fmt.Errorf("%s is not a lease token: send the lease_token of the fetch", text.Quote(given))
 }
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
@@ -141,7 +141,7 @@ func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 		return absent.Milliseconds()
 	}
 	if most := int(job.MaxLease / time.Second); seconds < 0 || seconds > most {
-		f.Invalid(field, "is %d; it is in seconds, from 1 to %d", seconds, most)
+		f.Invalid(field, "is %d; it must be from 1 to %d seconds", seconds, most)
 		return 0
 	}
 	return int64(seconds) * 1000

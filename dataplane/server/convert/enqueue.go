@@ -86,7 +86,7 @@ func (into *newJob) read(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int)
 	if b.ExpireAfter != "" {
 		ms := millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter)
 		if ms == 0 {
-			f.Invalid("expire_after", "is nothing; say how long the job has, or leave it out")
+			f.Invalid("expire_after", "is 0: give the lifetime of the job, or leave it out")
 		}
 		n.Opt().ExpireAfterMs = ms
 	}

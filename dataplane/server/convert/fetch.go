@@ -54,7 +54,7 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	wait := job.DefaultFetchWait
 	if r.Timeout != nil {
 		if *r.Timeout < 0 {
-			f.Invalid("timeout", "is %d; it is in seconds, from 0 to %d", *r.Timeout, job.MaxFetchWait/time.Second)
+			f.Invalid("timeout", "is %d; it must be from 0 to %d seconds", *r.Timeout, job.MaxFetchWait/time.Second)
 		}
 		wait = time.Duration(min(*r.Timeout, int(job.MaxFetchWait/time.Second))) * time.Second
 	}
@@ -65,7 +65,7 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 // workerConcurrency converts the number of jobs that a worker runs at once.
 func workerConcurrency(f *Faults, n int) int {
 	if n < 0 || n > job.MaxWorkerConcurrency {
-		f.Invalid("concurrency", "is %d; it is how many jobs the worker runs at once, at most %d", n, job.MaxWorkerConcurrency)
+		f.Invalid("concurrency", "is %d; it must be the worker's number of concurrent jobs, at most %d", n, job.MaxWorkerConcurrency)
 	}
 	return n
 }

@@ -38,7 +38,7 @@ func ruleLimits(f *Faults, r *api.LimitRuleRequest) (most, limit uint32, windowM
 	}
 	switch {
 	case limit > 0 && r.RateWindow == "":
-		f.Invalid("rate_window", "is missing; say how long the window of rate_limit is, like \"1m\"")
+		f.Invalid("rate_window", "is missing: give the window of rate_limit, such as \"1m\"")
 	case limit > 0:
 		windowMs = rateWindow(f, "rate_window", anyMillis(f, "rate_window", r.RateWindow))
 	case r.RateWindow != "":

@@ -30,7 +30,7 @@ func concurrency(f *Faults, field string, n int) *uint32 {
 func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	switch {
 	case r.Rate == nil:
-		f.Invalid("rate", "is missing; give how many jobs may be let go in a period")
+		f.Invalid("rate", "is missing: give the number of jobs that may start in a period")
 		return
 	case *r.Rate < 1 || *r.Rate > job.MaxRateLimit:
 		f.Invalid("rate", "is %d; it takes 1 to %d; to lift the limit, delete it", *r.Rate, job.MaxRateLimit)

@@ -39,7 +39,7 @@ func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 		return nil
 	}
 	if !validJSON(s) {
-		f.Invalid(field, "is no JSON: %s", text.Quote(s))
+		f.Invalid(field, "is not JSON: %s", text.Quote(s))
 		return nil
 	}
 	return raw
@@ -65,7 +65,7 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 		}
 		// Decode takes it for the body of the request, and would blame that.
 		if c := strings.TrimLeft(m.OptionsJson, " \t\r\n")[0]; c != '{' && c != 'n' {
-			f.Invalid("options_json", "is no JSON object: %s", text.Quote(m.OptionsJson))
+			f.Invalid("options_json", "is not a JSON object: %s", text.Quote(m.OptionsJson))
 			return f.Err()
 		}
 		if err := serve.Decode(r, []byte(m.OptionsJson), b); err != nil {

@@ -56,7 +56,7 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 	}
 	missed, known := missedWords[cmp.Or(r.Missed, api.MissedOnce)]
 	if !known {
-		f.Invalid("missed", "%s is no policy: use skip, once or all", text.Quote(r.Missed))
+		f.Invalid("missed", "%s is not a policy: use skip, once or all", text.Quote(r.Missed))
 	}
 	s.Missed = missed
 	if next, _ := NextRuns(f, s, nowNs, 1); len(next) > 0 {

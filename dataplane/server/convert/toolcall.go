@@ -26,7 +26,7 @@ func FromToolCalls(f *Faults, id job.ID, calls []api.ToolCall, nowNs int64, maxP
 
 func toolCall(f *Faults, id job.ID, c *api.ToolCall, nowNs int64, maxPayload int) *op.ToolCall {
 	if c.Name == "" {
-		f.Invalid("name", "is missing; the result comes back with it")
+		f.Invalid("name", "is missing: give an id, which the result repeats")
 	} else if err := job.CheckText(c.Name, job.MaxToolName); err != nil {
 		f.Invalid("name", "%v", err)
 	}

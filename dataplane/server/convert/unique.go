@@ -26,7 +26,7 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 		period = int64(r.UniquePeriod)
 	}
 	if most := int64(job.MaxUniquePeriod / time.Second); period < 1 || period > most {
-		f.Invalid("unique_period", "is %d; it is in seconds, from 1 to %d", period, most)
+		f.Invalid("unique_period", "is %d; it must be from 1 to %d seconds", period, most)
 		period = 0
 	}
 	switch r.UniqueUntil {
@@ -61,10 +61,10 @@ func debounce(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	case r.Debounce == "":
 		f.Invalid("debounce", "is missing; debounce_key goes with it")
 	case n.Options.GetDebounceMs() == 0:
-		f.Invalid("debounce", "is nothing; say how long the job is to wait")
+		f.Invalid("debounce", "is 0: give the delay of the job")
 	case r.UniqueKey != "":
 		f.Invalid("debounce_key", "does not go with unique_key; choose one")
 	case r.ScheduledAt != "":
-		f.Invalid("scheduled_at", "does not go with debounce, which says when the job is due; choose one")
+		f.Invalid("scheduled_at", "does not go with debounce, which sets the job's start: give one of them")
 	}
 }

@@ -57,7 +57,7 @@ func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
 }
 
 // errTooMuch reports a check that was given up.
-var errTooMuch = errors.New("takes too much work to be checked: make the result smaller, or the schema simpler")
+var errTooMuch = errors.New("needs too much work to check: make the result smaller or the schema simpler")
 
 func (s *Schema) validate(doc any) (err error) {
 	s.mu.Lock()

@@ -19,10 +19,10 @@ import (
 // These constants bound a schema, besides its size. Ordinary schemas stay far below them.
 const (
 	maxDepth    = 64      // levels of a schema
-	maxParts    = 2000 // objects in the schema
-	maxPatterns = 100 // regular expressions in the schema
+	maxParts    = 2000    // objects in the schema
+	maxPatterns = 100     // regular expressions in the schema
 	maxPattern  = 1 << 10 // bytes of one regular expression
-	maxNumber   = 400 // digits and exponent of a number in a schema or a result; larger ones cannot be compared in reasonable time
+	maxNumber   = 400     // digits and exponent of a number in a schema or a result; larger ones cannot be compared in reasonable time
 )
 
 // location is the internal name of a schema. Nothing else has it.
@@ -52,7 +52,7 @@ func compile(data []byte) (*Schema, error) {
 	switch doc.(type) {
 	case map[string]any, bool:
 	default:
-		return nil, errors.New("is no schema: that is an object, or true or false")
+		return nil, errors.New("is not a schema: it must be an object, true or false")
 	}
 	if err := (&survey{}).look(doc, 1); err != nil {
 		return nil, err
@@ -64,14 +64,14 @@ func compile(data []byte) (*Schema, error) {
 	c.RegisterVocabulary(s.meter.vocabulary())
 	c.AssertVocabs()
 	if err := c.AddResource(location, doc); err != nil {
-		return nil, fmt.Errorf("is no schema: %s", reason(err))
+		return nil, fmt.Errorf("is not a schema: %s", reason(err))
 	}
 	if s.compiled, err = c.Compile(location); err != nil {
 		var outside *jsonschema.LoadURLError
 		if errors.As(err, &outside) {
-			return nil, fmt.Errorf("refers to %s, which is not in it: a result schema cannot refer to other documents, copy the part into its $defs", text.Cut(outside.URL, maxReason))
+			return nil, fmt.Errorf("refers to %s, which it does not contain: a result schema cannot refer to other documents, so copy the part into its $defs", text.Cut(outside.URL, maxReason))
 		}
-		return nil, fmt.Errorf("is no schema: %s", reason(err))
+		return nil, fmt.Errorf("is not a schema: %s", reason(err))
 	}
 	if v := s.compiled.DraftVersion; v < 7 {
 		return nil, fmt.Errorf("is of draft %d; use 7, 2019-09 or 2020-12", v)
@@ -147,7 +147,7 @@ func parse(data []byte) (any, error) {
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("is no JSON: %w", err)
+		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("has something after its end")
