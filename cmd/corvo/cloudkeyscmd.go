@@ -51,12 +51,12 @@ func cloudKeys(r *remote) *cobra.Command {
 	}.command(r)
 }
 
-// namespaceOf returns the namespace that --namespace or the environment names. noun says
-// what the command asks for.
+// namespaceOf returns the namespace that --namespace or the environment names. The error
+// message calls the wanted resources noun.
 func namespaceOf(r *remote, noun string) (string, error) {
 	a, _, err := r.open()
 	if err == nil && a.namespace == "" {
-		err = misusef("whose %s? Name a namespace with --namespace or CORVO_NAMESPACE; corvo cloud namespaces shows all", noun)
+		err = misusef("--namespace is missing: name the namespace of the %s, or set CORVO_NAMESPACE; corvo cloud namespaces lists all", noun)
 	}
 	return a.namespace, err
 }
