@@ -34,10 +34,9 @@ type gateKey struct {
 	name string
 }
 
-// openGates lets go of jobs that a gate keeps no more. A gate is looked at when
-// something has happened that may have opened it, or at the time at which it opens by
-// itself. What is found is rehearsed here first, on a snapshot: while a gate is closed,
-// nothing is proposed.
+// openGates lets go of jobs that a gate keeps no more. A gate is looked at when something has happened that
+// may have opened it, or at the time at which it opens by itself. The duty first checks the waiting jobs on a
+// snapshot, so that it proposes nothing while a gate is closed.
 func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 	next = never
 	waiting := d.cfg.Store.Gates()
@@ -94,9 +93,9 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	snapshot := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	nowNs := d.cfg.NowNs()
-	ground := op.Freeze(snapshot, d.cfg.Store.ResourceIndex(), nowNs)
+	view := op.NewSnapshotView(snapshot, d.cfg.Store.ResourceIndex(), nowNs)
 	w.next = never
-	if err := w.rehearse(snapshot, ground, nowNs); err != nil {
+	if err := w.reserve(snapshot, view, nowNs); err != nil {
 		return nil, err
 	}
 	room := openedAtOnce
@@ -115,7 +114,7 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		opens, verdict, err := ground.Opens(j)
+		opens, verdict, err := view.Opens(j)
 		switch {
 		case err != nil:
 			return nil, err
@@ -131,9 +130,9 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	return ids, nil
 }
 
-// rehearse has the jobs that were let go and still wait to be fetched count as if they
-// had been, and forgets the others.
-func (w *watch) rehearse(from *state.Snapshot, ground *op.Frozen, nowNs int64) error {
+// reserve counts the opened jobs that still wait for a fetch as if they had been fetched, and forgets the
+// others.
+func (w *watch) reserve(from *state.Snapshot, view *op.SnapshotView, nowNs int64) error {
 	for id, openedNs := range w.opened {
 		j, err := from.Job(id)
 		if err != nil {
@@ -145,7 +144,7 @@ func (w *watch) rehearse(from *state.Snapshot, ground *op.Frozen, nowNs int64) e
 			continue
 		}
 		w.next = min(w.next, patient)
-		if err := ground.Rehearse(j); err != nil {
+		if err := view.Reserve(j); err != nil {
 			return err
 		}
 	}

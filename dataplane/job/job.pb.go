@@ -830,7 +830,7 @@ type Lease struct {
 	ExpiresNs     int64                  `protobuf:"varint,4,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`
 	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`         // what the fetch asked for; heartbeats renew by it
 	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // the request of the newest heartbeat that reported usage
-	Claims        *Claims                `protobuf:"bytes,7,opt,name=claims,proto3" json:"claims,omitempty"`                              // what else the attempt holds; absent for most
+	Reservation   *Reservation           `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`                    // absent for most
 	Acked         bool                   `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`                               // it ended with an iteration: its ack is known when it comes again
 	ChargedNs     int64                  `protobuf:"varint,9,opt,name=charged_ns,json=chargedNs,proto3" json:"charged_ns,omitempty"`      // what its fairness key was charged for the attempt in advance; 0 = nothing, or not any more
 	unknownFields protoimpl.UnknownFields
@@ -909,9 +909,9 @@ func (x *Lease) GetLastRequest() []byte {
 	return nil
 }
 
-func (x *Lease) GetClaims() *Claims {
+func (x *Lease) GetReservation() *Reservation {
 	if x != nil {
-		return x.Claims
+		return x.Reservation
 	}
 	return nil
 }
@@ -930,8 +930,8 @@ func (x *Lease) GetChargedNs() int64 {
 	return 0
 }
 
-// Claims is what an attempt holds besides its job, from its fetch until it ends.
-type Claims struct {
+// Reservation is all that an attempt holds besides its job, from its fetch until it ends.
+type Reservation struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	BudgetIds            [][]byte               `protobuf:"bytes,1,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"` // budgets that the reservation is held on, each with the whole of it
 	ReservedNanoUsd      int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"`
@@ -947,20 +947,20 @@ type Claims struct {
 	sizeCache            protoimpl.SizeCache
 }
 
-func (x *Claims) Reset() {
-	*x = Claims{}
+func (x *Reservation) Reset() {
+	*x = Reservation{}
 	mi := &file_dataplane_job_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Claims) String() string {
+func (x *Reservation) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Claims) ProtoMessage() {}
+func (*Reservation) ProtoMessage() {}
 
-func (x *Claims) ProtoReflect() protoreflect.Message {
+func (x *Reservation) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_job_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -972,75 +972,75 @@ func (x *Claims) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Claims.ProtoReflect.Descriptor instead.
-func (*Claims) Descriptor() ([]byte, []int) {
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Claims) GetBudgetIds() [][]byte {
+func (x *Reservation) GetBudgetIds() [][]byte {
 	if x != nil {
 		return x.BudgetIds
 	}
 	return nil
 }
 
-func (x *Claims) GetReservedNanoUsd() int64 {
+func (x *Reservation) GetReservedNanoUsd() int64 {
 	if x != nil {
 		return x.ReservedNanoUsd
 	}
 	return 0
 }
 
-func (x *Claims) GetSpentNanoUsd() int64 {
+func (x *Reservation) GetSpentNanoUsd() int64 {
 	if x != nil {
 		return x.SpentNanoUsd
 	}
 	return 0
 }
 
-func (x *Claims) GetProvider() string {
+func (x *Reservation) GetProvider() string {
 	if x != nil {
 		return x.Provider
 	}
 	return ""
 }
 
-func (x *Claims) GetReservedInputTokens() int64 {
+func (x *Reservation) GetReservedInputTokens() int64 {
 	if x != nil {
 		return x.ReservedInputTokens
 	}
 	return 0
 }
 
-func (x *Claims) GetReservedOutputTokens() int64 {
+func (x *Reservation) GetReservedOutputTokens() int64 {
 	if x != nil {
 		return x.ReservedOutputTokens
 	}
 	return 0
 }
 
-func (x *Claims) GetProviderId() []byte {
+func (x *Reservation) GetProviderId() []byte {
 	if x != nil {
 		return x.ProviderId
 	}
 	return nil
 }
 
-func (x *Claims) GetUsedInputTokens() uint64 {
+func (x *Reservation) GetUsedInputTokens() uint64 {
 	if x != nil {
 		return x.UsedInputTokens
 	}
 	return 0
 }
 
-func (x *Claims) GetUsedOutputTokens() uint64 {
+func (x *Reservation) GetUsedOutputTokens() uint64 {
 	if x != nil {
 		return x.UsedOutputTokens
 	}
 	return 0
 }
 
-func (x *Claims) GetCostNanoUsd() int64 {
+func (x *Reservation) GetCostNanoUsd() int64 {
 	if x != nil {
 		return x.CostNanoUsd
 	}
@@ -2732,7 +2732,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\"\n" +
 	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\x12#\n" +
 	"\rcost_reported\x18\b \x01(\bR\fcostReported\x12\x1a\n" +
-	"\brejected\x18\t \x01(\tR\brejected\"\x98\x02\n" +
+	"\brejected\x18\t \x01(\tR\brejected\"\xa7\x02\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
@@ -2740,12 +2740,12 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\n" +
 	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\x12\x1b\n" +
 	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\x12!\n" +
-	"\flast_request\x18\x06 \x01(\fR\vlastRequest\x12,\n" +
-	"\x06claims\x18\a \x01(\v2\x14.corvo.job.v1.ClaimsR\x06claims\x12\x14\n" +
+	"\flast_request\x18\x06 \x01(\fR\vlastRequest\x12;\n" +
+	"\vreservation\x18\a \x01(\v2\x19.corvo.job.v1.ReservationR\vreservation\x12\x14\n" +
 	"\x05acked\x18\b \x01(\bR\x05acked\x12\x1d\n" +
 	"\n" +
-	"charged_ns\x18\t \x01(\x03R\tchargedNs\"\xaa\x03\n" +
-	"\x06Claims\x12\x1d\n" +
+	"charged_ns\x18\t \x01(\x03R\tchargedNs\"\xaf\x03\n" +
+	"\vReservation\x12\x1d\n" +
 	"\n" +
 	"budget_ids\x18\x01 \x03(\fR\tbudgetIds\x12*\n" +
 	"\x11reserved_nano_usd\x18\x02 \x01(\x03R\x0freservedNanoUsd\x12$\n" +
@@ -3028,7 +3028,7 @@ var file_dataplane_job_job_proto_goTypes = []any{
 	(*Retry)(nil),         // 11: corvo.job.v1.Retry
 	(*Usage)(nil),         // 12: corvo.job.v1.Usage
 	(*Lease)(nil),         // 13: corvo.job.v1.Lease
-	(*Claims)(nil),        // 14: corvo.job.v1.Claims
+	(*Reservation)(nil),   // 14: corvo.job.v1.Reservation
 	(*Job)(nil),           // 15: corvo.job.v1.Job
 	(*Options)(nil),       // 16: corvo.job.v1.Options
 	(*AgentConfig)(nil),   // 17: corvo.job.v1.AgentConfig
@@ -3048,7 +3048,7 @@ var file_dataplane_job_job_proto_goTypes = []any{
 }
 var file_dataplane_job_job_proto_depIdxs = []int32{
 	1,  // 0: corvo.job.v1.Retry.backoff:type_name -> corvo.job.v1.Backoff
-	14, // 1: corvo.job.v1.Lease.claims:type_name -> corvo.job.v1.Claims
+	14, // 1: corvo.job.v1.Lease.reservation:type_name -> corvo.job.v1.Reservation
 	0,  // 2: corvo.job.v1.Job.state:type_name -> corvo.job.v1.State
 	11, // 3: corvo.job.v1.Job.retry:type_name -> corvo.job.v1.Retry
 	10, // 4: corvo.job.v1.Job.tags:type_name -> corvo.job.v1.Pair

@@ -259,8 +259,8 @@ func (m *Lease) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x40
 	}
-	if m.Claims != nil {
-		size, err := m.Claims.MarshalToSizedBufferVT(dAtA[:i])
+	if m.Reservation != nil {
+		size, err := m.Reservation.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -310,7 +310,7 @@ func (m *Lease) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Claims) MarshalVT() (dAtA []byte, err error) {
+func (m *Reservation) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -323,12 +323,12 @@ func (m *Claims) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Claims) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Reservation) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Claims) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Reservation) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -1991,8 +1991,8 @@ func (m *Lease) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Claims != nil {
-		l = m.Claims.SizeVT()
+	if m.Reservation != nil {
+		l = m.Reservation.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Acked {
@@ -2005,7 +2005,7 @@ func (m *Lease) SizeVT() (n int) {
 	return n
 }
 
-func (m *Claims) SizeVT() (n int) {
+func (m *Reservation) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -3401,7 +3401,7 @@ func (m *Lease) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 7:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Claims", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Reservation", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -3428,10 +3428,10 @@ func (m *Lease) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Claims == nil {
-				m.Claims = &Claims{}
+			if m.Reservation == nil {
+				m.Reservation = &Reservation{}
 			}
-			if err := m.Claims.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Reservation.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -3496,7 +3496,7 @@ func (m *Lease) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Claims) UnmarshalVT(dAtA []byte) error {
+func (m *Reservation) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -3519,10 +3519,10 @@ func (m *Claims) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Claims: wiretype end group for non-group")
+			return fmt.Errorf("proto: Reservation: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Claims: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Reservation: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:

@@ -115,7 +115,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 			return nil, err
 		}
 	}
-	if err := release(tx, j, true); err != nil {
+	if err := endReservation(tx, j, true); err != nil {
 		return nil, err
 	}
 	var events []state.EventType

@@ -17,8 +17,8 @@ const fullRetry = time.Second
 // admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for
 // a queue with too many waiting jobs. It runs before anything is written. It returns the queues that have a
 // length limit, with the number of jobs that each receives.
-func (o *Enqueue) admit(tx *state.Tx, met meetings) ([]crowd, error) {
-	var crowds []crowd
+func (o *Enqueue) admit(tx *state.Tx, met meetings) (admissions, error) {
+	var queues admissions
 	var fresh map[string]struct{}
 	var q *state.Queue
 	for i, nj := range o.Jobs {
@@ -34,23 +34,23 @@ func (o *Enqueue) admit(tx *state.Tx, met meetings) ([]crowd, error) {
 		case q.Deleting:
 			return nil, api.Errorf(api.Conflict, "queue %q is being deleted; it takes jobs again when its last one is gone", q.Name)
 		case q.MaxLength > 0 && met.at(i).found == Found_FOUND_NONE:
-			crowds = gather(crowds, q)
+			queues = queues.add(q)
 		}
 	}
 	if err := admitQueues(tx, len(fresh)); err != nil {
 		return nil, err
 	}
-	for i := range crowds {
-		if err := crowds[i].admit(); err != nil {
+	for i := range queues {
+		if err := queues[i].admit(); err != nil {
 			return nil, err
 		}
-		if crowds[i].drops > 0 && tx.Full() {
-			err := api.Errorf(api.Overloaded, "queue %q is full, and dropping its oldest jobs has too many consequences for one write: try again", crowds[i].queue.Name)
+		if queues[i].drops > 0 && tx.Full() {
+			err := api.Errorf(api.Overloaded, "queue %q is full, and dropping its oldest jobs has too many consequences for one write: try again", queues[i].queue.Name)
 			err.RetryAfter = fullRetry
 			return nil, err
 		}
 	}
-	return crowds, nil
+	return queues, nil
 }
 
 // admitQueues refuses n new queues if the shard may not have that many. The code is CONFLICT and not
@@ -62,62 +62,65 @@ func admitQueues(tx *state.Tx, n int) error {
 	return api.Errorf(api.Conflict, "the namespace has %d queues, the maximum: use an existing queue or delete one", job.MaxQueues)
 }
 
-// crowd counts the jobs that an op adds to a queue with a length limit, and the ready jobs that it must drop
-// for them.
-type crowd struct {
+// admission counts the jobs that an op adds to a queue with a length limit, and the ready jobs that it must
+// drop for them.
+type admission struct {
 	queue *state.Queue
 	jobs  uint64
 	drops uint64
 }
 
-// gather counts one more job for queue q.
-func gather(crowds []crowd, q *state.Queue) []crowd {
-	i := slices.IndexFunc(crowds, func(c crowd) bool { return c.queue == q })
+// admissions are those of an op, one for each queue.
+type admissions []admission
+
+// add counts one more job for queue q.
+func (all admissions) add(q *state.Queue) admissions {
+	i := slices.IndexFunc(all, func(a admission) bool { return a.queue == q })
 	if i < 0 {
-		return append(crowds, crowd{queue: q, jobs: 1})
+		return append(all, admission{queue: q, jobs: 1})
 	}
-	crowds[i].jobs++
-	return crowds
+	all[i].jobs++
+	return all
 }
 
 // excess returns how many jobs too many the queue would have. The number never exceeds the new jobs: a limit
 // that was lowered below the current length drops nothing by itself.
-func (c *crowd) excess() uint64 {
-	waiting := c.queue.InState[job.Pending] + c.queue.InState[job.Scheduled] + c.queue.InState[job.Retrying]
-	if after := waiting + c.jobs; after > c.queue.MaxLength {
-		return min(after-c.queue.MaxLength, c.jobs)
+func (a *admission) excess() uint64 {
+	waiting := a.queue.InState[job.Pending] + a.queue.InState[job.Scheduled] + a.queue.InState[job.Retrying]
+	if after := waiting + a.jobs; after > a.queue.MaxLength {
+		return min(after-a.queue.MaxLength, a.jobs)
 	}
 	return 0
 }
 
 // admit refuses the jobs if the queue has no room and dropping old jobs cannot make any. An op with more jobs
 // than the limit itself is refused with CONFLICT and not QUEUE_FULL, because waiting does not help.
-func (c *crowd) admit() error {
-	q, excess := c.queue, c.excess()
+func (a *admission) admit() error {
+	q, excess := a.queue, a.excess()
 	if excess == 0 {
 		return nil
 	}
-	if c.jobs > q.MaxLength {
-		return api.Errorf(api.Conflict, "queue %q takes no %s at once: at most %s may wait in it; send at most %d at once, or raise max_length", q.Name, Jobs(c.jobs), Jobs(q.MaxLength), q.MaxLength)
+	if a.jobs > q.MaxLength {
+		return api.Errorf(api.Conflict, "queue %q takes no %s at once: at most %s may wait in it; send at most %d at once, or raise max_length", q.Name, Jobs(a.jobs), Jobs(q.MaxLength), q.MaxLength)
 	}
 	if q.Overflow == job.Overflow_OVERFLOW_DROP_OLDEST && q.Ready() >= excess {
-		c.drops = excess
+		a.drops = excess
 		return nil
 	}
-	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and %d of %d do not fit; try again after some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
+	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and %d of %d do not fit; try again after some have been fetched", q.Name, Jobs(q.MaxLength), excess, a.jobs)
 	err.RetryAfter = fullRetry
 	return err
 }
 
-// makeRoom drops the excess jobs of the queue.
+// evict drops the excess jobs of the queue.
 //
 // It drops the oldest ready job of the least urgent priority that has ready jobs. Two other choices were
 // rejected. The job that would be fetched next is the most urgent one. Scheduled and retrying jobs wait for a
 // time at which their client expects them, and a retry has already cost something. The new jobs are never
 // dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
-func (c *crowd) makeRoom(tx *state.Tx) error {
-	for range c.drops {
-		id, ok, err := tx.NextToDrop(c.queue.Name)
+func (a *admission) evict(tx *state.Tx) error {
+	for range a.drops {
+		id, ok, err := tx.NextToDrop(a.queue.Name)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	if !ok {
 		return fmt.Errorf("job %s is %s: its attempt cannot end by %s", job.ID(j.Id), j.State.Word(), on)
 	}
-	if err := giveUp(tx, j); err != nil {
+	if err := releaseReservation(tx, j); err != nil {
 		return err
 	}
 	e.Outcome = how.outcome

@@ -41,7 +41,7 @@ func (o *BalanceBudgets) Apply(tx *state.Tx) (*BalanceBudgetsResult, error) {
 		}
 		result.Balanced++
 		if at := a.Slice.ReportNs(); at != 0 && at <= tx.ClockNs() {
-			if err := tellOrWait(tx, r, a); err != nil {
+			if err := notifyOrPostpone(tx, r, a); err != nil {
 				return nil, err
 			}
 		}
@@ -63,8 +63,8 @@ func BalanceDue(a *state.Account, nowNs int64) bool {
 	return at != 0 && at <= nowNs || a.ServeNs != 0 && a.ServeNs <= nowNs
 }
 
-// tellOrWait reports to the first shard, or postpones the report if the outbox to that shard is full.
-func tellOrWait(tx *state.Tx, r *state.Resource, a *state.Account) error {
+// notifyOrPostpone reports to the first shard, or postpones the report if the outbox to that shard is full.
+func notifyOrPostpone(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if tx.Shard() == firstShard || tx.CanSend(firstShard) {
 		return tell(tx, r, a)
 	}

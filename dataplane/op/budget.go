@@ -238,7 +238,7 @@ func calendar(was, seen *state.Spent) *state.Spent {
 // rearm lets an alert fire again if a changed limit has moved its threshold above the current spending.
 func rearm(spent *state.Spent, b *state.Budget, l *state.SpendLimit, nowNs int64) {
 	reached := uint32(0)
-	for _, percent := range toldOf(b) {
+	for _, percent := range alertThresholds(b) {
 		if billing.Reaches(spent.Sums(nowNs).Spent(), b.Limit(l.LimitNanoUsd, nowNs), percent) {
 			reached = percent
 		}
@@ -249,9 +249,9 @@ func rearm(spent *state.Spent, b *state.Budget, l *state.SpendLimit, nowNs int64
 // exceeded is the threshold that every alert_only budget has: 100 percent of a limit.
 const exceeded = 100
 
-// toldOf returns the alert thresholds of a budget in percent, rising. An alert_only budget lets jobs exceed
-// its limit, so it always has the threshold at the limit.
-func toldOf(b *state.Budget) []uint32 {
+// alertThresholds returns the alert thresholds of a budget in percent, rising. An alert_only budget lets jobs
+// exceed its limit, so it always has the threshold at the limit.
+func alertThresholds(b *state.Budget) []uint32 {
 	if b.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY {
 		return b.Alerts
 	}

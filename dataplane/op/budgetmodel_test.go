@@ -435,11 +435,11 @@ func (s *budgetSim) claimed() map[string]int64 {
 		if err != nil {
 			s.t.Fatalf("%v", err)
 		}
-		for _, id := range j.Lease.GetClaims().GetBudgetIds() {
+		for _, id := range j.Lease.GetReservation().GetBudgetIds() {
 			if j.State != job.Active {
 				s.t.Fatalf("job %s is %s and has claims", job.ID(j.Id), j.State.Word())
 			}
-			claimed[string(id)] += j.Lease.Claims.ReservedNanoUsd
+			claimed[string(id)] += j.Lease.Reservation.ReservedNanoUsd
 		}
 	}
 	return claimed

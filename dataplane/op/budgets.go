@@ -17,13 +17,13 @@ import (
 // first budget without room decides what happens to the job. Package billing has the arithmetic.
 
 // budgetsOf returns the budgets that apply to a job, in the order in which they decide.
-func budgetsOf(book *state.ResourceIndex, j *job.Job) []*state.Resource {
-	if len(book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)) == 0 {
+func budgetsOf(resources *state.ResourceIndex, j *job.Job) []*state.Resource {
+	if len(resources.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)) == 0 {
 		return nil
 	}
 	var all []*state.Resource
 	add := func(scope state.BudgetScope, target string) {
-		if r := book.BudgetFor(scope, target); r != nil {
+		if r := resources.BudgetFor(scope, target); r != nil {
 			all = append(all, r)
 		}
 	}
@@ -89,7 +89,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 }
 
 // checkBudgets holds, rejects or parks a job for which a budget has no room.
-func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
+func checkBudgets(g View, j *job.Job) (Verdict, error) {
 	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
 		return Verdict{}, nil
@@ -111,7 +111,7 @@ func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 }
 
 // accountOf reads a budget's account. Every budget has one.
-func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
+func accountOf(g View, r *state.Resource) (*state.Account, error) {
 	a, err := g.Account([16]byte(r.Id))
 	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits) && a.Slice == nil) {
 		err = fmt.Errorf("budget %q has no account with its %d limits", r.Name, len(r.Budget.Limits))

@@ -9,37 +9,37 @@ import (
 // of its fairness key's share. It takes all of this when the job is leased and gives it back when the attempt
 // ends, however it ends. The store refuses a job that stops being active while it still holds any.
 
-// claim takes everything that a beginning attempt needs. j is leased, but not put yet.
-func claim(tx *state.Tx, j *job.Job) error {
+// reserveAttempt takes everything that a beginning attempt needs. j is leased, but not put yet.
+func reserveAttempt(tx *state.Tx, j *job.Job) error {
 	if err := tx.BeginService(j); err != nil {
 		return err
 	}
-	if err := claimProvider(tx, j); err != nil {
+	if err := reserveProvider(tx, j); err != nil {
 		return err
 	}
 	return reserveBudgets(tx, j)
 }
 
-// claims returns the claims of a running attempt, which the caller may change.
-func claims(j *job.Job) *job.Claims {
-	if j.Lease.Claims == nil {
-		j.Lease.Claims = &job.Claims{}
+// reservation returns the reservation of a running attempt, which the caller may change.
+func reservation(j *job.Job) *job.Reservation {
+	if j.Lease.Reservation == nil {
+		j.Lease.Reservation = &job.Reservation{}
 	}
-	return j.Lease.Claims
+	return j.Lease.Reservation
 }
 
-// giveUp returns everything that an ending attempt of an active job holds. The attempt has reported its
-// spending before.
-func giveUp(tx *state.Tx, j *job.Job) error { return release(tx, j, false) }
+// releaseReservation gives back everything that an ending attempt of an active job holds. The attempt has
+// reported its spending before.
+func releaseReservation(tx *state.Tx, j *job.Job) error { return endReservation(tx, j, false) }
 
-// release does the work of giveUp. acked means that the attempt ends with success, so it has reported all its
-// usage.
-func release(tx *state.Tx, j *job.Job, acked bool) error {
+// endReservation does the work of releaseReservation. acked means that the attempt ends with success, so it
+// has reported all its usage.
+func endReservation(tx *state.Tx, j *job.Job, acked bool) error {
 	tx.EndService(j, true)
-	if cost := j.Lease.GetClaims().GetCostNanoUsd(); acked || cost > 0 {
+	if cost := j.Lease.GetReservation().GetCostNanoUsd(); acked || cost > 0 {
 		tx.LearnCost(j.Queue, cost)
 	}
-	if j.Lease.GetClaims() == nil {
+	if j.Lease.GetReservation() == nil {
 		return nil
 	}
 	if err := settleBudgets(tx, j); err != nil {
@@ -48,6 +48,6 @@ func release(tx *state.Tx, j *job.Job, acked bool) error {
 	if err := releaseProvider(tx, j, acked); err != nil {
 		return err
 	}
-	j.Lease.Claims = nil
+	j.Lease.Reservation = nil
 	return nil
 }

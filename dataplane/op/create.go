@@ -45,8 +45,8 @@ func (nj *NewJob) put(tx *state.Tx, id []byte, m meeting, batch *job.Membership)
 // queues, and these may use up the room that the enqueue was admitted to.
 func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job, error) {
 	tx.AdmitQueue(nj.Queue)
-	first, event := nj.birth(tx.ClockNs())
-	t := nj.terms(tx.Queue(nj.Queue).GetDefaults())
+	first, event := nj.initialState(tx.ClockNs())
+	t := nj.resolveDefaults(tx.Queue(nj.Queue).GetDefaults())
 	j := &job.Job{
 		Id:          id,
 		Queue:       nj.Queue,
@@ -96,10 +96,10 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 	return j, nj.watch(tx, id)
 }
 
-// birth returns the first state of a job that is created at clockNs, and its event. A job with dependencies
-// always begins scheduled, even if all of them have completed. This leaves one way to find out, and a repeat
-// can answer without asking again.
-func (nj *NewJob) birth(clockNs int64) (job.State, state.EventType) {
+// initialState returns the first state of a job that is created at clockNs, and its event. A job with
+// dependencies always begins scheduled, even if all of them have completed. This leaves one way to find out,
+// and a repeat can answer without asking again.
+func (nj *NewJob) initialState(clockNs int64) (job.State, state.EventType) {
 	on, event := job.OnEnqueue, state.EventType_EVENT_ENQUEUED
 	if nj.dueNs(clockNs) > clockNs || len(nj.DependsOn) > 0 {
 		on, event = job.OnSchedule, state.EventType_EVENT_SCHEDULED

@@ -18,7 +18,7 @@ func (nj *NewJob) postpone(tx *state.Tx, j *job.Job) error {
 	j.State = to
 	j.ScheduledNs = nj.dueNs(tx.ClockNs())
 	j.Tags, j.Headers = nj.Tags, nj.Headers
-	j.Priority = nj.terms(tx.Queue(nj.Queue).GetDefaults()).priority
+	j.Priority = nj.resolveDefaults(tx.Queue(nj.Queue).GetDefaults()).priority
 	if _, err := putBlob(tx, j, job.Payload, nj.Payload); err != nil {
 		return err
 	}

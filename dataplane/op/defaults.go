@@ -5,47 +5,47 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// terms are the settings that a job runs with: the client's, else its queue's defaults, else the built-in
-// defaults.
-type terms struct {
+// resolvedDefaults are the settings that a job runs with: the client's, else its queue's defaults, else the
+// built-in defaults.
+type resolvedDefaults struct {
 	priority      uint32
 	retry         *job.Retry
 	expireAfterMs int64
 }
 
-// terms takes the values that the client left open from the queue's defaults. It runs at apply and not at the
-// proposer, because only then the queue's defaults are certain.
-func (nj *NewJob) terms(d *state.QueueDefaults) terms {
-	t := terms{nj.Priority, nj.Retry, nj.Options.GetExpireAfterMs()}
+// resolveDefaults takes the values that the client left open from the queue's defaults. It runs at apply and
+// not at the proposer, because only then the queue's defaults are certain.
+func (nj *NewJob) resolveDefaults(d *state.QueueDefaults) resolvedDefaults {
+	t := resolvedDefaults{nj.Priority, nj.Retry, nj.Options.GetExpireAfterMs()}
 	if nj.Defaults == 0 || d.SizeVT() == 0 { // also after the queue's defaults were removed
 		return t
 	}
-	ask(nj, job.DefaultsPriority, &t.priority, d.Priority)
-	ask(nj, job.DefaultsExpireAfter, &t.expireAfterMs, d.ExpireAfterMs)
-	t.retry = nj.retryTerms(d)
+	inherit(nj, job.DefaultsPriority, &t.priority, d.Priority)
+	inherit(nj, job.DefaultsExpireAfter, &t.expireAfterMs, d.ExpireAfterMs)
+	t.retry = nj.resolveRetry(d)
 	return t
 }
 
-// ask takes a value from the queue's defaults, if the client left it open and the queue has one.
-func ask[T any](nj *NewJob, left uint32, value *T, queues *T) {
+// inherit takes a value from the queue's defaults, if the client left it open and the queue has one.
+func inherit[T any](nj *NewJob, left uint32, value *T, queues *T) {
 	if nj.Defaults&left != 0 && queues != nil {
 		*value = *queues
 	}
 }
 
-// retryTerms returns the job's retry policy. If its two delays come from different sources and contradict
+// resolveRetry returns the job's retry policy. If its two delays come from different sources and contradict
 // each other, the weaker source gives way: the client outranks the queue, and the queue outranks the built-in
 // defaults.
-func (nj *NewJob) retryTerms(d *state.QueueDefaults) *job.Retry {
+func (nj *NewJob) resolveRetry(d *state.QueueDefaults) *job.Retry {
 	r := &job.Retry{
 		MaxAttempts: nj.Retry.GetMaxAttempts(), Backoff: nj.Retry.GetBackoff(), JitterPercent: nj.Retry.GetJitterPercent(),
 		BaseDelayMs: nj.Retry.GetBaseDelayMs(), MaxDelayMs: nj.Retry.GetMaxDelayMs(),
 	}
-	ask(nj, job.DefaultsMaxAttempts, &r.MaxAttempts, d.MaxAttempts)
-	ask(nj, job.DefaultsBackoff, &r.Backoff, d.Backoff)
-	ask(nj, job.DefaultsJitter, &r.JitterPercent, d.JitterPercent)
-	ask(nj, job.DefaultsBaseDelay, &r.BaseDelayMs, d.BaseDelayMs)
-	ask(nj, job.DefaultsMaxDelay, &r.MaxDelayMs, d.MaxDelayMs)
+	inherit(nj, job.DefaultsMaxAttempts, &r.MaxAttempts, d.MaxAttempts)
+	inherit(nj, job.DefaultsBackoff, &r.Backoff, d.Backoff)
+	inherit(nj, job.DefaultsJitter, &r.JitterPercent, d.JitterPercent)
+	inherit(nj, job.DefaultsBaseDelay, &r.BaseDelayMs, d.BaseDelayMs)
+	inherit(nj, job.DefaultsMaxDelay, &r.MaxDelayMs, d.MaxDelayMs)
 	if r.BaseDelayMs <= r.MaxDelayMs {
 		return r
 	}

@@ -60,7 +60,7 @@ func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	for i, nj := range o.Jobs {
 		e := r.Jobs[i]
 		e.Id = o.Meta.Ids[i]
-		e.State, _ = nj.birth(clockNs)
+		e.State, _ = nj.initialState(clockNs)
 		if err := nj.recall(tx, e); err != nil {
 			return nil, err
 		}

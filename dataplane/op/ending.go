@@ -19,7 +19,7 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 	if err := keepError(tx, j, why); err != nil {
 		return err
 	}
-	if err := giveUp(tx, j); err != nil {
+	if err := releaseReservation(tx, j); err != nil {
 		return err
 	}
 	j.State = to
@@ -44,7 +44,7 @@ func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	if !ok {
 		return fmt.Errorf("job %s is %s: no attempt can end", job.ID(j.Id), j.State.Word())
 	}
-	if err := giveUp(tx, j); err != nil {
+	if err := releaseReservation(tx, j); err != nil {
 		return err
 	}
 	j.State = to

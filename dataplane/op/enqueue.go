@@ -85,7 +85,7 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	if err := o.admitLanes(tx); err != nil {
 		return nil, err
 	}
-	crowds, err := o.admit(tx, met)
+	queues, err := o.admit(tx, met)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range crowds {
-		if err := c.makeRoom(tx); err != nil {
-			return nil, fmt.Errorf("make room in queue %q: %w", c.queue.Name, err)
+	for _, q := range queues {
+		if err := q.evict(tx); err != nil {
+			return nil, fmt.Errorf("make room in queue %q: %w", q.queue.Name, err)
 		}
 	}
 	result := o.newResult()

@@ -170,7 +170,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	j.Lease = &g.lease
 	// A job that is returned undelivered stays counted, because a worker may have begun it.
 	tx.EnsureQueue(j.Queue).CountRate(tx.ClockNs())
-	if err := claim(tx, j); err != nil {
+	if err := reserveAttempt(tx, j); err != nil {
 		return nil, err
 	}
 	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {

@@ -5,40 +5,40 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Frozen is a Ground on a snapshot of the committed state, at a fixed time. Its decisions bind nobody. It
+// SnapshotView is a View on a snapshot of the committed state, at a fixed time. Its decisions bind nobody. It
 // belongs to one goroutine and must not outlive its snapshot.
-type Frozen struct {
-	view     *state.Snapshot
-	book     *state.ResourceIndex
-	head     *state.Head
-	nowNs    int64
-	queues   map[string]*state.Queue
-	accounts map[[16]byte]*state.Account
-	traffic  map[[16]byte]*state.Traffic
-	err      error // of reading a queue, because Ground's Queue returns no error
+type SnapshotView struct {
+	snapshot  *state.Snapshot
+	resources *state.ResourceIndex
+	head      *state.Head
+	nowNs     int64
+	queues    map[string]*state.Queue
+	accounts  map[[16]byte]*state.Account
+	traffic   map[[16]byte]*state.Traffic
+	err       error // of reading a queue, because View's Queue returns no error
 }
 
-// Freeze makes a Ground from a snapshot at nowNs, or at the last entry's time if that is later.
-func Freeze(view *state.Snapshot, book *state.ResourceIndex, nowNs int64) *Frozen {
-	head := view.Head()
-	return &Frozen{
-		view: view, book: book, head: head, nowNs: max(nowNs, head.ClockNs),
+// NewSnapshotView makes a View from a snapshot at nowNs, or at the last entry's time if that is later.
+func NewSnapshotView(snapshot *state.Snapshot, resources *state.ResourceIndex, nowNs int64) *SnapshotView {
+	head := snapshot.Head()
+	return &SnapshotView{
+		snapshot: snapshot, resources: resources, head: head, nowNs: max(nowNs, head.ClockNs),
 		queues: map[string]*state.Queue{}, accounts: map[[16]byte]*state.Account{}, traffic: map[[16]byte]*state.Traffic{},
 	}
 }
 
 // ClockNs returns the time of the decisions.
-func (g *Frozen) ClockNs() int64 { return g.nowNs }
+func (g *SnapshotView) ClockNs() int64 { return g.nowNs }
 
 // Head returns the snapshot's head.
-func (g *Frozen) Head() *state.Head { return g.head }
+func (g *SnapshotView) Head() *state.Head { return g.head }
 
 // ResourceIndex returns the resources.
-func (g *Frozen) ResourceIndex() *state.ResourceIndex { return g.book }
+func (g *SnapshotView) ResourceIndex() *state.ResourceIndex { return g.resources }
 
 // Queue returns a queue's record, nil if the queue is unknown.
-func (g *Frozen) Queue(name string) *state.Queue {
-	q, err := remember(g.queues, name, g.view.Queue)
+func (g *SnapshotView) Queue(name string) *state.Queue {
+	q, err := remember(g.queues, name, g.snapshot.Queue)
 	if err != nil && g.err == nil {
 		g.err = err
 	}
@@ -46,13 +46,13 @@ func (g *Frozen) Queue(name string) *state.Queue {
 }
 
 // Account returns a budget's account, nil if there is none.
-func (g *Frozen) Account(id [16]byte) (*state.Account, error) {
-	return remember(g.accounts, id, g.view.Account)
+func (g *SnapshotView) Account(id [16]byte) (*state.Account, error) {
+	return remember(g.accounts, id, g.snapshot.Account)
 }
 
 // Traffic returns a provider's traffic including the reserved jobs, nil if there is none.
-func (g *Frozen) Traffic(id [16]byte) (*state.Traffic, error) {
-	return remember(g.traffic, id, g.view.Traffic)
+func (g *SnapshotView) Traffic(id [16]byte) (*state.Traffic, error) {
+	return remember(g.traffic, id, g.snapshot.Traffic)
 }
 
 func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)) (R, error) {
@@ -66,10 +66,10 @@ func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)
 	return rec, err
 }
 
-// Rehearse counts a job against its provider and the budgets that shards share, as if it had been fetched. It
+// Reserve counts a job against its provider and the budgets that shards share, as if it had been fetched. It
 // does not reserve on other budgets.
-func (g *Frozen) Rehearse(j *job.Job) error {
-	if err := g.rehearseSlices(j); err != nil {
+func (g *SnapshotView) Reserve(j *job.Job) error {
+	if err := g.reserveSlices(j); err != nil {
 		return err
 	}
 	r := providerOf(g, j)
@@ -89,9 +89,9 @@ func (g *Frozen) Rehearse(j *job.Job) error {
 	return g.err
 }
 
-// rehearseSlices reserves the job's cost on this shard's slices of shared budgets.
-func (g *Frozen) rehearseSlices(j *job.Job) error {
-	budgets := budgetsOf(g.book, j)
+// reserveSlices reserves the job's cost on this shard's slices of shared budgets.
+func (g *SnapshotView) reserveSlices(j *job.Job) error {
+	budgets := budgetsOf(g.resources, j)
 	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())
 	for _, r := range budgets {
 		if !r.Shared() {

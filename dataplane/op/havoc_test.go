@@ -145,7 +145,7 @@ func (s *havocShard) play(m *op.Machine, data []byte, index uint64) ([]any, erro
 
 // look notes the jobs there are, and that none is made twice for the same reason.
 func (h *havoc) look(v *state.Snapshot) {
-	h.lookAtClaims(v)
+	h.lookAtReservations(v)
 	for j, err := range v.Jobs() {
 		if err != nil {
 			h.t.Fatal(err)

@@ -151,15 +151,15 @@ func (h *havoc) turns(s *havocShard) (turns []*op.Turn) {
 	return turns
 }
 
-// lookAtClaims wants that what is reserved is what running attempts hold: on each
+// lookAtReservations wants that what is reserved is what running attempts hold: on each
 // budget and with each provider, neither more nor less.
-func (h *havoc) lookAtClaims(v *state.Snapshot) {
+func (h *havoc) lookAtReservations(v *state.Snapshot) {
 	money, input, output := map[string]int64{}, map[string]uint64{}, map[string]uint64{}
 	for j, err := range v.Jobs() {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		c := j.Lease.GetClaims()
+		c := j.Lease.GetReservation()
 		if c == nil {
 			continue
 		}

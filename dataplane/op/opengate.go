@@ -75,7 +75,7 @@ func (v Verdict) stays(j *job.Job) bool {
 // Opens reports whether OpenGate would take a job away from its gate. If the job may run, g counts it with its
 // provider as if it had been fetched, so that of many jobs that each find room no more are selected than fit
 // together.
-func (g *Frozen) Opens(j *job.Job) (bool, Verdict, error) {
+func (g *SnapshotView) Opens(j *job.Job) (bool, Verdict, error) {
 	v, err := Decide(g, j)
 	if err == nil {
 		err = g.err
@@ -84,7 +84,7 @@ func (g *Frozen) Opens(j *job.Job) (bool, Verdict, error) {
 		return v.asks != 0, v, err // OpenGate asks the first shard for money and leaves the job at its gate
 	}
 	if v.Do == Take {
-		err = g.Rehearse(j)
+		err = g.Reserve(j)
 	}
 	return true, v, err
 }

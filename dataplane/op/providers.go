@@ -59,7 +59,7 @@ func deletedProvider(tx *state.Tx, was *state.Resource) error {
 
 // providerOf returns the provider whose limits apply to a job's attempts. It returns nil if the job and its queue
 // name no provider or the provider is not declared.
-func providerOf(g Ground, j *job.Job) *state.Resource {
+func providerOf(g View, j *job.Job) *state.Resource {
 	name := cmp.Or(j.Options.GetProvider(), g.Queue(j.Queue).GetProvider())
 	if name == "" {
 		return nil
@@ -109,7 +109,7 @@ func (m meter) freeAt(nowNs int64) int64 {
 }
 
 // checkProvider parks a job whose provider is at its limits.
-func checkProvider(g Ground, j *job.Job) (Verdict, error) {
+func checkProvider(g View, j *job.Job) (Verdict, error) {
 	r := providerOf(g, j)
 	if r == nil {
 		return Verdict{}, nil
@@ -162,8 +162,8 @@ func takeRequest(t *state.Traffic, r *state.Resource, nowNs int64) (input, outpu
 	return input, output
 }
 
-// claimProvider counts the attempt with its job's provider and reserves its expected tokens.
-func claimProvider(tx *state.Tx, j *job.Job) error {
+// reserveProvider counts the attempt with its job's provider and reserves its expected tokens.
+func reserveProvider(tx *state.Tx, j *job.Job) error {
 	r := providerOf(tx, j)
 	if r == nil {
 		return nil
@@ -177,7 +177,7 @@ func claimProvider(tx *state.Tx, j *job.Job) error {
 		t = &state.Traffic{Name: r.Name}
 	}
 	input, output := takeRequest(t, r, tx.ClockNs())
-	c := claims(j)
+	c := reservation(j)
 	c.Provider, c.ProviderId = r.Name, r.Id
 	c.ReservedInputTokens, c.ReservedOutputTokens = int64(input), int64(output)
 	return tx.PutTraffic(id, t)
@@ -186,7 +186,7 @@ func claimProvider(tx *state.Tx, j *job.Job) error {
 // claimedFrom returns the provider with which an attempt is counted. It returns nil if the attempt is counted
 // with none, or the provider was deleted together with its traffic.
 func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
-	id := j.Lease.GetClaims().GetProviderId()
+	id := j.Lease.GetReservation().GetProviderId()
 	if len(id) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 	if err != nil {
 		return err
 	}
-	c := j.Lease.Claims
+	c := j.Lease.Reservation
 	use(&t.InputTokens, &t.ReservedInputTokens, &c.ReservedInputTokens, &c.UsedInputTokens, input, tx.ClockNs())
 	use(&t.OutputTokens, &t.ReservedOutputTokens, &c.ReservedOutputTokens, &c.UsedOutputTokens, output, tx.ClockNs())
 	return tx.PutTraffic([16]byte(r.Id), t)
@@ -259,7 +259,7 @@ func releaseProvider(tx *state.Tx, j *job.Job, acked bool) error {
 	if err != nil {
 		return err
 	}
-	c := j.Lease.Claims
+	c := j.Lease.Reservation
 	giveBackTokens(&t.ReservedInputTokens, &c.ReservedInputTokens, math.MaxUint64)
 	giveBackTokens(&t.ReservedOutputTokens, &c.ReservedOutputTokens, math.MaxUint64)
 	if acked || c.UsedInputTokens > 0 || c.UsedOutputTokens > 0 {

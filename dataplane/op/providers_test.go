@@ -118,7 +118,7 @@ func (h *providerHistory) fetchSome(n int) {
 		if _, had := h.ledger.lately(h.clockNs); had+reserved >= h.tokens {
 			h.t.Fatalf("an attempt began with %d tokens used and %d reserved of %d", had, reserved, h.tokens)
 		}
-		reserved += uint64(j.Lease.Claims.ReservedOutputTokens)
+		reserved += uint64(j.Lease.Reservation.ReservedOutputTokens)
 		h.ledger.requests = append(h.ledger.requests, h.clockNs)
 		h.running = append(h.running, l)
 	}

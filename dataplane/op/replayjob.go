@@ -71,13 +71,13 @@ func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	if err := one.admitLanes(tx); err != nil {
 		return nil, err
 	}
-	crowds, err := one.admit(tx, nil)
+	queues, err := one.admit(tx, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range crowds {
-		if err := c.makeRoom(tx); err != nil {
-			return nil, fmt.Errorf("make room in queue %q: %w", c.queue.Name, err)
+	for _, q := range queues {
+		if err := q.evict(tx); err != nil {
+			return nil, fmt.Errorf("make room in queue %q: %w", q.queue.Name, err)
 		}
 	}
 	made, err := nj.make(tx, id, nil)

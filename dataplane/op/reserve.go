@@ -33,7 +33,7 @@ func reserveBudgets(tx *state.Tx, j *job.Job) error {
 		// A budget that only alerts may have more reserved than it has room for.
 		amount = min(amount, money.Nano(max(reservable(r, a)-reservedOn(a), 0)))
 	}
-	c := claims(j)
+	c := reservation(j)
 	c.ReservedNanoUsd = int64(amount)
 	for _, r := range budgets {
 		c.BudgetIds = append(c.BudgetIds, r.Id)
@@ -60,7 +60,7 @@ func reserve(tx *state.Tx, r *state.Resource, amount int64) error {
 
 // settleBudgets releases the reservation of the attempt and books its cost.
 func settleBudgets(tx *state.Tx, j *job.Job) error {
-	c := j.Lease.Claims
+	c := j.Lease.Reservation
 	cost := billing.Settle(money.Nano(c.SpentNanoUsd), money.Nano(c.ReservedNanoUsd))
 	for _, id := range c.BudgetIds {
 		r := tx.ResourceIndex().ResourceByID([16]byte(id))
@@ -100,7 +100,7 @@ func book(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) 
 	if cost != (billing.Sums{}) {
 		for i, l := range r.Budget.Limits {
 			a.Spent[i].Add(cost, tx.ClockNs())
-			for _, percent := range a.Spent[i].RaiseAlerts(toldOf(r.Budget), r.Budget.Limit(l.LimitNanoUsd, tx.ClockNs()), tx.ClockNs()) {
+			for _, percent := range a.Spent[i].RaiseAlerts(alertThresholds(r.Budget), r.Budget.Limit(l.LimitNanoUsd, tx.ClockNs()), tx.ClockNs()) {
 				if slices.Contains(r.Budget.Alerts, percent) {
 					events = append(events, state.EventType_EVENT_BUDGET_ALERT)
 				}
@@ -119,7 +119,7 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if costNanoUsd == 0 {
 		return nil
 	}
-	c := claims(j)
+	c := reservation(j)
 	c.CostNanoUsd += costNanoUsd // the queue's expected cost uses it even while no budget applies
 	if len(c.BudgetIds) > 0 {
 		c.SpentNanoUsd += costNanoUsd
@@ -140,7 +140,7 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 }
 
 // holds reports whether an attempt has its reservation on a budget.
-func holds(c *job.Claims, r *state.Resource) bool {
+func holds(c *job.Reservation, r *state.Resource) bool {
 	for _, id := range c.GetBudgetIds() {
 		if bytes.Equal(id, r.Id) {
 			return true
@@ -159,7 +159,7 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	if len(budgets) == 0 {
 		return true, nil
 	}
-	c := j.Lease.GetClaims()
+	c := j.Lease.GetReservation()
 	extra := max(c.GetSpentNanoUsd()-c.GetReservedNanoUsd(), 0)
 	usedUp := c.GetSpentNanoUsd() >= c.GetReservedNanoUsd()
 	ok, fits := true, true

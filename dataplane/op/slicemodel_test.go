@@ -140,7 +140,7 @@ func (s *sliceSim) fetch(sh *sliceShard, count uint32) {
 		m, j := s.jobs[id], s.job(sh, id)
 		m.token, m.spent = l.LeaseToken, 0
 		m.held = nil
-		c := j.GetLease().GetClaims()
+		c := j.GetLease().GetReservation()
 		for _, b := range c.GetBudgetIds() {
 			m.held = append(m.held, s.budgets[sh.kept.ResourceIndex().ResourceByID([16]byte(b)).Name])
 		}
@@ -232,7 +232,7 @@ func (s *sliceSim) beats(sh *sliceShard, id job.ID, cost int64) {
 	if len(m.held) == 0 {
 		return
 	}
-	c := s.job(sh, id).GetLease().GetClaims()
+	c := s.job(sh, id).GetLease().GetReservation()
 	s.book(m.held, 0, m.spent+cost-c.GetSpentNanoUsd())
 	m.spent, m.reserved = c.GetSpentNanoUsd(), c.GetReservedNanoUsd()
 }

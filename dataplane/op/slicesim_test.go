@@ -255,7 +255,7 @@ func (s *sliceSim) turn() {
 func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 	s.t.Helper()
 	snapshot := sh.kept.Snapshot()
-	ground := op.Freeze(snapshot, sh.kept.ResourceIndex(), s.clockNs)
+	view := op.NewSnapshotView(snapshot, sh.kept.ResourceIndex(), s.clockNs)
 	o := &op.OpenGate{}
 	for _, g := range sh.kept.Gates() {
 		ids, err := snapshot.AtGate(g.Kind, g.Name, 10)
@@ -267,7 +267,7 @@ func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			if opens, _, err := ground.Opens(j); err != nil {
+			if opens, _, err := view.Opens(j); err != nil {
 				s.t.Fatal(err)
 			} else if opens {
 				o.JobIds = append(o.JobIds, j.Id)

@@ -108,7 +108,7 @@ func report(tx *state.Tx, j *job.Job, r rated, came state.UsagePhase) error {
 	}
 	r.row.Phase = came
 	if r.rejected() != "" {
-		if c := j.Lease.GetClaims(); len(c.GetBudgetIds()) > 0 {
+		if c := j.Lease.GetReservation(); len(c.GetBudgetIds()) > 0 {
 			c.SpentNanoUsd = max(c.SpentNanoUsd, c.ReservedNanoUsd)
 		}
 		return tx.AddUsage(j, r.row)

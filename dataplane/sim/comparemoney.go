@@ -54,7 +54,7 @@ func (m *model) compareMoney(v *state.Snapshot) error {
 
 // compareSpending is compare for what a job has to do with money.
 func (m *model) compareSpending(j *modelJob, is *job.Job) error {
-	claims, want := is.GetLease().GetClaims(), &job.Claims{}
+	reservation, want := is.GetLease().GetReservation(), &job.Reservation{}
 	if c := m.reservations[j.id]; c != nil {
 		want.ReservedNanoUsd, want.SpentNanoUsd = c.reserved, c.spent
 		for _, a := range c.on {
@@ -62,11 +62,11 @@ func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 		}
 	}
 	want.CostNanoUsd = j.attemptCost
-	got := &job.Claims{CostNanoUsd: claims.GetCostNanoUsd(), BudgetIds: claims.GetBudgetIds(), ReservedNanoUsd: claims.GetReservedNanoUsd(), SpentNanoUsd: claims.GetSpentNanoUsd()}
+	got := &job.Reservation{CostNanoUsd: reservation.GetCostNanoUsd(), BudgetIds: reservation.GetBudgetIds(), ReservedNanoUsd: reservation.GetReservedNanoUsd(), SpentNanoUsd: reservation.GetSpentNanoUsd()}
 	same := proto.Equal(got, want) && is.GetOptions().GetModel() == j.options.GetModel() &&
 		is.GetFairnessKey() == j.fairnessKey && is.GetFairnessWeight() == j.weight && is.GetLease().GetChargedNs() == j.chargedNs && (is.GetUsage() != nil) == j.reportedEver
 	if !same {
-		return fmt.Errorf("job %s has %v, %v and usage %v in the store, %v and %v in the model", j.id, claims, is.GetOptions(), is.GetUsage(), want, j.options)
+		return fmt.Errorf("job %s has %v, %v and usage %v in the store, %v and %v in the model", j.id, reservation, is.GetOptions(), is.GetUsage(), want, j.options)
 	}
 	return nil
 }

@@ -106,13 +106,13 @@ func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ground := op.Freeze(v, sh.steady.store.ResourceIndex(), nowNs)
+		view := op.NewSnapshotView(v, sh.steady.store.ResourceIndex(), nowNs)
 		for _, id := range ids {
 			j, err := v.Job(id)
 			if err != nil {
 				return nil, err
 			}
-			opens, _, err := ground.Opens(j)
+			opens, _, err := view.Opens(j)
 			if err != nil {
 				return nil, err
 			}

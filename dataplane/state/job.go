@@ -152,7 +152,7 @@ func (tx *Tx) change(h *entryJob, events []EventType) error {
 	if h.now.state != to.state && len(events) == 0 {
 		return fmt.Errorf("it goes from %q to %q without an event", h.now.state.Word(), to.state.Word())
 	}
-	if h.now.state == job.Active && to.state != job.Active && (h.job.Lease.GetClaims() != nil || h.job.Lease.GetChargedNs() != 0) {
+	if h.now.state == job.Active && to.state != job.Active && (h.job.Lease.GetReservation() != nil || h.job.Lease.GetChargedNs() != 0) {
 		return fmt.Errorf("its attempt ends, and it has not given up what it claimed")
 	}
 	if to.state != job.Pending && h.job.Detail.GetGate() != job.Gate_GATE_NONE {
