@@ -12,7 +12,7 @@ import (
 )
 
 // Ack ends attempts with success, each item on its own. It completes the job, or ends one iteration of an
-// agent's job (see iterate.go).
+// agent's job (see agent_iteration.go).
 //
 // An item is refused with NOT_FOUND, LEASE_LOST or STATE_CONFLICT, with PAYLOAD_TOO_LARGE if the documents of
 // the job's iterations would exceed their bound, or with OVERLOADED if the jobs that end in the same entry

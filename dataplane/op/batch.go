@@ -10,8 +10,8 @@ import (
 
 // A batch counts its members to their end, each once, at its first settling. A later retry of a member
 // changes no count. When the batch takes no more members and all are counted, it is complete and its callback
-// job is created (endbatch.go). The batch lies on the shard that its jobs were enqueued on. A member that was
-// moved away is counted by a CountMember that its shard sends back.
+// job is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. A member
+// that was moved away is counted by a CountMember that its shard sends back.
 //
 // Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members
 // in the batch was rejected because it would grow without bound.

@@ -12,7 +12,7 @@ import (
 )
 
 // Jobs with fairness keys share their queue among the keys. The store knows which key is served next and how much
-// each has received (see claims.go). This file checks the keys and limits their number.
+// each has received (see attempt_reservation.go). This file checks the keys and limits their number.
 
 // lanesRetry is the time after which a client may repeat an enqueue that had one fairness key too many.
 const lanesRetry = 10 * time.Second
