@@ -16,7 +16,7 @@ import (
 
 const kindRole = state.ResourceKind_RESOURCE_KIND_ROLE
 
-// The commands of keys that are changed, and of roles.
+// Commands of stories that change keys and roles.
 func init() {
 	builders["set-key"] = (*story).setKey
 	builders["rotate-key"] = func(s *story, items []item) op.Op {
@@ -85,7 +85,7 @@ func (s *story) role(items []item) op.Op {
 	return o
 }
 
-// keyTerms is what has been changed about a key, for the story's list.
+// keyTerms prints the changed settings of a key for the story's list.
 func (s *story) keyTerms(k *state.Key) (out string) {
 	if !k.Enabled {
 		out += " disabled"
@@ -102,7 +102,7 @@ func (s *story) keyTerms(k *state.Key) (out string) {
 	return out
 }
 
-// There are only so many roles, and no built-in one is redefined.
+// The number of roles is limited, and no role replaces a built-in one.
 func TestRoleBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// acked is the answer to an ack of one lease.
+// acked returns the answer to an ack of one lease.
 func (w *world) acked(l *op.Leased, set func(*op.AckItem)) *op.Refusal {
 	w.t.Helper()
 	o := ack(l)
@@ -17,7 +17,7 @@ func (w *world) acked(l *op.Leased, set func(*op.AckItem)) *op.Refusal {
 	return one[*op.AckResult](w, o).Items[0]
 }
 
-// leasedAgain leases the one job of a queue that is ready.
+// leasedAgain leases the only ready job of a queue.
 func (w *world) leasedAgain(queue string) *op.Leased {
 	w.t.Helper()
 	jobs := one[*op.FetchResult](w, w.fetch(queue, 1)).Jobs
@@ -27,7 +27,7 @@ func (w *world) leasedAgain(queue string) *op.Leased {
 	return jobs[0]
 }
 
-// jobOf is a job's record.
+// jobOf returns a job's record.
 func (w *world) jobOf(id []byte) *job.Job {
 	w.t.Helper()
 	j, err := w.store.Job(job.ID(id))
@@ -37,8 +37,7 @@ func (w *world) jobOf(id []byte) *job.Job {
 	return j
 }
 
-// What is kept of a job's iterations is bounded, to the byte; a result never is
-// refused for it.
+// The bytes kept of a job's iterations are bounded exactly. A result is never refused because of them.
 func TestIterationBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -81,8 +80,7 @@ func TestIterationBytesAreBounded(t *testing.T) {
 	}
 }
 
-// No job has more iterations than may be kept, whatever its agent says and people
-// approve.
+// No job has more iterations than the limit, whatever its agent sets and people approve.
 func TestIterationsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,7 +117,7 @@ func TestIterationsAreBounded(t *testing.T) {
 	w.check()
 }
 
-// A job has so many scores and no more; those it has can change.
+// The number of a job's scores is limited. Existing scores can still change.
 func TestScoresAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +172,7 @@ func TestIterationsOutliveARestart(t *testing.T) {
 	w.checkReplica()
 }
 
-// A job that others wait for is not over while it goes on: only its end is told.
+// A job that goes on notifies no dependent. Only its end does.
 func TestOnlyTheEndOfAnAgentIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of agents' jobs.
+// Commands of stories about agents' jobs.
 func init() {
 	builders["replay"] = (*story).replay
 	builders["score"] = (*story).score
@@ -98,7 +98,7 @@ func (s *story) agentItem(i item, a *op.AckItem) {
 	}
 }
 
-// printAgent prints what is particular to an agent's job, and its scores.
+// printAgent prints the agent's fields of a job, and its scores.
 func (s *story) printAgent(v *state.Snapshot, j *job.Job) {
 	if d := j.Detail; j.State == job.Held {
 		fmt.Fprintf(&s.out, "  held (%s): %s\n", strings.ToLower(d.GetHold().String()), d.GetHoldReason())
@@ -127,7 +127,7 @@ func (s *story) printAgent(v *state.Snapshot, j *job.Job) {
 	}
 }
 
-// iteration has an ack end an iteration, or nothing but that.
+// iteration gives an ack a random agent status and sometimes a trace.
 func (h *havoc) iteration(item *op.AckItem) {
 	item.AgentStatus = job.IterationStatus(h.below(4, "agent status"))
 	if item.AgentStatus == job.Continue || item.AgentStatus == job.Suspend {
@@ -141,7 +141,7 @@ func (h *havoc) iteration(item *op.AckItem) {
 	}
 }
 
-// replay is a replay of some job, from an iteration that it may have had.
+// replay builds a replay of some job from an iteration that it may have had.
 func (h *havoc) replay(m *op.Meta) op.Op {
 	id := h.w.newID(h.anyQueue())
 	m.Ids = [][]byte{id[:]}

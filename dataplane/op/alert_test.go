@@ -90,13 +90,13 @@ func (w *world) putAlertRule(name string, r *state.AlertRule) *op.PutResource {
 	}}
 }
 
-// delivery queues one and answers its id.
+// delivery queues a delivery and returns its id.
 func (w *world) delivery(webhook string) []byte {
 	id := w.newID("")
 	return w.accepted(&op.QueueDelivery{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Webhook: webhook, Event: "test", Body: []byte("{}")}).(*op.QueueDeliveryResult).Id
 }
 
-// deliveryID is the id of a delivery of the story.
+// deliveryID returns the id of a delivery in the story.
 func (s *story) deliveryID(name string) []byte { return s.proof(item{words: []string{name}}).Id }
 
 func (s *story) putWebhook(items []item) op.Op {
@@ -125,8 +125,7 @@ func (s *story) putAlert(items []item) op.Op {
 	return o
 }
 
-// setAlerts reads, for each rule, firing or not, value=, version=, and the name of its
-// delivery.
+// setAlerts reads for each rule "firing" or nothing, value=, version=, and the name of its delivery.
 func (s *story) setAlerts(items []item) op.Op {
 	o := &op.SetAlerts{Meta: s.meta(items[0])}
 	for _, i := range items {
@@ -153,8 +152,7 @@ func (s *story) reportDeliveries(items []item) op.Op {
 	return o
 }
 
-// printDeliveries says what is known of all deliveries, of the webhooks they were for
-// and of the alerts.
+// printDeliveries prints all deliveries, their webhooks and the alerts.
 func (s *story) printDeliveries() {
 	s.snapshot(func(v *state.Snapshot) {
 		for d, err := range v.Deliveries() {
@@ -181,7 +179,7 @@ func (s *story) printDeliveries() {
 	}
 }
 
-// As many deliveries are kept as may be, and what is over makes room for what is not.
+// The number of kept deliveries is limited, and ended deliveries make room for new ones.
 func TestDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +226,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	}
 }
 
-// accepted is the result of an op that is not refused.
+// accepted returns the result of an op, which must not be refused.
 func (w *world) accepted(o op.Op) any {
 	w.t.Helper()
 	result := w.apply(o)[0]

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of approval policies, of approvals that change a job, of results that
-// are checked and of tools that an iteration calls.
+// Commands of stories about approval policies, approvals that change a job, results that are checked, and
+// tools that an iteration calls.
 func init() {
 	builders["policy"] = (*story).policy
 	builders["drop-policy"] = func(s *story, items []item) op.Op {
@@ -42,8 +42,8 @@ func init() {
 	builders["call"] = (*story).call
 }
 
-// policy reads the name of a policy (its id in paths) and what it says: label=, mode=,
-// disabled, queue=, tag=key or key:value, cost-over=, iteration-over=, create, version=.
+// policy reads the name of a policy (its id in paths) and its fields: label=, mode=, disabled, queue=,
+// tag=key or key:value, cost-over=, iteration-over=, create, version=.
 func (s *story) policy(items []item) op.Op {
 	i := items[0]
 	p := &state.ApprovalPolicy{
@@ -77,8 +77,8 @@ func (s *story) approveWith(items []item) op.Op {
 	return &op.ReleaseJobs{Meta: s.meta(i), JobIds: s.jobIDs(i), Changes: c}
 }
 
-// call is an ack that goes on and calls for tools, one in each further part: the name
-// of its job, tool=, queue=, shard=, payload=, parent= and unique=.
+// call builds an ack that goes on and calls for tools. Each further part names one: the name of its job,
+// tool=, queue=, shard=, payload=, parent= and unique=.
 func (s *story) call(items []item) op.Op {
 	o := s.ackOp(items[:1]).(*op.Ack)
 	if items[0].text("agent", "") == "" {
@@ -100,7 +100,7 @@ func (s *story) call(items []item) op.Op {
 	return o
 }
 
-// printTools prints what the last iterations of jobs called for.
+// printTools prints the tools that the last iterations of jobs called.
 func (s *story) printTools(names []string) {
 	for _, name := range names {
 		all, err := s.store.Iterations(s.jobs[name])
@@ -117,7 +117,7 @@ func (s *story) printTools(names []string) {
 	}
 }
 
-// printApproved prints who holds jobs, and which policies have been waived for them.
+// printApproved prints the budget or policy that holds each job, and the policies waived for it.
 func (s *story) printApproved(names []string) {
 	for _, name := range names {
 		j, err := s.store.Job(s.jobs[name])

@@ -14,11 +14,10 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// BenchmarkBacklog enqueues b.N jobs into eight queues, then fetches and acks them as
-// 32 workers with frames of 64 do: the backlog is larger than what lies in memory, so
-// this has reads from tables, flushes and compactions in it. Steady does the same with
-// a backlog of a few frames. What counts is the processor time of a job, which
-// has in it what runs in the background.
+// BenchmarkBacklog enqueues b.N jobs into eight queues, then fetches and acks them like 32 workers with
+// frames of 64. The backlog is larger than memory, so the benchmark includes reads from tables, flushes and
+// compactions. Steady does the same with a backlog of a few frames. The figure is the processor time of a
+// job, because that includes the background work.
 func BenchmarkBacklog(b *testing.B) {
 	b.Run("backlog", func(b *testing.B) {
 		w := newWorld(b)
@@ -59,7 +58,7 @@ func BenchmarkBacklog(b *testing.B) {
 	})
 }
 
-// load is what makes a benchmark's ops.
+// load makes a benchmark's ops.
 type load struct {
 	w                       *world
 	queues, frame, together int
@@ -68,7 +67,7 @@ type load struct {
 	leased                  []*op.FetchResult // not acked yet
 }
 
-// run applies entries until n jobs went through.
+// run applies entries until n jobs are done.
 func (l *load) run(n int, ops func(n int) []op.Op) {
 	for n > 0 {
 		some := min(n, l.frame*l.together)
@@ -91,7 +90,7 @@ func (l *load) apply(ops []op.Op) {
 	}
 }
 
-// queue is the queue of the i-th frame.
+// queue returns the queue of the i-th frame.
 func (l *load) queue(i int) string { return fmt.Sprint("queue-", i%l.queues) }
 
 func (l *load) enqueues(n int) (ops []op.Op) {
@@ -106,7 +105,7 @@ func (l *load) enqueues(n int) (ops []op.Op) {
 	return ops
 }
 
-// newID is an id as a server makes it: those of a millisecond are in no order.
+// newID returns an id like a server's. The ids of one millisecond have no order.
 func (l *load) newID(queue string) []byte {
 	var entropy job.Entropy
 	binary.BigEndian.PutUint64(entropy[1:], l.random.Uint64())
@@ -132,7 +131,7 @@ func (l *load) acks() (ops []op.Op) {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// processorTime is what the process has used so far, user and system.
+// processorTime returns the processor time that the process has used so far, user and system.
 func processorTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A member that has moved to another shard settles there: its batch is told once,
-// however often the delivery comes, and its callback is made where its queue lies.
+// A member that has moved to another shard settles there. Its batch counts it once, however often the
+// delivery comes, and the callback is created on the shard of its queue.
 func TestAMovedMemberIsCounted(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 3)
@@ -56,9 +56,9 @@ func TestAMovedMemberIsCounted(t *testing.T) {
 	}
 }
 
-// Batches in random histories: members of other batches and moved between shards,
-// settled in every way, several in an entry, all of it repeated. What a batch counts
-// is always what its members are, and each that ends has one callback.
+// Batches in random histories: members of other batches, members moved between shards and settled in every
+// way, several in an entry, and every entry repeated. The counts of a batch always match its members, and
+// each batch that ends has one callback.
 func TestBatchesCountTheirMembers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -79,10 +79,10 @@ type batchHistory struct {
 	shards  []*shard
 	batches []known
 	leased  [2][]*op.Leased
-	last    [2]op.Op // what each shard applied last
+	last    [2]op.Op // the last op that each shard applied
 }
 
-// known is a batch that was made, and the shard it is on.
+// known is a created batch and its shard.
 type known struct {
 	id    []byte
 	shard int
@@ -94,7 +94,7 @@ func (h *batchHistory) close() {
 	}
 }
 
-// step applies an entry that may do anything; what is refused is refused.
+// step applies an entry with any ops. A refused op is fine.
 func (h *batchHistory) step() {
 	on := rapid.IntRange(0, 1).Draw(h.t, "shard")
 	s := h.shards[on]
@@ -136,7 +136,7 @@ func (h *batchHistory) step() {
 
 func queueOf(shard int) string { return fmt.Sprint("q", shard) }
 
-// jobs is an enqueue of a few jobs, of which some have more than one attempt.
+// jobs builds an enqueue of a few jobs, some with more than one attempt.
 func (h *batchHistory) jobs(on int) *op.Enqueue {
 	o := h.w.newJobs(queueOf(on), rapid.IntRange(1, 3).Draw(h.t, "jobs"))
 	for _, nj := range o.Jobs {
@@ -146,7 +146,7 @@ func (h *batchHistory) jobs(on int) *op.Enqueue {
 	return o
 }
 
-// pick is the id of a batch on a shard, or of none.
+// pick returns the id of a batch on a shard, or of none.
 func (h *batchHistory) pick(on int) []byte {
 	var ids [][]byte
 	for _, b := range h.batches {
@@ -203,7 +203,7 @@ func (h *batchHistory) settle(on int) {
 	h.last[on] = ops[0]
 }
 
-// move has a job of a shard go to the other.
+// move moves a job of a shard to the other shard.
 func (h *batchHistory) move(on int) {
 	var ids []job.ID
 	h.each(on, func(j *job.Job) {
@@ -227,7 +227,7 @@ func (h *batchHistory) each(on int, do func(*job.Job)) {
 	}
 }
 
-// quiesce delivers all there is.
+// quiesce delivers everything that waits in an outbox.
 func (h *batchHistory) quiesce() {
 	for range 2 { // a count that arrives may send a callback back
 		for on, s := range h.shards {
@@ -256,7 +256,7 @@ func (h *batchHistory) recount() {
 			}
 		})
 	}
-	for _, b := range slices.Backward(h.batches) { // members were made after what they are in
+	for _, b := range slices.Backward(h.batches) { // members were created after their batches
 		rec := h.batch(b)
 		if rec == nil {
 			continue // it was refused
@@ -279,7 +279,7 @@ func (h *batchHistory) recount() {
 	}
 }
 
-// tally counts a member in what a batch should say.
+// tally adds a member to the expected counts of its batch.
 func tally(b *state.Batch, outcome job.State, settled bool) {
 	b.Total++
 	switch {
@@ -301,7 +301,7 @@ func (h *batchHistory) batch(b known) *state.Batch {
 	return rec
 }
 
-// end settles all that is left and closes every batch: then all are complete.
+// end settles all remaining jobs and closes every batch, after which all batches are complete.
 func (h *batchHistory) end() {
 	for range 4 { // a job has two attempts, and may have been on its way
 		for on := range h.shards {

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of batches.
+// Commands of stories about batches.
 func init() {
 	builders["enqueue-batch"] = (*story).enqueueBatch
 	builders["add-to-batch"] = (*story).addToBatch
@@ -36,7 +36,7 @@ func init() {
 	)
 }
 
-// batchID is the id of a batch by its name; a new one is born in queue.
+// batchID returns the id of a batch by its name. A new id belongs to queue.
 func (s *story) batchID(name, queue string) []byte {
 	id, ok := s.jobs[name]
 	if !ok {
@@ -99,7 +99,7 @@ func (s *story) printBatches(names []string) {
 	})
 }
 
-// printCallback prints the job that a batch has made on this shard.
+// printCallback prints the job that a batch has created on this shard.
 func (s *story) printCallback(v *state.Snapshot, b *state.Batch) {
 	j, err := v.Job(job.ID(b.CallbackJobId))
 	if err != nil {

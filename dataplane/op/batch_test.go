@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// newBatch is an enqueue of n jobs that are members of a new batch.
+// newBatch builds an enqueue of n jobs that are members of a new batch.
 func (w *world) newBatch(queue string, n int, b *op.NewBatch) *op.Enqueue {
 	o := w.newJobs(queue, n)
 	id := w.newID(queue)
@@ -38,8 +38,8 @@ func (w *world) newBatch(queue string, n int, b *op.NewBatch) *op.Enqueue {
 	return o
 }
 
-// A batch is made once, and joined once, however often and whenever the enqueue
-// comes; its id is the same.
+// A batch is created once and joined once, however often and whenever the enqueue is repeated, and its id
+// stays the same.
 func TestBatchesRepeat(t *testing.T) {
 	t.Parallel()
 	for what, make := range map[string]func(w *world) *op.Enqueue{
@@ -84,7 +84,7 @@ func TestBatchesRepeat(t *testing.T) {
 	}
 }
 
-// At a bound it passes, one beyond it is refused.
+// An op at a bound passes, and an op one beyond it is refused.
 func TestBatchBounds(t *testing.T) {
 	t.Parallel()
 	type set func(w *world, n int) op.Op
@@ -141,8 +141,7 @@ func TestOneBatchAtATime(t *testing.T) {
 	}
 }
 
-// Batches are members of batches up to a depth, and all of them end with the last
-// member of the deepest.
+// Batches can be members of batches up to a depth. All of them end with the last member of the deepest.
 func TestBatchDepth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -177,7 +176,7 @@ func TestBatchDepth(t *testing.T) {
 	w.checkReplica()
 }
 
-// A batch has as many members as may be, jobs and batches alike.
+// The number of a batch's members is limited, jobs and batches counted together.
 func TestBatchMembersBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -212,7 +211,7 @@ func TestBatchMembersBound(t *testing.T) {
 	w.check()
 }
 
-// setTotal makes a batch as large as no test could.
+// setTotal gives a batch more members than a test could create.
 func (w *world) setTotal(id []byte, total uint64) {
 	w.t.Helper()
 	w.index++
@@ -230,7 +229,7 @@ func (w *world) setTotal(id []byte, total uint64) {
 	}
 }
 
-// Where nothing was made there is nothing to wait for.
+// A batch whose enqueue created no job has nothing to wait for.
 func TestSealedEmptyBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -41,9 +41,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// TestAllocations holds reading and applying one op to its budget, in an entry of
-// 64: what it allocates is what the collector must walk. Where a change needs
-// more, the budget is raised with the reason.
+// TestAllocations checks the allocations of reading and applying one op in an entry of 64, because the
+// garbage collector must walk them. A change that needs more raises the limit and gives the reason.
 func TestAllocations(t *testing.T) {
 	const runs, size = 20, 64
 	w := newWorld(t)
@@ -63,7 +62,7 @@ func TestAllocations(t *testing.T) {
 	measure("ack", 15, func(i int) op.Op { return ack(fetched[i].(*op.FetchResult).Jobs...) })
 }
 
-// benchJobs is an enqueue of jobs with a payload of 200 bytes.
+// benchJobs builds an enqueue of jobs with a payload of 200 bytes.
 func (w *world) benchJobs(queue string, n int) *op.Enqueue {
 	o := w.newJobs(queue, n)
 	for _, nj := range o.Jobs {
@@ -72,7 +71,7 @@ func (w *world) benchJobs(queue string, n int) *op.Enqueue {
 	return o
 }
 
-// entries is n ops in decoded entries.
+// entries returns n ops in decoded entries.
 func (w *world) entries(n, size int, make func(i int) op.Op) []entry.Entry {
 	var entries []entry.Entry
 	for i := 0; i < n; i += size {
@@ -101,7 +100,7 @@ func (w *world) applyAll(entries []entry.Entry) (results []any) {
 	return results
 }
 
-// BenchmarkValidate is what the proposer pays for each op.
+// BenchmarkValidate measures the proposer's cost of each op.
 func BenchmarkValidate(b *testing.B) {
 	w := &world{t: b, clockNs: epochNs}
 	o := w.benchJobs("q", 1)
@@ -113,8 +112,8 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// BenchmarkCodec compares the generated codec with the reflecting one on what
-// travels and is stored most: an enqueue and a job's record.
+// BenchmarkCodec compares the generated codec with the reflecting one on the most frequent messages: an
+// enqueue and a job's record.
 func BenchmarkCodec(b *testing.B) {
 	w := &world{t: b, clockNs: epochNs}
 	enqueue := w.benchJobs("mail.outgoing", 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What is left of an agent's max_cost is reckoned as the agent's limit is: a replay of a
-// job that has cost more than fits has nothing left, although a person lets it go on.
+// The rest of an agent's max_cost follows the agent's limit: a replay of a job that has cost more than the
+// limit has nothing left, although a person approves it.
 func TestExpectedCostOfAnAgent(t *testing.T) {
 	t.Parallel()
 	budgets := []*state.Resource{{Budget: &state.Budget{ReserveNanoUsd: 7}}}
@@ -34,8 +34,8 @@ func TestExpectedCostOfAnAgent(t *testing.T) {
 	}
 }
 
-// A budget that declares no reserve has it derived: from what a job may cost, else from
-// what attempts of its queue have cost, with a floor of 1 % of the smallest limit.
+// A budget that declares no reserve derives it: from the job's own limit, else from the cost of its queue's
+// earlier attempts, with a floor of 1 % of the smallest limit.
 func TestExpectedCostIsDerived(t *testing.T) {
 	t.Parallel()
 	budget := func(scope state.BudgetScope, reserve, perJob int64, limits ...int64) *state.Resource {

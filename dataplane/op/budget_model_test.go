@@ -9,9 +9,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The model of budgets: plain sums over lists of all that was booked.
+// The model of budgets: plain sums over lists of all bookings.
 
-// applying are the budgets that apply to a job.
+// applying returns the budgets that apply to a job.
 func (s *budgetSim) applying(j *simJob) (all []*simBudget) {
 	for _, c := range []struct {
 		name    string
@@ -24,9 +24,8 @@ func (s *budgetSim) applying(j *simJob) (all []*simBudget) {
 	return all
 }
 
-// amount is what is reserved for an attempt: what its job says, else the most of what its
-// budgets declare and of what is derived for those that declare nothing. A derived amount
-// fits into every limit that keeps jobs.
+// amount returns the amount reserved for an attempt: the job's estimate, else the most of the amounts that
+// its budgets declare or derive. A derived amount fits into every limit that keeps back jobs.
 func (s *budgetSim) amount(j *simJob) (declared int64) {
 	if j.estimate > 0 {
 		return j.estimate
@@ -68,7 +67,7 @@ func (s *budgetSim) amount(j *simJob) (declared int64) {
 	return max(declared, slices.Min(append(fit, derived)))
 }
 
-// begun notes that an attempt has begun, for which there must have been room.
+// begun records that an attempt has begun. There must have been room for it.
 func (s *budgetSim) begun(id job.ID, token []byte) {
 	s.t.Helper()
 	j := s.jobs[id]
@@ -83,7 +82,7 @@ func (s *budgetSim) begun(id job.ID, token []byte) {
 	j.token, j.held, j.reserved, j.spent = token, budgets, amount, 0
 }
 
-// mustFit fails where a budget has no room for an amount, unless it only tells.
+// mustFit fails if a budget has no room for an amount, unless the budget is alert_only.
 func (s *budgetSim) mustFit(b *simBudget, jobCost, amount int64) {
 	s.t.Helper()
 	if b.spec.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY {
@@ -105,7 +104,7 @@ func (s *budgetSim) mustFit(b *simBudget, jobCost, amount int64) {
 	}
 }
 
-// kept are the jobs that a budget holds or has waiting.
+// kept returns the jobs that a budget holds or parks.
 func (s *budgetSim) kept() map[job.ID]bool {
 	kept := map[job.ID]bool{}
 	for _, id := range s.order {
@@ -120,8 +119,8 @@ func (s *budgetSim) kept() map[job.ID]bool {
 	return kept
 }
 
-// keptForAReason fails where a fetch has kept a job that all budgets have room for: what
-// was let go after it can only have left less.
+// keptForAReason fails if a fetch has kept back a job for which all budgets have room. The jobs that the same
+// fetch leased afterwards can only have left less room.
 func (s *budgetSim) keptForAReason() {
 	s.t.Helper()
 	for id := range s.kept() {
@@ -139,8 +138,8 @@ func (s *budgetSim) keptForAReason() {
 	}
 }
 
-// keptRightly fails where a job waits for a budget that will never have room for it, or
-// that does not have jobs wait; and where it is held that should wait.
+// keptRightly fails if a job waits for a budget that will never have room for it or does not let jobs wait,
+// and if a job is held that should wait.
 func (s *budgetSim) keptRightly(id job.ID, amount int64) {
 	s.t.Helper()
 	j, err := s.store.Job(id)
@@ -166,8 +165,7 @@ func (s *budgetSim) keptRightly(id job.ID, amount int64) {
 	}
 }
 
-// waitForAReason fails where a job waits still after its gate was tried, and all budgets
-// have room for it.
+// waitForAReason fails if a job still waits after its gate was tried although all budgets have room for it.
 func (s *budgetSim) waitForAReason(o *op.OpenGate) {
 	s.t.Helper()
 	for _, b := range o.JobIds {
@@ -190,8 +188,8 @@ func (s *budgetSim) waitForAReason(o *op.OpenGate) {
 	}
 }
 
-// mayLack says whether a budget may have no room for an amount, where a rolling window
-// remembers all that it may.
+// mayLack reports whether a budget may have no room for an amount, if a rolling window remembers as much as
+// it may.
 func (s *budgetSim) mayLack(b *simBudget, jobCost, amount int64) bool {
 	return s.lacks(b, jobCost, amount, func(l *state.SpendLimit) (settled, overrun int64) {
 		lengthNs := l.LengthMs * int64(time.Millisecond)
@@ -199,7 +197,7 @@ func (s *budgetSim) mayLack(b *simBudget, jobCost, amount int64) bool {
 	})
 }
 
-// mustLack says whether a budget has certainly no room for an amount.
+// mustLack reports whether a budget certainly has no room for an amount.
 func (s *budgetSim) mustLack(b *simBudget, jobCost, amount int64) bool {
 	return s.lacks(b, jobCost, amount, func(l *state.SpendLimit) (settled, overrun int64) { return s.least(b, l) })
 }
@@ -222,7 +220,7 @@ func (s *budgetSim) lacks(b *simBudget, jobCost, amount int64, spent func(*state
 	return false
 }
 
-// reservedOn is what attempts that run have reserved on a budget.
+// reservedOn returns the amount that running attempts have reserved on a budget.
 func (s *budgetSim) reservedOn(b *simBudget) (sum int64) {
 	for _, j := range s.jobs {
 		if j.token != nil && j.holds(b) {
@@ -241,13 +239,12 @@ func (j *simJob) holds(b *simBudget) bool {
 	return false
 }
 
-// least is what was certainly spent in the window that is now.
+// least returns the amount that was certainly spent in the present window.
 func (s *budgetSim) least(b *simBudget, l *state.SpendLimit) (settled, overrun int64) {
 	return b.sum(l, s.clockNs-l.LengthMs*int64(time.Millisecond), false)
 }
 
-// sum adds up what was booked in the window of a limit; of a rolling one what was
-// booked after a time.
+// sum adds up the bookings in the window of a limit, for a rolling window the bookings after a time.
 func (b *simBudget) sum(l *state.SpendLimit, afterNs int64, vague bool) (settled, overrun int64) {
 	from := 0
 	if l.Window != state.Window_WINDOW_ROLLING {
@@ -263,8 +260,8 @@ func (b *simBudget) sum(l *state.SpendLimit, afterNs int64, vague bool) (settled
 	return settled, overrun
 }
 
-// reported notes a report that was taken, and the end of the attempt it came with. One
-// of a job that does not run is a repeat, which changes nothing.
+// reported records an accepted report, and the end of the attempt that it came with. A report for a job that
+// does not run is a repeat, which changes nothing.
 func (s *budgetSim) reported(proof *op.LeaseProof, usage *job.Usage, ends bool) {
 	j := s.jobs[job.ID(proof.Id)]
 	if j == nil || j.token == nil {
@@ -285,8 +282,7 @@ func (s *budgetSim) reported(proof *op.LeaseProof, usage *job.Usage, ends bool) 
 	}
 }
 
-// toppedUp notes what came of a heartbeat by which an attempt has cost more than is
-// reserved for it.
+// toppedUp records the result of a heartbeat after which an attempt has cost more than its reservation.
 func (s *budgetSim) toppedUp(j *simJob, over bool) {
 	s.t.Helper()
 	extra := max(j.spent-j.reserved, 0)
@@ -335,7 +331,7 @@ func (s *budgetSim) bookOn(j *simJob, k booking) {
 	}
 }
 
-// put notes a budget, or its change.
+// put records a budget, or its change.
 func (s *budgetSim) put(o *op.PutResource) {
 	b := s.budgets[o.Resource.Name]
 	if b == nil {
@@ -366,8 +362,8 @@ func (s *budgetSim) put(o *op.PutResource) {
 	b.windows = windows
 }
 
-// resize notes another length of the rolling window: what had left the old one may be
-// forgotten, and what is remembered may be held against the budget for longer.
+// resize records another length of the rolling window. The window may forget bookings that had left the old
+// one, and may count remembered ones for longer.
 func (b *simBudget) resize(was *state.Budget, l *state.SpendLimit) {
 	for _, old := range was.GetLimits() {
 		if old.Window == l.Window && old.LengthMs != l.LengthMs {
@@ -379,7 +375,7 @@ func (b *simBudget) resize(was *state.Budget, l *state.SpendLimit) {
 	}
 }
 
-// turned notes the windows that were turned.
+// turned records the windows that were turned.
 func (s *budgetSim) turned(o *op.TurnBudgets) {
 	for _, t := range o.Turns {
 		for _, b := range s.budgets {
@@ -394,8 +390,8 @@ func (s *budgetSim) turned(o *op.TurnBudgets) {
 	}
 }
 
-// compare holds the accounts against the model, and what is reserved also against the
-// claims of the jobs that run.
+// compare checks the accounts against the model, and the reserved amounts also against the reservations of
+// running jobs.
 func (s *budgetSim) compare() {
 	s.t.Helper()
 	resources := s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)
@@ -426,7 +422,7 @@ func (s *budgetSim) compare() {
 	}
 }
 
-// claimed is what the jobs that run say to have reserved, by budget.
+// claimed returns the amount that running jobs say they have reserved, by budget.
 func (s *budgetSim) claimed() map[string]int64 {
 	v := s.store.Snapshot()
 	defer v.Close()
@@ -437,7 +433,7 @@ func (s *budgetSim) claimed() map[string]int64 {
 		}
 		for _, id := range j.Lease.GetReservation().GetBudgetIds() {
 			if j.State != job.Active {
-				s.t.Fatalf("job %s is %s and has claims", job.ID(j.Id), j.State.Word())
+				s.t.Fatalf("job %s is %s and has a reservation", job.ID(j.Id), j.State.Word())
 			}
 			claimed[string(id)] += j.Lease.Reservation.ReservedNanoUsd
 		}

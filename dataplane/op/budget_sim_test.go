@@ -19,9 +19,9 @@ import (
 
 var budgetSeeds = flag.Int("budget.seeds", 50, "how many histories TestBudgetSeeds plays")
 
-// TestBudgetSeeds plays histories of a real machine and store beside a model that keeps
-// every booking in a list: no job begins for which a budget has no room, what is
-// reserved is what running attempts hold, and what was spent is what was reported.
+// TestBudgetSeeds plays histories on a real machine and store beside a model that keeps every booking in a
+// list. No job begins without room in its budgets, the reserved amounts are those of running attempts, and
+// the spent amounts are the reported ones.
 func TestBudgetSeeds(t *testing.T) {
 	t.Parallel()
 	for seed := range *budgetSeeds {
@@ -43,7 +43,7 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// playBudgets plays a history of so many entries.
+// playBudgets plays a history of n entries.
 func playBudgets(t failer, w *world, below func(int) int, entries int, replica bool) {
 	s := &budgetSim{t: t, world: w, below: below, jobs: map[job.ID]*simJob{}, budgets: map[string]*simBudget{}}
 	for range 3 {
@@ -75,7 +75,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// budgetSim is a history, and the model it is held against.
+// budgetSim is a history and its model.
 type budgetSim struct {
 	*world
 	t       failer
@@ -83,10 +83,10 @@ type budgetSim struct {
 	order   []job.ID
 	jobs    map[job.ID]*simJob
 	budgets map[string]*simBudget
-	keep    map[job.ID]bool // what a budget kept before the running entry
+	keep    map[job.ID]bool // the jobs that a budget kept back before the running entry
 }
 
-// simJob is what the model knows of a job.
+// simJob is the model's record of a job.
 type simJob struct {
 	queue, key string
 	tagged     bool
@@ -98,7 +98,7 @@ type simJob struct {
 	reserved, spent int64
 }
 
-// simBudget is what the model knows of a budget.
+// simBudget is the model's record of a budget.
 type simBudget struct {
 	name    string
 	spec    *state.Budget
@@ -118,8 +118,8 @@ type booking struct {
 	vague                bool // it may have been forgotten when the window's length changed
 }
 
-// nearlyPass goes on to where a rolling window is about to let go of a booking: by the
-// steps of the clock alone none is ever as old as the window is long.
+// nearlyPass moves the clock to just before a booking leaves a rolling window, because the clock's own steps
+// never make a booking as old as the window is long.
 func (s *budgetSim) nearlyPass() {
 	name := simScopes[s.below(len(simScopes))]
 	b := s.budgets[name[0]+"/"+name[1]]
@@ -134,7 +134,7 @@ func (s *budgetSim) nearlyPass() {
 	}
 }
 
-// step plays one entry: a few ops whose answers say what they did, or one whose does not.
+// step plays one entry: a few ops whose answers report their effects, or one op whose answer does not.
 func (s *budgetSim) step() {
 	if s.below(4) == 0 {
 		s.play(s.alone())
@@ -149,7 +149,7 @@ func (s *budgetSim) step() {
 	s.play(ops...)
 }
 
-// any is an op whose answer says what it did.
+// any returns an op whose answer reports its effects.
 func (s *budgetSim) any() op.Op {
 	switch s.below(12) {
 	case 0, 1:
@@ -178,7 +178,7 @@ func (s *budgetSim) any() op.Op {
 	return s.enqueue()
 }
 
-// alone is an op after which one has to look which attempts it has ended.
+// alone returns an op whose answer does not say which attempts it has ended.
 func (s *budgetSim) alone() op.Op {
 	if len(s.order) == 0 {
 		return s.enqueue()
@@ -235,7 +235,7 @@ func (s *budgetSim) enqueue() op.Op {
 	return o
 }
 
-// report is what the worker of a job says, mostly of one that runs.
+// report returns a worker's report of a job, mostly of a running one.
 func (s *budgetSim) report() (*op.LeaseProof, *job.Usage) {
 	var running []job.ID
 	for _, id := range s.order {
@@ -259,7 +259,7 @@ func (s *budgetSim) report() (*op.LeaseProof, *job.Usage) {
 
 var simScopes = [][2]string{{"namespace", "default"}, {"queue", "a"}, {"queue", "b"}, {"tag", "t=x"}, {"key", "k"}, {"job", "default"}}
 
-// putBudget is a budget, or one that has changed, or been raised.
+// putBudget returns a new, changed or raised budget.
 func (s *budgetSim) putBudget() op.Op {
 	at := simScopes[s.below(len(simScopes))]
 	b := &state.Budget{ReserveNanoUsd: int64(max(s.below(40)-19, 0)), OnExceed: state.OnExceed(s.below(4)), Alerts: []uint32{50, 100}}
@@ -283,7 +283,7 @@ func (s *budgetSim) putBudget() op.Op {
 	return s.newBudget(at[0], at[1], b)
 }
 
-// play applies an entry and tells the model what its answers say.
+// play applies an entry and updates the model from the answers.
 func (s *budgetSim) play(ops ...op.Op) {
 	s.t.Helper()
 	for _, o := range ops {
@@ -291,7 +291,7 @@ func (s *budgetSim) play(ops ...op.Op) {
 			s.t.Fatalf("%T: %v", o, err)
 		}
 	}
-	// As the machine does: what settles comes first.
+	// Settle ops come first, as in the machine.
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return cmp.Compare(after(a), after(b)) })
 	for i, result := range s.apply(ops...) {
 		if _, refused := result.(error); refused {
@@ -330,7 +330,7 @@ func (s *budgetSim) play(ops ...op.Op) {
 	}
 }
 
-// after is 0 for an op that is applied before those with 1.
+// after orders ops: those with 0 are applied before those with 1.
 func after(o op.Op) int {
 	if o.Class() == pipeline.ClassSettle {
 		return 0

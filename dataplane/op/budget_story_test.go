@@ -40,7 +40,7 @@ var periods = map[state.Window]billing.Period{
 	state.Window_WINDOW_DAY: billing.Day, state.Window_WINDOW_WEEK: billing.Week, state.Window_WINDOW_MONTH: billing.Month,
 }
 
-// windowsOf are the calendar's windows of a budget, in UTC.
+// windowsOf returns the calendar windows of a budget, in UTC.
 func (w *world) windowsOf(b *state.Budget) (all []*state.Spent) {
 	for _, l := range b.Limits {
 		if p, ok := periods[l.Window]; ok {
@@ -51,7 +51,7 @@ func (w *world) windowsOf(b *state.Budget) (all []*state.Spent) {
 	return all
 }
 
-// newBudget is the declaration of a budget for a scope and target.
+// newBudget builds the declaration of a budget for a scope and target.
 func (w *world) newBudget(scope, target string, b *state.Budget) *op.PutResource {
 	b.Scope, _ = op.ParseScope(scope)
 	b.Target = target
@@ -65,7 +65,7 @@ func (w *world) newBudget(scope, target string, b *state.Budget) *op.PutResource
 	}
 }
 
-// turns are the windows that are over, as the duty would turn them.
+// turns returns the windows that are over, as the duty would turn them.
 func (w *world) turns() (turns []*op.Turn) {
 	for _, r := range w.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a := w.account(r)
@@ -124,7 +124,7 @@ func (s *story) putBudget(items []item) op.Op {
 	return o
 }
 
-// turnBudgets turns what is over, or what words say: scope/target seen= start= end=.
+// turnBudgets turns the windows that are over, or those named by words: scope/target seen= start= end=.
 func (s *story) turnBudgets(items []item) op.Op {
 	if len(items[0].words) == 0 {
 		return &op.TurnBudgets{Turns: s.turns()}
@@ -158,7 +158,7 @@ func (s *story) printBudgets() {
 	}
 }
 
-// overBudget says of an item of a heartbeat whether it has cost too much.
+// overBudget reports whether an item of a heartbeat has cost too much.
 func overBudget(r *op.HeartbeatResult, i int) string {
 	if slices.Contains(r.OverBudget, uint32(i)) {
 		return ", over budget"

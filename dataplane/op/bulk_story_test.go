@@ -63,7 +63,7 @@ func init() {
 	}
 }
 
-// bulk is an operation on named jobs of this shard.
+// bulk builds an operation on named jobs of this shard.
 func (w *world) bulk(action state.BulkAction, jobs ...job.ID) *op.StartBulk {
 	id := w.newID("")
 	o := &op.StartBulk{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Action: action, EstimatedTotal: uint64(len(jobs)), Shares: []*op.BulkStart{{}}}
@@ -76,9 +76,9 @@ func (w *world) bulk(action state.BulkAction, jobs ...job.ID) *op.StartBulk {
 	return o
 }
 
-// startBulk reads an action and names of jobs on this shard, or filter= with in= (a
-// queue) and states=; as= names it, on= gives the shards, to= and shard= the queue of
-// a move, priority= and scope= the rest.
+// startBulk reads an action and names of jobs on this shard, or filter= with in= (a queue) and states=. as=
+// names the operation, on= gives the shards, to= and shard= the queue of a move, and priority= and scope= the
+// rest.
 func (s *story) startBulk(items []item) op.Op {
 	i := items[0]
 	meta := s.meta(i)
@@ -106,7 +106,7 @@ func (s *story) startBulk(items []item) op.Op {
 	return o
 }
 
-// openBulk is a filter's part as the home shard sends it.
+// openBulk builds a filter's part as the home shard sends it.
 func (s *story) openBulk(items []item) op.Op {
 	i := items[0]
 	o := &op.OpenBulk{
@@ -142,7 +142,7 @@ func (s *story) countBulk(items []item) op.Op {
 	}
 }
 
-// bulkAnswer is what is answered of a bulk operation; "" for anything else.
+// bulkAnswer prints the answer of a bulk op, "" for any other op.
 func bulkAnswer(result any) string {
 	switch r := result.(type) {
 	case *op.RunBulkResult:

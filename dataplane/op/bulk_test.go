@@ -57,7 +57,7 @@ func init() {
 	}...)
 }
 
-// inEach makes a job in each state.
+// inEach creates a job in each state.
 func (w *world) inEach() map[job.State]job.ID {
 	w.t.Helper()
 	made := map[job.State]job.ID{}
@@ -91,7 +91,7 @@ func (w *world) inEach() map[job.State]job.ID {
 	return made
 }
 
-// What every action does to a job in every state.
+// Every action is tried on a job in every state.
 func TestBulkActions(t *testing.T) {
 	t.Parallel()
 	const golden = "testdata/bulk-actions.golden"
@@ -144,8 +144,8 @@ func TestBulkActions(t *testing.T) {
 	}
 }
 
-// run does the rest of an operation on named jobs in chunks, each proposed twice, and
-// in between a chunk that another leader has made of what it saw earlier.
+// run does the rest of an operation on named jobs in chunks. It proposes each chunk twice, with a chunk
+// between them that another leader has built from an earlier view.
 func (w *world) run(o *op.StartBulk, chunk int) *state.Bulk {
 	w.t.Helper()
 	named := o.Shares[0].JobIds
@@ -195,7 +195,7 @@ func TestBulkCountsAreExact(t *testing.T) {
 	w.checkReplica()
 }
 
-// All errors are counted; of those above the bound only the number is told.
+// All errors are counted. Above the bound only their number is reported.
 func TestBulkFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{job.MaxBulkFailures, job.MaxBulkFailures + 1} {
@@ -213,7 +213,7 @@ func TestBulkFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// As many operations are kept as may be, then none is begun before room is made.
+// The number of kept operations is limited, and no operation begins before there is room.
 func TestBulksAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -241,7 +241,7 @@ func TestBulksAreBounded(t *testing.T) {
 	w.check()
 }
 
-// A full entry ends a chunk early, and the rest comes with the next.
+// A full entry ends a chunk early, and the next chunk does the rest.
 func TestBulkStopsWhereAnEntryIsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of chains, and of the jobs that follow from others.
+// Commands of stories about chains and the jobs that follow from others.
 func init() {
 	builders["chain"] = (*story).chain
 	builders["place"] = (*story).place
@@ -27,8 +27,8 @@ func init() {
 	})
 }
 
-// chain is an enqueue of a job, of the first part, with a chain, of the others: the
-// steps after it, "failure", "exit" and "continue".
+// chain builds an enqueue of a job from the first part, with a chain from the others: the later steps,
+// "failure", "exit" and "continue".
 func (s *story) chain(items []item) op.Op {
 	o := s.enqueue(items[:1]).(*op.Enqueue)
 	for _, nj := range o.Jobs {
@@ -50,8 +50,8 @@ func (s *story) chain(items []item) op.Op {
 	return o
 }
 
-// place is an enqueue's jobs as another shard sends them, with unique= and, where
-// they follow another, after= and previous=.
+// place builds an enqueue's jobs as another shard sends them, with unique= and, for jobs that follow another,
+// after= and previous=.
 func (s *story) place(items []item) op.Op {
 	asked := s.enqueue(items).(*op.Enqueue)
 	o := &op.Place{Meta: asked.Meta, Jobs: asked.Jobs}
@@ -84,7 +84,7 @@ func (s *story) printChain(v *state.Snapshot, j *job.Job) {
 	}
 }
 
-// origin is what a job follows, as the story tells it.
+// origin prints the job that a job follows.
 func (s *story) origin(o *job.Origin) string {
 	if o == nil {
 		return "nothing"
@@ -114,8 +114,8 @@ func (s *story) printSent(seq uint64, o op.Op) {
 	s.out.WriteString("\n")
 }
 
-// comeBack is the arrival of a pending job that has ended its chain once: a step
-// that was retried after it had settled.
+// comeBack builds the arrival of a pending job that has ended its chain once: a step that was retried after
+// it had settled.
 func (s *story) comeBack(items []item) op.Op {
 	o := s.arrival(items[0])
 	o.Job.Chain = &job.ChainLink{ChainId: o.Job.Id, Ended: true}

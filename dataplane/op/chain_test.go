@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// chained is an enqueue of a job whose chain goes through queues named for the
-// shard they lie on, from the first, and ends with a job in "exit" on shard 0.
+// chained builds an enqueue of a job whose chain goes through queues named for their shards, from the first,
+// and ends with a job in "exit" on shard 0.
 func (w *world) chained(shards ...uint32) *op.Enqueue {
 	o := w.newJobs(fmt.Sprint("q", shards[0]), 1)
 	chain := &job.Chain{Exit: &job.Step{Queue: "exit"}}
@@ -23,7 +23,7 @@ func (w *world) chained(shards ...uint32) *op.Enqueue {
 	return o
 }
 
-// jobsOf are the jobs of a shard.
+// jobsOf returns the jobs of a shard.
 func (s *shard) jobsOf() (all []*job.Job) {
 	s.t.Helper()
 	v := s.store.Snapshot()
@@ -37,9 +37,8 @@ func (s *shard) jobsOf() (all []*job.Job) {
 	return all
 }
 
-// Chains run through shards whose deliveries are late, repeated and cut anywhere,
-// and every ack comes again now and then: each step is made once, and each chain
-// ends once.
+// Chains run through shards whose deliveries are late, repeated and cut anywhere, and acks are sometimes
+// repeated. Each step is created once, and each chain ends once.
 func TestChainsAdvanceOnce(t *testing.T) {
 	t.Parallel()
 	const chains, steps = 12, 4
@@ -111,8 +110,8 @@ func TestChainsAdvanceOnce(t *testing.T) {
 	}
 }
 
-// What a chain sends is not held up by what may wait: a worker that is done must
-// not hear that it has to do its work again.
+// A full outbox does not hold up a chain, because a worker that is done must not be told to do its work
+// again.
 func TestAFullOutboxHoldsUpNoChain(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)
@@ -135,7 +134,7 @@ func TestAFullOutboxHoldsUpNoChain(t *testing.T) {
 	}
 }
 
-// A job that follows another gets its queue where a client would not.
+// A job that follows another gets its queue even if a client would not.
 func TestPlaceRefusesNoQueue(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 1)[0]
@@ -153,7 +152,7 @@ func TestPlaceRefusesNoQueue(t *testing.T) {
 	}
 }
 
-// Where a unique key is taken no job is made, and the feed hears of its holder.
+// If another job holds the unique key, no job is created, and the feed gets an event of the holder.
 func TestPlaceAtATakenKey(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 1)[0]
@@ -188,7 +187,7 @@ func TestPlaceAtATakenKey(t *testing.T) {
 	}
 }
 
-// chainBounds are what a chain may be at the most: set makes it as large as n.
+// chainBounds are the limits of a chain. set makes the chain as large as n.
 var chainBounds = []struct {
 	field  string
 	at     int
@@ -234,8 +233,7 @@ func TestChainBounds(t *testing.T) {
 	}
 }
 
-// What only the state can have said is refused of a client, and looked at where a
-// shard sends it.
+// Fields that only the state sets are refused from a client, and checked when a shard sends them.
 func TestJobsThatFollowAreChecked(t *testing.T) {
 	t.Parallel()
 	id := make([]byte, 16)
@@ -270,7 +268,7 @@ func TestJobsThatFollowAreChecked(t *testing.T) {
 	}
 }
 
-// later is a chain whose second step is in queue q.
+// later builds a chain whose second step is in queue q.
 func later() *job.Chain {
 	return &job.Chain{Steps: []*job.Step{{Queue: "p", Payload: &job.Blob{Data: []byte("{}")}}, {Queue: "q"}}}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// waiting is what a model knows of a job that depends on others.
+// waiting is the model's record of a job with dependencies.
 type waiting struct {
 	id     []byte
 	of     map[string]bool // those that do not count as completed
@@ -21,7 +21,7 @@ type waiting struct {
 	state  job.State
 }
 
-// hears is what becomes of it when one it depends on has settled.
+// hears updates the job after one of its dependencies has settled.
 func (m *waiting) hears(id string, outcome job.State, nowNs int64) {
 	switch {
 	case !m.of[id] || m.state == job.Dead:
@@ -41,7 +41,7 @@ func (m *waiting) promote(nowNs int64) {
 	}
 }
 
-// dependHistory is jobs that depend on each other, and what should become of them.
+// dependHistory holds jobs that depend on each other, and their expected states.
 type dependHistory struct {
 	*world
 	r       *rapid.T
@@ -51,8 +51,8 @@ type dependHistory struct {
 	settled map[string]job.State
 }
 
-// In any history a job may run exactly when all it depends on have settled as its
-// policy wants them to, and it is due.
+// In any history a job may run exactly if all its dependencies have settled as its policy requires and it is
+// due.
 func TestJobsRunWhenWhatTheyDependOnAllows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -86,7 +86,7 @@ func (h *dependHistory) enqueue() {
 	h.ids = append(h.ids, o.Meta.Ids...)
 }
 
-// depend makes a job that depends on some there are, settled or not.
+// depend creates a job that depends on some existing jobs, settled or not.
 func (h *dependHistory) depend() {
 	if len(h.ids) == 0 {
 		return
@@ -126,7 +126,7 @@ func (h *dependHistory) settleOne() {
 	}
 }
 
-// pass lets time pass and promotes what is due.
+// pass moves the clock and promotes due jobs.
 func (h *dependHistory) pass() {
 	h.clockNs += int64(40 * time.Second)
 	due, err := h.store.Due(state.TimerScheduled, h.clockNs, job.MaxDutyItems)
@@ -141,7 +141,7 @@ func (h *dependHistory) pass() {
 	}
 }
 
-// tell has the model hear what has settled; those that die of it are told of in turn.
+// tell reports settled jobs to the model. Jobs that die of it are reported in turn.
 func (h *dependHistory) tell() {
 	for again := true; again; {
 		again = false

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// The commands of jobs that depend on others.
+// Commands of stories about jobs with dependencies.
 func init() {
 	plain := builders["enqueue"]
 	builders["enqueue"] = func(s *story, items []item) op.Op { return s.depending(plain(s, items).(*op.Enqueue), items) }
@@ -56,7 +56,7 @@ func watching(id, waiter job.ID, shard uint32) *op.Watch {
 	return &op.Watch{JobId: id[:], WaiterId: waiter[:], WaiterShard: shard}
 }
 
-// dependOn has every job of an enqueue depend on others of shard 0.
+// dependOn makes every job of an enqueue depend on other jobs of shard 0.
 func dependOn(o *op.Enqueue, ids ...[]byte) {
 	for _, nj := range o.Jobs {
 		for _, id := range ids {
@@ -65,7 +65,7 @@ func dependOn(o *op.Enqueue, ids ...[]byte) {
 	}
 }
 
-// idOf is the id of a name, known or not; none of "".
+// idOf returns the id of a name, known or not, and none for "".
 func (s *story) idOf(name string) []byte {
 	if name == "" {
 		return nil
@@ -73,8 +73,7 @@ func (s *story) idOf(name string) []byte {
 	return s.proof(item{words: []string{name}}).Id
 }
 
-// depending reads policy= and after=, names of jobs with "@" and their shard where
-// that is not 0.
+// depending reads policy= and after=, names of jobs with "@" and their shard if that is not 0.
 func (s *story) depending(o *op.Enqueue, items []item) op.Op {
 	n := 0
 	for _, i := range items {
@@ -103,7 +102,7 @@ func (s *story) depending(o *op.Enqueue, items []item) op.Op {
 	return o
 }
 
-// printDependents prints for whom jobs wait, and who waits for them.
+// printDependents prints the dependencies and the dependents of jobs.
 func (s *story) printDependents(names []string) {
 	for _, name := range names {
 		j, err := s.store.Job(s.jobs[name])

@@ -46,8 +46,7 @@ func init() {
 	}...)
 }
 
-// resolve does what the duty does, until nothing is due, and answers in how many
-// ops.
+// resolve does the duty's work until nothing is due, and returns the number of ops.
 func (w *world) resolve() (ops int) {
 	w.t.Helper()
 	for ; ; ops++ {
@@ -71,7 +70,7 @@ func (w *world) dueDependents() (ids [][]byte) {
 	return ids
 }
 
-// As many as may be depended on, of which the last lets the job go.
+// A job has as many dependencies as allowed, and the last one releases it.
 func TestFanIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +99,7 @@ func TestFanIn(t *testing.T) {
 	w.check()
 }
 
-// Many wait for one: they are told some at a time, and then nothing is due.
+// Many jobs wait for one. They are notified some at a time, and then nothing is due.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	const waiters = 5 * op.MaxTold
@@ -126,7 +125,7 @@ func TestFanOut(t *testing.T) {
 	w.check()
 }
 
-// What one op tells is bounded over all the jobs it names.
+// The number of notifications of one op is bounded over all its jobs.
 func TestToldIsBoundedOverJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,7 +155,7 @@ func newApart(t testing.TB, n int) *apart {
 	return &apart{&world{t: t, clockNs: epochNs}, newShards(t, n)}
 }
 
-// settle delivers all there is and resolves what is due, until nothing happens.
+// settle delivers every sent op and resolves due dependents until nothing happens.
 func (a *apart) settle() {
 	a.t.Helper()
 	for quiet := false; !quiet; {
@@ -213,7 +212,7 @@ func (a *apart) is(at int, id job.ID, want job.State, blockedBy uint32) {
 	}
 }
 
-// Two jobs on two shards wait for one on the other each, one for one that is nowhere.
+// Each of two jobs on two shards waits for a job on the other, and for a job that does not exist.
 func TestDependenciesOverShards(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2)
@@ -241,8 +240,8 @@ func TestDependenciesOverShards(t *testing.T) {
 	}
 }
 
-// A job is asked after at the shard of its birth and has moved on, and on: the
-// question follows it, and it stays where it was found.
+// A Watch begins at the shard on which the job was created. The job has moved twice, so the Watch follows it,
+// and the job stays on the shard where the Watch found it.
 func TestADependencyThatHasMoved(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3)
@@ -280,8 +279,7 @@ func TestADependencyThatHasMoved(t *testing.T) {
 	a.settle()
 }
 
-// A job that comes back before the question that waits here has been sent after it
-// is waited for here.
+// A job may come back before this shard has sent on a Watch that waits here. Then it is watched here.
 func TestADependencyThatComesBack(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2)
@@ -298,9 +296,8 @@ func TestADependencyThatComesBack(t *testing.T) {
 	a.is(0, waiter, job.Pending, 0)
 }
 
-// Too much is on its way to a shard: jobs that depend on others there are refused,
-// those that wait there are told later, those that wait elsewhere at once, and
-// nothing is due before it is tried again.
+// The outbox to a shard is full. Jobs that depend on jobs there are refused, waiters there are notified
+// later, waiters elsewhere at once, and nothing is due before the next try.
 func TestDependenciesWithAFullOutbox(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2)
@@ -348,8 +345,8 @@ func TestDependenciesWithAFullOutbox(t *testing.T) {
 	}
 }
 
-// A job of the shard that is not there cannot be depended on; as many as fit on the
-// way to another shard can.
+// A dependency on this shard must exist. Dependencies on another shard are accepted as long as their Watch
+// ops fit into the outbox.
 func TestDependenciesAtTheBoundOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 1)
@@ -369,7 +366,7 @@ func TestDependenciesAtTheBoundOfTheOutbox(t *testing.T) {
 	}
 }
 
-// What waits or is waited for has not been sent from another shard.
+// A job that waits or is waited for cannot come from another shard.
 func TestTiedJobsDoNotArrive(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, clockNs: epochNs}

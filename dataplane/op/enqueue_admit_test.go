@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// An op that came with a later level waits for it, at the proposer; one that got
-// into an entry of a lower level stops the replica.
+// The proposer refuses an op of a later level. If such an op is in an entry of a lower level, the replica
+// stops.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	late := *table[numSetQueue]

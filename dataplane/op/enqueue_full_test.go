@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// setUp changes a queue's record in an entry of its own, past the ops.
+// setUp changes a queue's record in an entry of its own, without an op.
 func (w *world) setUp(queue string, change func(q *state.Queue)) {
 	w.t.Helper()
 	w.index++
@@ -27,8 +27,8 @@ func (w *world) setUp(queue string, change func(q *state.Queue)) {
 	}
 }
 
-// replicated plays a scenario on two stores, one of which is closed and opened again
-// at each step, and wants both consistent and equal byte for byte.
+// replicated plays a scenario on two stores, one of which is closed and opened again at each step, and
+// requires both to be consistent and equal byte for byte.
 func replicated(t *testing.T, scenario func(w *world, step func())) {
 	t.Helper()
 	steady, restarted := newWorld(t), newWorld(t)
@@ -45,7 +45,7 @@ func replicated(t *testing.T, scenario func(w *world, step func())) {
 	}
 }
 
-// states are the states of jobs, in a word each.
+// states returns the states of jobs, one word each.
 func (w *world) states(ids ...[]byte) string {
 	w.t.Helper()
 	var words []string
@@ -64,8 +64,7 @@ func (w *world) job(id []byte) *job.Job {
 	return j
 }
 
-// refused applies an op that must be refused, and must not have written a byte but
-// for where the log is.
+// refused applies an op that must be refused. The op must not write a byte except the log's position.
 func (w *world) refused(o op.Op, code api.Code, says string) *api.Error {
 	w.t.Helper()
 	before := settled(w.t, w)
@@ -79,7 +78,7 @@ func (w *world) refused(o op.Op, code api.Code, says string) *api.Error {
 	return err
 }
 
-// What waits is counted, and what an op makes is counted together.
+// The waiting jobs count, and all new jobs of an op count together.
 func TestAFullQueueRefuses(t *testing.T) {
 	t.Parallel()
 	replicated(t, func(w *world, step func()) {
@@ -98,7 +97,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		more := w.newJobs("q", 2)
 		mixed.Jobs, mixed.Meta.Ids = append(mixed.Jobs, more.Jobs...), append(mixed.Meta.Ids, more.Meta.Ids...)
 		w.refused(mixed, api.QueueFull, "1 of 2 do not fit")
-		// A duplicate takes no room, nor does what is put off.
+		// A duplicate takes no room, nor does a postponed job.
 		fits := w.newJobs("q", 3)
 		for _, nj := range fits.Jobs[1:] {
 			nj.Opt().DebounceKey, nj.Opt().DebounceMs = "d", 1000
@@ -107,11 +106,11 @@ func TestAFullQueueRefuses(t *testing.T) {
 		one[*op.EnqueueResult](w, fits)
 		step()
 		w.refused(w.newJobs("q", 1), api.QueueFull, "is full")
-		// What a worker has does not wait.
+		// A worker's job does not wait.
 		leased := one[*op.FetchResult](w, w.fetch("q", 1))
 		one[*op.EnqueueResult](w, w.newJobs("q", 1))
 		w.refused(w.newJobs("q", 1), api.QueueFull, "is full")
-		// What has failed does, as does more than may: a failure is never refused.
+		// A failed job waits, even beyond the limit, because a failure is never refused.
 		w.apply(w.failing(leased.Jobs...))
 		step()
 		w.refused(w.newJobs("q", 1), api.QueueFull, "1 of 1 do not fit")
@@ -137,8 +136,8 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 			t.Fatalf("after one more: %s", got)
 		}
 		step()
-		// Of the job that was just made and the other normal one the older goes, then it
-		// goes itself, then the next urgent one.
+		// The older of the two normal jobs goes first, then the job that was just created, then the
+		// next urgent one.
 		urgent := w.newJobs("q", 3)
 		for _, nj := range urgent.Jobs {
 			nj.Priority = job.Critical
@@ -156,7 +155,7 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 		if got := w.states(append(urgent.Meta.Ids, ids[2], ids[4])...); got != "dead dead dead dead scheduled" {
 			t.Fatalf("after four more: %s", got)
 		}
-		// A bound that was lowered drops only as many as come.
+		// A lowered limit drops only as many jobs as the op adds.
 		w.setUp("q", func(q *state.Queue) { q.MaxLength = 1 })
 		one[*op.EnqueueResult](w, w.newJobs("q", 1))
 		step()
@@ -166,8 +165,8 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 	})
 }
 
-// For more jobs than may wait there is never room, whatever is fetched or dropped: who
-// sends them is not told to try again. For as many as may, drop_oldest makes it.
+// An op with more jobs than the limit never has room, whatever is fetched or dropped, so its client is not
+// told to try again. For as many jobs as the limit, drop_oldest makes room.
 func TestMoreJobsThanMayWait(t *testing.T) {
 	t.Parallel()
 	replicated(t, func(w *world, step func()) {
@@ -204,7 +203,7 @@ func queueRecord(w *world, name string) *state.Queue {
 	return q
 }
 
-// A dropped job says why it is dead, and what it failed of before.
+// A dropped job keeps the reason for its death and its earlier errors.
 func TestWhatADroppedJobSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,7 +232,7 @@ func TestWhatADroppedJobSays(t *testing.T) {
 	w.check()
 }
 
-// Who met a job that its own op drops is told of it all the same.
+// An enqueue whose key is held by a job that the same op drops still returns that holder.
 func TestADuplicateOfADroppedJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -250,8 +249,7 @@ func TestADuplicateOfADroppedJob(t *testing.T) {
 	w.check()
 }
 
-// A queue without a bound takes a bounded op however full it is, and a bound is
-// looked at in each queue of an op.
+// A queue without a limit accepts any op however full it is, and the limit of each queue of an op is checked.
 func TestEachQueueHasItsOwnBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -281,6 +279,6 @@ func TestAQueueThatIsBeingDeletedTakesNothing(t *testing.T) {
 	again := w.newJobs("q", 1)
 	again.Jobs[0].Opt().UniqueKey, again.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 	w.refused(again, api.Conflict, "is being deleted")
-	// What an op has done before the deletion began is answered still.
+	// A repeat still gets the answer of an op from before the deletion.
 	one[*op.EnqueueResult](w, o)
 }

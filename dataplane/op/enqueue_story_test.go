@@ -8,9 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// enqueueOptions reads what a job of an enqueue may say besides what most do:
-// unique=, period=, until=period, debounce-key=, debounce=, expire=, parent= (a job's
-// name), fair= and weight=, and jitter=.
+// enqueueOptions reads the less common options of an enqueue's jobs: unique=, period=, until=period,
+// debounce-key=, debounce=, expire=, parent= (a job's name), fair= and weight=, and jitter=.
 func (s *story) enqueueOptions(i item, nj *op.NewJob) {
 	nj.Opt().UniqueKey = repeated(i.text("unique", ""))
 	if nj.Options.GetUniqueKey() != "" {
@@ -38,7 +37,7 @@ func (s *story) enqueueOptions(i item, nj *op.NewJob) {
 	nj.Retry.JitterPercent = uint32(i.number(s.t, "jitter", 0))
 }
 
-// foundWord says what an enqueue found instead of making a job.
+// foundWord prints why an enqueue created no job.
 func foundWord(e *op.Enqueued) string {
 	switch e.Found {
 	case op.Found_FOUND_DUPLICATE:
@@ -49,7 +48,7 @@ func foundWord(e *op.Enqueued) string {
 	return ""
 }
 
-// printTerms prints what a job's enqueue asked for.
+// printTerms prints the options of a job's enqueue.
 func (s *story) printTerms(j *job.Job) {
 	if j.Options.GetUniqueKey() != "" {
 		fmt.Fprintf(&s.out, "  unique %s for %d ms, whole %v, until %s\n", j.Options.GetUniqueKey(), j.Options.GetUniquePeriodMs(), j.Options.GetUniqueWholePeriod(), s.moment(j.Detail.GetUniqueExpiresNs()))

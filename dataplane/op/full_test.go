@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// heavy is n jobs with chains that carry as much as they may along.
+// heavy builds n jobs with chains that carry as many bytes as allowed.
 func (w *world) heavy(n int) (ids [][]byte) {
 	w.t.Helper()
 	payload := &job.Blob{Data: make([]byte, job.MaxChainBytes-100)}
@@ -23,8 +23,7 @@ func (w *world) heavy(n int) (ids [][]byte) {
 	return ids
 }
 
-// What a small op has follow is bounded: an entry writes a limited amount of it, and
-// nothing is lost of the rest.
+// The consequences of a small op are bounded: an entry writes a limited amount, and the rest is not lost.
 func TestAnEntryIsNotOverfilled(t *testing.T) {
 	t.Parallel()
 	const n = state.MaxEntryDocuments/job.MaxChainBytes + 20

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of providers and gates.
+// Commands of stories about providers and gates.
 func init() {
 	builders["provider"] = (*story).provider
 	builders["unprovide"] = func(s *story, items []item) op.Op {
@@ -43,7 +43,7 @@ func (w *world) putProvider(name string, p *state.Provider) *op.PutResource {
 	}
 }
 
-// jobsFor is an enqueue of n jobs that name a provider.
+// jobsFor builds an enqueue of n jobs that name a provider.
 func (w *world) jobsFor(provider, queue string, n int) *op.Enqueue {
 	o := w.newJobs(queue, n)
 	for _, nj := range o.Jobs {
@@ -52,7 +52,7 @@ func (w *world) jobsFor(provider, queue string, n int) *op.Enqueue {
 	return o
 }
 
-// provider declares one: rpm=, in= and out= are its limits.
+// provider declares a provider with the limits rpm=, in= and out=.
 func (s *story) provider(items []item) op.Op {
 	i := items[0]
 	o := s.putProvider(repeated(i.words[0]), &state.Provider{
@@ -62,7 +62,7 @@ func (s *story) provider(items []item) op.Op {
 	return o
 }
 
-// enqueueFor is an enqueue of jobs that name a provider, the first word.
+// enqueueFor builds an enqueue of jobs that name a provider, the first word.
 func (s *story) enqueueFor(items []item) op.Op {
 	provider := items[0].words[0]
 	items[0].words = items[0].words[1:]
@@ -73,7 +73,7 @@ func (s *story) enqueueFor(items []item) op.Op {
 	return o
 }
 
-// printGates prints who waits where.
+// printGates prints the jobs that wait at each gate.
 func (s *story) printGates() {
 	gates := s.store.Gates()
 	if len(gates) == 0 {
@@ -98,7 +98,7 @@ func (s *story) printGates() {
 	})
 }
 
-// printTraffic prints what goes to providers.
+// printTraffic prints the traffic of providers.
 func (s *story) printTraffic() {
 	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_PROVIDER) {
 		t, err := s.store.Traffic([16]byte(r.Id))

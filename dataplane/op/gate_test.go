@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// parked is a world in which n jobs of queue q wait at the gate of provider p, and one
-// that went through runs.
+// parked builds a world in which n jobs of queue q wait at the gate of provider p, and one job that passed
+// runs.
 func parked(t *testing.T, n int) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -22,7 +22,7 @@ func parked(t *testing.T, n int) *world {
 	return w
 }
 
-// counts wants so many pending jobs in q, of them at gates and fetchable.
+// counts requires the numbers of pending jobs in q, of those at gates and of the fetchable ones.
 func (w *world) counts(pending, gated uint64, fetchable int) {
 	w.t.Helper()
 	q := queueRecord(w, "q")
@@ -39,7 +39,7 @@ func (w *world) counts(pending, gated uint64, fetchable int) {
 	w.check()
 }
 
-// Those at a gate are the same after a restart, and those behind them go first.
+// The jobs at a gate are the same after a restart, and the jobs behind them go first.
 func TestParkedJobsKeepNobody(t *testing.T) {
 	t.Parallel()
 	w := parked(t, 3)
@@ -54,7 +54,7 @@ func TestParkedJobsKeepNobody(t *testing.T) {
 	w.counts(3, 3, 0)
 }
 
-// A full queue drops ready jobs and none that wait at a gate, though they count.
+// A full queue drops ready jobs and no jobs at a gate, although those count.
 func TestParkedJobsAreNotDropped(t *testing.T) {
 	t.Parallel()
 	w := parked(t, 3)
@@ -73,7 +73,7 @@ func TestParkedJobsAreNotDropped(t *testing.T) {
 	w.counts(4, 3, 1)
 }
 
-// Clearing a queue takes those at gates too.
+// Clearing a queue removes the jobs at gates too.
 func TestParkedJobsAreCleared(t *testing.T) {
 	t.Parallel()
 	w := parked(t, 3)
@@ -95,7 +95,7 @@ func TestParkedJobsAreCleared(t *testing.T) {
 	w.checkReplica()
 }
 
-// What is before a job is counted up to a bound, in its queue and at its gate.
+// The jobs before a job are counted up to a bound, in its queue and at its gate.
 func TestCountingWhoIsBefore(t *testing.T) {
 	t.Parallel()
 	w := parked(t, 5)
@@ -126,7 +126,7 @@ func TestCountingWhoIsBefore(t *testing.T) {
 	}
 }
 
-// The waits that are looked through for one job's are bounded.
+// Awaited looks up a bounded number of a job's dependencies, and says whether these are all.
 func TestAwaitedIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

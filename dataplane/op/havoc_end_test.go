@@ -8,8 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// settleAll does what workers, duties and people would, until nothing is left to be
-// done.
+// settleAll does the work of workers, duties and people until none is left.
 func (h *havoc) settleAll() {
 	h.ungovern()
 	for _, s := range h.shards {
@@ -49,7 +48,7 @@ func (h *havoc) settleAll() {
 	}
 }
 
-// work is what is left to do for workers, people and whoever delivers.
+// work returns the work left for workers, people and deliveries.
 func (h *havoc) work(s *havocShard) (ops []op.Op) {
 	from := h.shards[1-s.number]
 	rows, err := from.store.Outgoing(s.number, h.applied[[2]uint32{from.number, s.number}]+1, 1000, 1<<30)
@@ -89,8 +88,7 @@ func (h *havoc) work(s *havocShard) (ops []op.Op) {
 	return ops
 }
 
-// checkEnd wants that nobody waits any more, and that no key is taken by anybody who
-// has settled.
+// checkEnd requires that no job waits any more and that no settled job holds a key.
 func (h *havoc) checkEnd() {
 	for _, s := range h.shards {
 		for j := range h.here(s) {

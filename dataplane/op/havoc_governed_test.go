@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What governs jobs in a havoc: fairness keys and their rules, providers, budgets,
-// policies, prices.
+// The declarations in a havoc that govern jobs: fairness keys and their rules, providers, budgets, policies,
+// prices.
 
-// governs has a job be somebody's, and cost something.
+// governs gives a job a fairness key and a cost.
 func (h *havoc) governs(nj *op.NewJob) {
 	if h.once(2, "keyed") {
 		nj.FairnessKey = fmt.Sprint("k", h.below(3, "fairness key"))
@@ -32,8 +32,8 @@ func (h *havoc) governs(nj *op.NewJob) {
 	}
 }
 
-// declares is what a platform engineer declares or takes back: on the first shard,
-// which tells the other.
+// declares returns an op by which a platform engineer creates or removes a resource. The first shard applies
+// it and sends it to the other.
 func (h *havoc) declares(s *havocShard) op.Op {
 	if s.number != 0 {
 		return nil
@@ -112,7 +112,7 @@ func (h *havoc) budget() *state.Resource {
 	return &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_BUDGET, Name: op.BudgetName(b.Scope, target), Budget: b}
 }
 
-// lets is what opens what keeps jobs, right or wrong.
+// lets returns an op that lifts a condition that keeps jobs back, right or wrong.
 func (h *havoc) lets(s *havocShard) op.Op {
 	switch h.below(4, "lets") {
 	case 0:
@@ -151,8 +151,8 @@ func (h *havoc) turns(s *havocShard) (turns []*op.Turn) {
 	return turns
 }
 
-// lookAtReservations wants that what is reserved is what running attempts hold: on each
-// budget and with each provider, neither more nor less.
+// lookAtReservations requires that the reserved amounts are those of running attempts, on each budget and
+// with each provider.
 func (h *havoc) lookAtReservations(v *state.Snapshot) {
 	money, input, output := map[string]int64{}, map[string]uint64{}, map[string]uint64{}
 	for j, err := range v.Jobs() {
@@ -164,7 +164,7 @@ func (h *havoc) lookAtReservations(v *state.Snapshot) {
 			continue
 		}
 		if j.State != job.Active {
-			h.t.Fatalf("job %s is %s and claims %v", job.ID(j.Id), j.State.Word(), c)
+			h.t.Fatalf("job %s is %s and has reserved %v", job.ID(j.Id), j.State.Word(), c)
 		}
 		for _, id := range c.BudgetIds {
 			money[string(id)] += c.ReservedNanoUsd
@@ -194,7 +194,7 @@ func (h *havoc) lookAtReservations(v *state.Snapshot) {
 	}
 }
 
-// ungovern takes back all that is declared, on the first shard.
+// ungovern removes every resource, on the first shard.
 func (h *havoc) ungovern() {
 	var ops []op.Op
 	for kind := range state.ResourceKind(len(state.ResourceKind_name)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// any is some op for a shard; nil where there is nothing to make it of.
+// any returns some op for a shard, nil if there is nothing to build it from.
 func (h *havoc) any(s *havocShard) op.Op {
 	ops := []func(*havocShard) op.Op{
 		h.enqueue, h.enqueue, h.enqueue, h.fetch, h.fetch, h.ack, h.ack, h.fail, h.fail, h.heartbeat,
@@ -21,7 +21,7 @@ func (h *havoc) any(s *havocShard) op.Op {
 	return ops[h.below(len(ops), "op")](s)
 }
 
-// queueOn is a queue of a shard.
+// queueOn returns a queue of a shard.
 func (h *havoc) queueOn(s *havocShard) string {
 	var names []string
 	for _, name := range havocQueues {
@@ -34,13 +34,13 @@ func (h *havoc) queueOn(s *havocShard) string {
 
 func (h *havoc) anyQueue() string { return rapid.SampledFrom(havocQueues).Draw(h.t, "any queue") }
 
-// pick is one of the ids, sometimes of another kind or of nothing.
+// pick returns one of the ids, sometimes one of another kind or none.
 func (h *havoc) pick(ids [][]byte) []byte {
 	if len(ids) == 0 || h.once(40, "other") {
 		all := append(append(append([][]byte{make([]byte, 16)}, h.jobs...), h.batches...), h.schedules...)
 		return rapid.SampledFrom(all).Draw(h.t, "any id")
 	}
-	// The newest are most likely to be there.
+	// The newest are most likely to exist.
 	return ids[max(0, len(ids)-1-h.below(12, "id"))]
 }
 
@@ -88,7 +88,7 @@ func (h *havoc) enqueue(s *havocShard) op.Op {
 	return o
 }
 
-// terms say what a job to be made is like.
+// terms sets the options of a new job.
 func (h *havoc) terms(nj *op.NewJob) {
 	h.governs(nj)
 	nj.Retry.MaxAttempts = uint32(1 + h.below(2, "attempts"))
@@ -134,7 +134,7 @@ func (h *havoc) stepTo() *job.Step {
 	return &job.Step{Queue: queue, Shard: homes[queue]}
 }
 
-// homeOf is the shard an id was born on.
+// homeOf returns the shard on which an id was created.
 func homeOf(id []byte) uint32 {
 	for queue, shard := range homes {
 		if job.ID(id).Slot() == job.SlotOf(queue) {
@@ -150,7 +150,7 @@ func (h *havoc) fetch(s *havocShard) op.Op {
 	return f
 }
 
-// proofs are proofs of leases, right ones and others.
+// proofs returns proofs of leases, right ones and others.
 func (h *havoc) proofs(s *havocShard) (all []*op.LeaseProof) {
 	for j := range h.here(s) {
 		if len(all) < 3 && (j.State == job.Active && h.once(2, "this") || h.once(12, "wrong")) {
@@ -214,7 +214,7 @@ func (h *havoc) heartbeat(s *havocShard) op.Op {
 	return o
 }
 
-// action is what a person asks for of jobs.
+// action returns an action of a person on jobs.
 func (h *havoc) action(*havocShard) op.Op {
 	m, ids := h.meta(), h.some(h.jobs)
 	return []op.Op{
@@ -230,7 +230,7 @@ func (h *havoc) action(*havocShard) op.Op {
 	}[h.below(9, "action")]
 }
 
-// duty is what the leader proposes by itself, right or wrong.
+// duty returns an op that the leader proposes by itself, right or wrong.
 func (h *havoc) duty(s *havocShard) op.Op {
 	if h.once(2, "right") {
 		duties := h.due(s)
@@ -247,7 +247,7 @@ func (h *havoc) duty(s *havocShard) op.Op {
 	}[h.below(9, "duty")]
 }
 
-// due are the ops of the timers that are due.
+// due returns the ops of the due timers.
 func (h *havoc) due(s *havocShard) (ops []op.Op) {
 	for _, duty := range []struct {
 		class state.TimerClass
@@ -292,8 +292,8 @@ func (h *havoc) move(*havocShard) op.Op {
 	return &op.MoveJobs{Meta: h.meta(), JobIds: h.some(h.jobs), Queue: queue, Shard: homes[queue]}
 }
 
-// deliver brings a shard what the other has for it. It must be fit to be proposed:
-// what is not would never be delivered, nor anything behind it.
+// deliver brings a shard the ops that the other has sent. The delivery must pass Validate, because otherwise
+// neither it nor anything behind it would ever be delivered.
 func (h *havoc) deliver(s *havocShard) op.Op {
 	from := h.shards[1-s.number]
 	rows, err := from.store.Outgoing(s.number, 0, 1+h.below(10, "rows"), 1<<30)
@@ -329,7 +329,7 @@ func (h *havoc) batch(*havocShard) op.Op {
 	return &op.SealBatch{Meta: h.meta(), BatchId: h.pick(h.batches)}
 }
 
-// schedule is an op on schedules; they all lie on the shard they are put on.
+// schedule returns an op on schedules, which all lie on the shard that they are put on.
 func (h *havoc) schedule(s *havocShard) op.Op {
 	id := h.pick(h.schedules)
 	known, err := s.store.Schedule([16]byte(id))
@@ -363,7 +363,7 @@ func (h *havoc) schedule(s *havocShard) op.Op {
 	return &op.PutSchedule{Meta: h.meta(), Schedule: rec, Create: create}
 }
 
-// queue is an op on a queue.
+// queue returns an op on a queue.
 func (h *havoc) queue(s *havocShard) op.Op {
 	queue := h.queueOn(s)
 	switch h.below(7, "queue op") {
@@ -396,7 +396,7 @@ func (h *havoc) queue(s *havocShard) op.Op {
 	return o
 }
 
-// again is an op that was applied before.
+// again returns an op that was applied before.
 func (h *havoc) again(s *havocShard) op.Op {
 	if len(s.last) == 0 {
 		return nil
@@ -408,7 +408,7 @@ func (h *havoc) again(s *havocShard) op.Op {
 	return o
 }
 
-// known says whether a shard knows a job of an enqueue, by which its repeat is known.
+// known reports whether a shard knows a job of an enqueue, by which its repeat is recognised.
 func (h *havoc) known(s *havocShard, o *op.Enqueue) bool {
 	for _, id := range o.Meta.Ids {
 		j, err := s.store.Job(job.ID(id))

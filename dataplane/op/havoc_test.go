@@ -15,11 +15,10 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Two shards are given whatever ops can be made of a few queues, jobs, keys, batches
-// and schedules, several in an entry, in any order, right or wrong. Nothing a client
-// or a duty can say stops a replica or makes its store inconsistent, what one shard
-// sends the other takes, nothing is made twice that is owed once, and in the end
-// everything comes to its end: whoever waits has been told.
+// Two shards get any ops on a few queues, jobs, keys, batches and schedules, several in an entry, in any
+// order, right or wrong. No op of a client or a duty stops a replica or makes its store inconsistent. Each
+// shard accepts the ops that the other sends. Nothing is created twice. At the end every job settles and
+// every waiter has been notified.
 func TestHavoc(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -78,7 +77,7 @@ func (h *havoc) close() {
 
 func (h *havoc) below(n int, what string) int { return rapid.IntRange(0, n-1).Draw(h.t, what) }
 
-// once says yes one time in n.
+// once returns true one time in n.
 func (h *havoc) once(n int, what string) bool { return h.below(n, what) == 0 }
 
 // step applies an entry of a few ops to one of the shards.
@@ -102,7 +101,7 @@ func (h *havoc) step() {
 	s.last = s.last[max(0, len(s.last)-10):]
 }
 
-// apply applies an entry and looks at what it has made of the shard.
+// apply applies an entry and checks the shard.
 func (h *havoc) apply(s *havocShard, ops ...op.Op) []any {
 	var b entry.Builder
 	for _, o := range ops {
@@ -143,7 +142,7 @@ func (s *havocShard) play(m *op.Machine, data []byte, index uint64) ([]any, erro
 	return m.Apply(entry.Applied{Group: fmt.Sprintf("ns/%d", s.number), Incarnation: s.incarnation(), Index: index, Term: 1}, e)
 }
 
-// look notes the jobs there are, and that none is made twice for the same reason.
+// look records the jobs, and checks that none is created twice for the same reason.
 func (h *havoc) look(v *state.Snapshot) {
 	h.lookAtReservations(v)
 	for j, err := range v.Jobs() {
@@ -176,8 +175,8 @@ func (h *havoc) owed(what string, id []byte) {
 	h.made[what] = bytes.Clone(id)
 }
 
-// checkReplica applies the log to a store that is closed and opened now and then,
-// and wants it equal.
+// checkReplica applies the log to a store that is closed and opened now and then, and requires it to be
+// equal.
 func (s *havocShard) checkReplica(rt *rapid.T) {
 	fs := vfs.NewMem()
 	open := func() *state.Store {

@@ -54,7 +54,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// A lease is current until its job is settled, given back or fetched again.
+// A lease is current until its job is settled, returned or fetched again.
 func TestLeasedCurrent(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world, l *op.Leased){
