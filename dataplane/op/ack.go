@@ -16,7 +16,8 @@ import (
 //
 // An item is refused with NOT_FOUND, LEASE_LOST or STATE_CONFLICT, with PAYLOAD_TOO_LARGE if the documents of
 // the job's iterations would exceed their bound, or with OVERLOADED if the jobs that end in the same entry
-// already have too many consequences. A usage report is never a reason to refuse.
+// already have too many consequences or the outbox to the shard of a called tool is full. A usage report is
+// never a reason to refuse.
 //
 // A repeated ack with the token of the lease that it ended succeeds without changing anything: for a
 // completed job always, for a job that goes on until the next fetch leases it.

@@ -70,7 +70,7 @@ type admission struct {
 	drops uint64
 }
 
-// admissions are those of an op, one for each queue.
+// admissions has one admission for each queue of an op that has a length limit.
 type admissions []admission
 
 // add counts one more job for queue q.
