@@ -6,7 +6,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
-	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -31,7 +30,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 
 // ackJob acks one job. If its usage report is rejected, ackJob returns the reason; otherwise it returns "".
 func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) (rejected string, err error) {
-	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
+	id, j, err := q.lookUp(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {
 		return "", err
 	}
@@ -66,19 +65,19 @@ func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Jo
 }
 
 func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) (rejected string, err error) {
-	id, told := job.ID(item.Proof.Id), &mismatches{}
-	done, err := s.acks(r, q, []job.ID{id}, []*op.AckItem{item}, told).one(w, r, q)
-	return done.GetUsageRejected(), told.explain(id, err)
+	id, found := job.ID(item.Proof.Id), &mismatches{}
+	done, err := s.acks(r, q, []job.ID{id}, []*op.AckItem{item}, found).one(w, r, q)
+	return done.GetUsageRejected(), found.explain(id, err)
 }
 
 // acks prepares the acks for items.settle, which proposes them shard by shard.
-func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, told *mismatches) *items[*op.Refusal] {
+func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
 		propose: func(c *cell.Cell, at []int) ([]*op.Refusal, position, error) {
 			asked := pick(all, at)
-			refused, where, err := s.proposeAcks(r, q, c, asked, told)
-			s.heard(q, min(len(asked), len(refused)), func(i int) (*op.LeaseProof, *op.Refusal) { return asked[i].Proof, refused[i] })
+			refused, where, err := s.proposeAcks(r, q, c, asked, found)
+			s.markSeen(q, min(len(asked), len(refused)), func(i int) (*op.LeaseProof, *op.Refusal) { return asked[i].Proof, refused[i] })
 			return refused, where, err
 		},
 		refusal: refusalItself,
@@ -141,8 +140,8 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 			items, asked, ids = append(items, item), append(asked, b), append(ids, job.ID(item.Proof.Id))
 			continue
 		}
-		e, told := asError(err)
-		if !told {
+		e, visible := asError(err)
+		if !visible {
 			return out, err
 		}
 		refused(b.JobID, e.Code, e.Message)
@@ -162,9 +161,9 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	}
 	setIndex(w, settled.at...)
 	for i, item := range settled.results {
-		e, told := asError(settled.errs[i])
+		e, visible := asError(settled.errs[i])
 		switch {
-		case told:
+		case visible:
 			refused(asked[i].JobID, e.Code, e.Message)
 		case settled.errs[i] != nil:
 			return out, settled.errs[i]
@@ -183,7 +182,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 
 // ackItem checks one item of a batch request. An *api.Error refuses that item alone.
 func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
-	id, j, err := q.look(r, b.JobID, span.linkable())
+	id, j, err := q.lookUp(r, b.JobID, span.linkable())
 	if err != nil {
 		return nil, err
 	}
@@ -191,58 +190,4 @@ func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBat
 	var f convert.Faults
 	item := into.From(&f, id, &b.AckBody)
 	return item, f.Err()
-}
-
-// look parses a job's id and checks that the caller's scope covers the job. It answers NOT_FOUND for a
-// malformed id and for a job in a queue outside the scope, so that nobody learns which jobs exist. It does
-// not check that the job exists, because the op or the read does. look returns the record only if it had to
-// read it: if wanted is set or the caller has a scope. The record is nil if this replica has no such job.
-func (q *request) look(r *http.Request, text string, wanted bool) (job.ID, *job.Job, error) {
-	id, err := job.ParseID(text)
-	if err != nil {
-		return job.ID{}, nil, noJob(text)
-	}
-	if len(q.who.QueueScope) == 0 && !wanted {
-		return id, nil, nil
-	}
-	j, err := q.record(r, id)
-	if err != nil {
-		return job.ID{}, nil, err
-	}
-	if j != nil && !q.who.Covers(j.Queue) {
-		return job.ID{}, nil, noJob(id.String())
-	}
-	return id, j, nil
-}
-
-// record reads a job to check the caller's scope. A follower that does not know the job may be behind, so it
-// catches up with the leader and reads again, unless the caller may see every queue.
-func (q *request) record(r *http.Request, id job.ID) (*job.Job, error) {
-	for sure := len(q.who.QueueScope) == 0; ; sure = true {
-		at, err := q.shards.OfJob(id)
-		if err != nil {
-			return nil, err
-		}
-		j, err := at.State().Job(id)
-		if err != nil || j != nil || sure || at.Leader() {
-			return j, err
-		}
-		if err := at.Verify(r.Context()); err != nil {
-			return nil, again(err)
-		}
-	}
-}
-
-// sees reports whether the caller's scope covers the job's queue. It returns true for a job that does not
-// exist, because the code that uses the job reports that.
-func (q *request) sees(r *http.Request, id job.ID) (bool, error) {
-	if len(q.who.QueueScope) == 0 {
-		return true, nil
-	}
-	j, err := q.record(r, id)
-	return err == nil && (j == nil || q.who.Covers(j.Queue)), err
-}
-
-func noJob(id string) *api.Error {
-	return api.Errorf(api.NotFound, "there is no job %s", text.Quote(id))
 }

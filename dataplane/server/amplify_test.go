@@ -18,14 +18,14 @@ func TestRequestsDoNotAmplify(t *testing.T) {
 }
 
 // crowd is n items with commas between them.
-func crowd(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
+func repeated(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
 
 // A worker that sends many empty items is refused before they are made, in both ways.
 func TestManyEmptyItemsAreRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	url, worker := n.rpcFront(), n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
-	acks := crowd(300_000, `{}`)
+	acks := repeated(300_000, `{}`)
 
 	a := n.send("POST", "/api/v1/ack/batch", worker, `{"ACK\u0073":[`+acks+`]}`)
 	if p := a.problem(t); a.status != 413 || p.Code != api.PayloadTooLarge || p.Details["max_decoded_bytes"] == nil || !strings.Contains(p.Error, "fewer") {
@@ -37,13 +37,13 @@ func TestManyEmptyItemsAreRefused(t *testing.T) {
 		says            string
 	}{
 		{"AckBatch", `{"items":[` + acks + `]}`, 400, "objects"},
-		{"AckBatch", `{"workerId":"{\"{","items":[` + crowd(rpc.MaxFields, `{}`) + `]}`, 400, "objects"},
-		{"AckBatch", `{"workerId":"` + strings.Repeat("{", 2*rpc.MaxFields) + `","items":[` + crowd(2, `{}`) + `]}`, 200, "errors"},
-		{"AckBatch", `{"items":[` + crowd(job.MaxAckItems, `{"jobId":"`+strings.Repeat("x", 40)+`","usage":{"inputTokens":1}}`) + `]}`, 200, "errors"},
-		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(job.MaxToolCalls, `{}`) + `]"}`, 404, "no job"},
-		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(job.MaxToolCalls+1, `{}`) + `]"}`, 400, "more than 100 entries"},
-		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(300_000, `{}`) + `]"}`, 400, "memory"},
-		{"Enqueue", `{"queue":"q","optionsJson":"{\"depends_on\":[` + crowd(300_000, `0`) + `]}"}`, 400, "memory"},
+		{"AckBatch", `{"workerId":"{\"{","items":[` + repeated(rpc.MaxFields, `{}`) + `]}`, 400, "objects"},
+		{"AckBatch", `{"workerId":"` + strings.Repeat("{", 2*rpc.MaxFields) + `","items":[` + repeated(2, `{}`) + `]}`, 200, "errors"},
+		{"AckBatch", `{"items":[` + repeated(job.MaxAckItems, `{"jobId":"`+strings.Repeat("x", 40)+`","usage":{"inputTokens":1}}`) + `]}`, 200, "errors"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + repeated(job.MaxToolCalls, `{}`) + `]"}`, 404, "no job"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + repeated(job.MaxToolCalls+1, `{}`) + `]"}`, 400, "more than 100 entries"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + repeated(300_000, `{}`) + `]"}`, 400, "memory"},
+		{"Enqueue", `{"queue":"q","optionsJson":"{\"depends_on\":[` + repeated(300_000, `0`) + `]}"}`, 400, "memory"},
 	} {
 		if status, answer, _ := n.post(url, "/corvo.v1.WorkerService/"+c.procedure, worker, c.body); status != c.status || !strings.Contains(answer, c.says) {
 			t.Errorf("%s %.60s: %d %.300s", c.procedure, c.body, status, answer)
@@ -60,10 +60,10 @@ func TestFullBatchesAreTaken(t *testing.T) {
 		fmt.Fprintf(&tags, `,"t%d":"v%d"`, i, i)
 	}
 	full := `{"queue":"q","tags":{` + tags.String()[1:] + `},"headers":{` + tags.String()[1:] + `},"agent":{"max_iterations":1},"max_retries":1,"cost_estimate_usd":0}`
-	steps := `{"queue":"q","chain":{"steps":[` + crowd(job.MaxChainSteps, `{"queue":"q"}`) + `]}}`
-	document := `{"queue":"q","payload":[` + crowd(300_000, `0`) + `],"checkpoint":` + strings.Repeat("[", job.MaxNesting) + strings.Repeat("]", job.MaxNesting) + `}`
+	steps := `{"queue":"q","chain":{"steps":[` + repeated(job.MaxChainSteps, `{"queue":"q"}`) + `]}}`
+	document := `{"queue":"q","payload":[` + repeated(300_000, `0`) + `],"checkpoint":` + strings.Repeat("[", job.MaxNesting) + strings.Repeat("]", job.MaxNesting) + `}`
 	for what, body := range map[string]string{
-		"full jobs": crowd(job.MaxEnqueueJobs, full), "chains": crowd(20, steps), "documents": crowd(2, document), "small jobs": crowd(job.MaxEnqueueJobs, `{"queue":"q"}`),
+		"full jobs": repeated(job.MaxEnqueueJobs, full), "chains": repeated(20, steps), "documents": repeated(2, document), "small jobs": repeated(job.MaxEnqueueJobs, `{"queue":"q"}`),
 	} {
 		if a := n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[`+body+`]}`); a.status != 201 {
 			t.Errorf("%s: %d %.300s", what, a.status, a.body)

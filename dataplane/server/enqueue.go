@@ -19,19 +19,23 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.enqueueOne(w, r, &q, &convert.Faults{}, &body)
-}
-
-// enqueueOne enqueues the one job of a request and writes the answer.
-func (s *Server) enqueueOne(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) error {
-	made, err := s.enqueueJob(w, r, q, f, body)
+	made, err := s.enqueueJob(w, r, &q, &convert.Faults{}, &body)
 	if err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
 }
 
-// enqueueJob enqueues one job if its request has no faults.
+// Four functions enqueue, each by the next:
+//
+//   - enqueueJob takes the body of a request for one job. The handlers of one job call it.
+//   - enqueueJobs takes converted and authorised jobs. It adds the span and builds the HTTP response.
+//   - commitJobs adds ids, dependencies and the trace context. Streams call it, because their frames have a span and a
+//     response of their own.
+//   - commit proposes any op of a request and sets the position in the header. Handlers of other ops call it.
+
+// enqueueJob converts the body of one job, checks the caller's right to enqueue it and enqueues it. It refuses a body with
+// faults.
 func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) (*api.EnqueueBatchResponse, error) {
 	at := q.shards.Of(body.Queue)
 	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
@@ -41,7 +45,7 @@ func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, 
 	if err := q.mayEnqueue([]*op.NewJob{n}); err != nil {
 		return nil, err
 	}
-	return s.create(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
+	return s.enqueueJobs(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
 }
 
 // statusOf returns the status of an enqueue: 201 if it created a job, 200 if every job existed.
@@ -76,7 +80,7 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := q.mayBatch(r, at, batch); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, at, &op.Enqueue{Jobs: jobs, Batch: batch}, true)
+	made, err := s.enqueueJobs(w, r, &q, at, &op.Enqueue{Jobs: jobs, Batch: batch}, true)
 	if err != nil {
 		return err
 	}
@@ -108,15 +112,34 @@ func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 	return q.together(queues, "the jobs of a batch are enqueued all or none")
 }
 
-// create enqueues jobs on a shard, all or none, in one span.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
+// enqueueJobs enqueues jobs on a shard, all or none, in one span, and builds the HTTP response.
+func (s *Server) enqueueJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
 	r, span := q.beginEnqueue(r, enqueue.Jobs, batch)
-	made, err := s.commitNew(w, r, q, at, enqueue)
+	var made *api.EnqueueBatchResponse
+	result, err := s.commitJobs(w, r, q, at, enqueue)
+	if err == nil {
+		made, err = toEnqueued(at, result)
+	}
 	if err == nil && !batch {
 		span.message(made.JobIDs[0], 0)
 	}
 	span.end(err)
 	return made, err
+}
+
+// toEnqueued builds the HTTP response of an enqueue.
+func toEnqueued(at *cell.Cell, result *op.EnqueueResult) (_ *api.EnqueueBatchResponse, err error) {
+	n := len(result.Jobs)
+	made := &api.EnqueueBatchResponse{
+		JobIDs: make([]string, n), Results: make([]api.EnqueueResponse, n), BatchID: convert.BatchID(result.BatchId),
+	}
+	for i, e := range result.Jobs {
+		if made.Results[i], err = convert.ToEnqueued(at.State(), e); err != nil {
+			return nil, err
+		}
+		made.JobIDs[i] = made.Results[i].JobID
+	}
+	return made, nil
 }
 
 // beginEnqueue starts the span of an enqueue.
@@ -150,7 +173,7 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-// commitJobs proposes new jobs and returns the result of each.
+// commitJobs proposes new jobs with their ids, dependencies and trace context, and returns the result of each.
 func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, error) {
 	jobs := enqueue.Jobs
 	if err := q.findDependencies(r, jobs); err != nil {
@@ -175,23 +198,4 @@ func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, 
 		return nil, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
 	}
 	return result, nil
-}
-
-// commitNew commits jobs and builds the HTTP response.
-func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*api.EnqueueBatchResponse, error) {
-	result, err := s.commitJobs(w, r, q, at, enqueue)
-	if err != nil {
-		return nil, err
-	}
-	n := len(result.Jobs)
-	made := &api.EnqueueBatchResponse{
-		JobIDs: make([]string, n), Results: make([]api.EnqueueResponse, n), BatchID: convert.BatchID(result.BatchId),
-	}
-	for i, e := range result.Jobs {
-		if made.Results[i], err = convert.ToEnqueued(at.State(), e); err != nil {
-			return nil, err
-		}
-		made.JobIDs[i] = made.Results[i].JobID
-	}
-	return made, nil
 }

@@ -27,7 +27,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 
 // failJob ends the attempt of one job without success.
 func (s *Server) failJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *api.FailRequest) (*op.Failed, error) {
-	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
+	id, j, err := q.lookUp(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func (s *Server) commitFail(w http.ResponseWriter, r *http.Request, q *request, 
 	settled := &items[*op.Failed]{
 		ids: []job.ID{job.ID(item.Proof.Id)},
 		propose: func(c *cell.Cell, _ []int) ([]*op.Failed, position, error) {
-			result, at, err := proposeItems[*op.FailResult](s, r, q, c, &op.Fail{Meta: q.meta, Items: []*op.FailItem{item}})
+			result, at, err := proposeOnce[*op.FailResult](s, r, q, c, &op.Fail{Meta: q.meta, Items: []*op.FailItem{item}})
 			failed := result.GetItems()
-			s.heard(q, min(1, len(failed)), func(int) (*op.LeaseProof, *op.Refusal) { return item.Proof, failed[0].GetRefusal() })
+			s.markSeen(q, min(1, len(failed)), func(int) (*op.LeaseProof, *op.Refusal) { return item.Proof, failed[0].GetRefusal() })
 			return failed, at, err
 		},
 		refusal: (*op.Failed).GetRefusal,

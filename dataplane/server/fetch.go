@@ -104,8 +104,8 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	if leased, err := q.leasedBefore(w, ask); len(leased) > 0 || err != nil {
 		return leased, err
 	}
-	wait := patience{client: r.Context(), draining: s.draining, until: time.Now().Add(ask.Wait)}
-	defer wait.end()
+	deadline := fetchDeadline{client: r.Context(), draining: s.draining, until: time.Now().Add(ask.Wait)}
+	defer deadline.end()
 	runs := q.shards.Runs(ask.Queues)
 	var failed error // the error of a shard that is not asked again
 	for waited := false; ; {
@@ -114,9 +114,9 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			if failed != nil {
 				return nil, failed
 			}
-			if err := s.park(wait.context(), r, q, ask.Queues); err != nil {
+			if err := s.park(deadline.context(), r, q, ask.Queues); err != nil {
 				switch {
-				case wait.context().Err() == nil:
+				case deadline.context().Err() == nil:
 					return nil, err
 				case r.Context().Err() != nil:
 					return nil, nil
@@ -145,16 +145,16 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				return nil, err
 			}
 			failed = err
-		case wait.over():
+		case deadline.passed():
 			return nil, nil
 		}
 	}
 }
 
-// patience ends the wait of a fetch when its time is over, its client leaves or the server drains. Most
+// fetchDeadline ends the wait of a fetch when its time is over, its client leaves or the server drains. Most
 // fetches find work at once and never create the context, which costs a timer and a registration with the
 // client's context.
-type patience struct {
+type fetchDeadline struct {
 	client, draining context.Context
 	until            time.Time
 	waiting          context.Context // nil until context is called
@@ -162,23 +162,23 @@ type patience struct {
 }
 
 // context returns a context that ends when the wait ends.
-func (p *patience) context() context.Context {
-	if p.waiting == nil {
-		ctx, cancel := context.WithDeadline(p.client, p.until)
-		release := context.AfterFunc(p.draining, cancel)
-		p.waiting, p.stop = ctx, func() { release(); cancel() }
+func (d *fetchDeadline) context() context.Context {
+	if d.waiting == nil {
+		ctx, cancel := context.WithDeadline(d.client, d.until)
+		release := context.AfterFunc(d.draining, cancel)
+		d.waiting, d.stop = ctx, func() { release(); cancel() }
 	}
-	return p.waiting
+	return d.waiting
 }
 
-func (p *patience) over() bool {
-	return p.client.Err() != nil || p.draining.Err() != nil || !time.Now().Before(p.until)
+func (d *fetchDeadline) passed() bool {
+	return d.client.Err() != nil || d.draining.Err() != nil || !time.Now().Before(d.until)
 }
 
 // end releases the context. It must be called when the wait is over.
-func (p *patience) end() {
-	if p.stop != nil {
-		p.stop()
+func (d *fetchDeadline) end() {
+	if d.stop != nil {
+		d.stop()
 	}
 }
 
@@ -256,7 +256,7 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 	o.Queues, o.Count = from.Items, uint32(from.count)
 	// Once proposed, the commit is awaited even if the client leaves, because only its result says which jobs
 	// to give back.
-	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, q.inTurn(o))
+	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, q.ordered(o))
 	if err != nil {
 		return nil, position{}, err
 	}
@@ -293,7 +293,7 @@ func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lea
 		return nil, err
 	}
 	if before == nil {
-		_, _, err := elsewhere[*op.FetchResult](q, at, o) // refuses a key that was used for another request
+		_, _, err := rememberedElsewhere[*op.FetchResult](q, at, o) // refuses a key that was used for another request
 		return nil, err
 	}
 	result, ok := before.(*op.FetchResult)

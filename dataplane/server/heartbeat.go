@@ -83,8 +83,8 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 		ids: ids,
 		propose: func(c *cell.Cell, at []int) ([]renewed, position, error) {
 			beats := pick(all, at)
-			result, where, err := proposeItems[*op.HeartbeatResult](s, r, q, c, &op.Heartbeat{Meta: q.meta, Items: beats})
-			s.heard(q, min(len(beats), len(result.GetItems())), func(i int) (*op.LeaseProof, *op.Refusal) { return beats[i].Proof, result.Items[i] })
+			result, where, err := proposeOnce[*op.HeartbeatResult](s, r, q, c, &op.Heartbeat{Meta: q.meta, Items: beats})
+			s.markSeen(q, min(len(beats), len(result.GetItems())), func(i int) (*op.LeaseProof, *op.Refusal) { return beats[i].Proof, result.Items[i] })
 			return renewedJobs(result), where, err
 		},
 		refusal: func(one renewed) *op.Refusal { return one.refused },

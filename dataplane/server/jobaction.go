@@ -62,7 +62,7 @@ func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status 
 	if err != nil {
 		return err
 	}
-	id, j, err := q.look(r, r.PathValue("id"), false)
+	id, j, err := q.lookUp(r, r.PathValue("id"), false)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status 
 	acted := &items[*op.JobDone]{
 		ids: []job.ID{id},
 		propose: func(c *cell.Cell, _ []int) ([]*op.JobDone, position, error) {
-			result, at, err := proposeItems[*op.JobsResult](s, r, &q, c, o)
+			result, at, err := proposeOnce[*op.JobsResult](s, r, &q, c, o)
 			return result.GetItems(), at, err
 		},
 		refusal: (*op.JobDone).GetRefusal,

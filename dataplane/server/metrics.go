@@ -235,11 +235,11 @@ func (s *Server) measureQueues(to *telemetry.Scrape, ns tenancy.NamespaceID, cel
 			to.Gauge(telemetry.QueueJobs, float64(q.InState[in]), q.Name, in.Word())
 		}
 		to.Gauge(telemetry.QueuePaused, telemetry.Bool(q.Paused), q.Name)
-		tellTotals(to, totalsOf(q), q.Name)
+		writeTotals(to, totalsOf(q), q.Name)
 	}
 	s.jobTotals.keep(func(of tenancy.NamespaceID) bool { _, err := s.cfg.Host.Cells(of); return err == nil })
-	if others, tell := s.jobTotals.add(ns, all[len(own):]); tell {
-		tellTotals(to, others, everyOther)
+	if others, found := s.jobTotals.add(ns, all[len(own):]); found {
+		writeTotals(to, others, everyOther)
 	}
 	if len(own) == len(all) {
 		return nil

@@ -141,8 +141,8 @@ type rpcWriter struct {
 	begun bool
 	err   error
 
-	written int64 // bytes
-	gathers bool  // flushes are postponed, so that several messages are sent together
+	written   int64 // bytes
+	postponed bool  // flushes are postponed, so that several messages are sent together
 }
 
 // begin removes the header before the headers are sent.
@@ -170,7 +170,7 @@ func (w *rpcWriter) Write(b []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *rpcWriter) Flush() {
 	w.begin()
-	if w.gathers {
+	if w.postponed {
 		return
 	}
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {

@@ -177,7 +177,7 @@ func New(cfg Config) (*Server, error) {
 	s.shares.of = map[tenancy.NamespaceID]*share{}
 	s.bulkStreams.most = job.MaxBulkStreams
 	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
-	s.requests = &requests{record: s.recordRequests, remote: s.remote, log: cfg.Logger, of: map[tenancy.NamespaceID]*gathering{}}
+	s.requests = &requests{record: s.recordRequests, remote: s.remote, log: cfg.Logger, of: map[tenancy.NamespaceID]*pendingRequests{}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	table := s.table()
 	var err error
@@ -287,11 +287,11 @@ func (s *Server) Drain() { s.drain() }
 // request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
 // its writes.
 type request struct {
-	who    tenancy.Principal
-	shards router.Shards
-	meta   *op.Meta
-	trail  *trail // nil = not audited
-	turn   *turn  // nil = its ops have no order among others
+	who        tenancy.Principal
+	shards     router.Shards
+	meta       *op.Meta
+	auditState *auditState // nil = not audited
+	slot       *slot       // nil = its ops have no order among others
 	// judged is the version of the caller's key from which the rights in who were checked again; 0 means that
 	// they were not, or that there is no key.
 	judged uint64
@@ -359,26 +359,17 @@ func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	return nil
 }
 
-// commit proposes an op on a shard and sets its position in the answer's header.
+// commit proposes an op of a request by proposeOnce and sets its position in the answer's header.
 func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
-	if result, at, err := elsewhere[R](q, c, o); at != nil || err != nil {
-		if err == nil {
-			q.applied()
-			setIndex(w, positionOf(at))
-		}
-		return result, err
-	}
-	result, at, err := propose[R](r.Context(), s, c, q.inTurn(o))
-	if at != 0 {
-		q.applied()
-	}
+	result, at, err := proposeOnce[R](s, r, q, c, o)
 	if err == nil {
-		setIndex(w, position{c.Shard(), at})
+		setIndex(w, at)
 	}
 	return result, err
 }
 
-// propose calls cell.Propose with the timeout of a write.
+// propose calls cell.ProposeWithin with the timeout of a write. It does not look for the
+// Idempotency-Key on other shards, because its callers have looked before or have no key.
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
 	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
 	return result, at, again(err)
@@ -397,7 +388,7 @@ func again(err error) error {
 	if !errors.As(err, &e) || !e.Code.Retryable() || e.RetryAfter > 0 {
 		return err
 	}
-	told := *e
-	told.RetryAfter = leaderRetry
-	return &told
+	retry := *e
+	retry.RetryAfter = leaderRetry
+	return &retry
 }

@@ -49,7 +49,7 @@ func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 	c.r = c.r.WithContext(ctx)
 	err := s.openStream(c, conn)
 	var (
-		told      *connect.Error // an error of the protocol, or of a message out of bounds
+		refused   *connect.Error // an error of the protocol, or of a message out of bounds
 		undecoded *api.Error     // the error of a codec that could not decode a frame, inside an error of the protocol
 	)
 	switch {
@@ -57,8 +57,8 @@ func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 		return nil
 	case errors.As(err, &undecoded):
 		return c.refuse(err)
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &refused):
+		return refused
 	}
 	return c.refuse(err)
 }
@@ -87,7 +87,7 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 	}
 	x := &stream{
 		server: s, call: c, conn: conn, limits: limits, guard: limits.Guard(s.cfg.EventWriteWait),
-		pending: make(chan *frame, streamAhead-1), room: room, turn: s.turnOf(c.r, c.principal()),
+		pending: make(chan *frame, streamAhead-1), room: room, rate: s.keyRateOf(c.r, c.principal()),
 		pace: framePace{every: time.Second / time.Duration(s.cfg.StreamRate)},
 	}
 	if s.cfg.Dev {
@@ -105,7 +105,7 @@ type stream struct {
 	limits  *serve.Deadlines
 	guard   *serve.WriteGuard
 	pace    framePace
-	turn    keyTurn
+	rate    keyRate
 	room    room        // bounds the frames in progress
 	pending chan *frame // frames that have begun, in order
 	reading context.Context
@@ -160,7 +160,7 @@ func (x *stream) enter() (tenancy.Principal, error) {
 // no answer.
 func (x *stream) read() error {
 	for {
-		if !x.wait(x.pace.next(time.Now())) || !x.wait(x.turn.next()) || !x.wait(x.slowed()) {
+		if !x.wait(x.pace.next(time.Now())) || !x.wait(x.rate.next()) || !x.wait(x.slowed()) {
 			return context.Cause(x.reading)
 		}
 		m := workerpb.StreamLifecycleRequestFromVTPool()

@@ -1,46 +1,101 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
+	"time"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/sinks"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
 )
 
-// webhook enqueues a job for a sender that does not know the API. The request body is the payload, and the
-// query has the options.
-func (s *Server) webhook(w http.ResponseWriter, r *http.Request) error {
-	q, body, err := s.beginRaw(r)
+// deliveriesShown is the number of deliveries in the list of a webhook.
+const deliveriesShown = 100
+
+// webhooks declares the resource for webhooks to which events are sent. Incoming webhooks, which create jobs,
+// use POST /webhooks/{queue}.
+var webhooks = resource[api.WebhookRequest, api.Webhook]{
+	kind: state.ResourceKind_RESOURCE_KIND_WEBHOOK,
+	path: "/webhooks", item: "/{id}", one: "webhook", many: "webhooks",
+	read: tenancy.QueueRead, write: tenancy.KeyManage,
+	prefix: "hook_", named: inPath,
+	from: func(f *convert.Faults, body *api.WebhookRequest, _ *state.Resource, _ int64) *op.PutResource {
+		return convert.FromHook(f, body)
+	},
+	to: func(home *cell.Cell, r *state.Resource) (api.Webhook, error) {
+		a, err := home.State().Attempted([16]byte(r.Id))
+		return convert.ToHook(r, a, home.NowNs()), err
+	},
+	queue: func(*state.Resource) string { return "" },
+	conceal: func(q *request, h *api.Webhook) {
+		convert.ConcealHook(h)
+		if len(q.who.QueueScope) > 0 {
+			convert.ConcealDeliveries(h)
+		}
+	},
+}
+
+// webhookRoutes returns the routes of a resource and those only webhooks have.
+func (s *Server) webhookRoutes() []serve.Route {
+	return append(webhooks.routes(s),
+		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook,
+			Summary: "Send a test event to a webhook", Response: api.WebhookTest{}, Status: http.StatusAccepted},
+		serve.Route{Method: "GET", Path: "/api/v1/webhooks/{id}/deliveries", Permission: tenancy.QueueRead, Handler: s.searching(s.listDeliveries), Query: read,
+			Summary: "List the latest 100 deliveries of a webhook, newest first", Response: []api.Delivery{}},
+	)
+}
+
+// testWebhook queues a test event, which is delivered like every other event.
+func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
+	q, hook, err := webhooks.mine(s, r)
 	if err != nil {
 		return err
 	}
-	var f convert.Faults
-	b := convert.FromWebhook(&f, r.PathValue("queue"), r.URL.RawQuery, body)
-	return s.enqueueOne(w, r, &q, &f, b)
+	home := q.shards.Home()
+	body, err := json.Marshal(api.TestEvent{Event: op.EventTest, Webhook: hook.Name, At: api.TimeOf(time.Unix(0, home.NowNs()))})
+	if err != nil {
+		return err
+	}
+	id := home.NewID("")
+	o := &op.QueueDelivery{Meta: q.meta, Webhook: hook.Name, Event: op.EventTest, Body: body}
+	o.Meta.Ids = [][]byte{id[:]}
+	result, err := commit[*op.QueueDeliveryResult](s, w, r, &q, home, o)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusAccepted, api.WebhookTest{Status: "queued", DeliveryID: sinks.DeliveryIDText(job.ID(result.Id))})
 }
 
-// beginRaw begins a request whose body is not decoded.
-func (s *Server) beginRaw(r *http.Request) (request, []byte, error) {
-	who := serve.Principal(r.Context())
-	shards, err := router.Open(s.cfg.Host, who.Namespace)
+// listDeliveries lists the past and pending deliveries of a webhook. A delivery may concern any queue, so
+// callers with a queue scope are refused.
+func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) error {
+	q, home, err := s.atHome(r)
 	if err != nil {
-		return request{}, nil, err
+		return err
 	}
-	body, err := serve.ReadBody(r)
+	hook, err := webhooks.find(&q, r)
 	if err != nil {
-		return request{}, nil, err
+		return err
 	}
-	key, err := idempotency(r, body)
-	return request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who), Idempotency: key}}, body, err
-}
-
-// webhookQuery documents the parameters of a webhook.
-func webhookQuery() []serve.Param {
-	params := make([]serve.Param, len(convert.WebhookParams))
-	for i, p := range convert.WebhookParams {
-		params[i] = serve.Param{Name: p.Name, Doc: p.Doc}
+	if err := webhooks.everywhere(&q); err != nil {
+		return err
 	}
-	return params
+	snapshot := home.State().Snapshot()
+	defer snapshot.Close()
+	newest, err := snapshot.DeliveriesTo(hook.Name, deliveriesShown)
+	if err != nil {
+		return err
+	}
+	all := make([]api.Delivery, len(newest))
+	for i, d := range newest {
+		all[i] = convert.ToDelivery(d)
+	}
+	return serve.WriteJSON(w, http.StatusOK, all)
 }

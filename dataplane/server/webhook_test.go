@@ -2,119 +2,93 @@ package server
 
 import (
 	"encoding/json"
-	"strings"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Any JSON is a payload, byte for byte; nothing is {}, and other text is a string, of which
-// the quotes and escapes count.
-func TestWebhookPayloads(t *testing.T) {
+// A webhook is sent the events of jobs it asks for, of the queues it asks for, in order.
+func TestJobEventsAreDelivered(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
-	largest := `"` + strings.Repeat("x", 998) + `"`
-	longest := strings.Repeat("x", 998)
-	for body, want := range map[string]string{
-		`a=b&c=<d>`: `"a=b&c=<d>"`, `{"a":`: `"{\"a\":"`, `{} {}`: `"{} {}"`, " zwölf\n": `" zwölf\n"`, "\x00": `"\u0000"`,
-		longest:                 `"` + longest + `"`,
-		strings.Repeat("[", 40): `"` + strings.Repeat("[", 40) + `"`,
-		``:                      `{}`, " \r\n": `{}`, `null`: `{}`, `{"a": 1.0}`: `{"a": 1.0}`, "\n[1]\n": `[1]`, `"x"`: `"x"`, `0`: `0`, largest: largest,
-	} {
-		a := n.send("POST", "/api/v1/webhooks/q", n.admin, body, "Content-Type: text/plain")
+	got := make(chan api.Event, 100)
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e api.Event
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &e)
+		}
+		if err != nil || e.Type != r.Header.Get(sinks.HeaderWebhookEvent) {
+			t.Errorf("sent %s as %s: %v", body, r.Header.Get(sinks.HeaderWebhookEvent), err)
+		}
+		got <- e
+	}))
+	t.Cleanup(to.Close)
+	n := startNodeOn(t, host.Config{Webhooks: cell.Webhooks{Private: true}}, nil)
+	hook := n.hook(`{"url":"` + to.URL + `","secret":"` + hookSecret + `","events":["enqueued","started","completed"],"queues":["mail-*"],"secret_overlap":"1h"}`)
+	if len(hook.Events) != 3 || len(hook.Queues) != 1 || hook.SecretOverlap != "1h0m0s" || hook.OldSecretUntil != nil {
+		t.Errorf("made %+v", hook)
+	}
+	for _, queue := range []string{"other", "mail-a"} {
 		var made api.EnqueueResponse
-		if err := json.Unmarshal(a.body, &made); err != nil || a.status != 201 || made.Status != "pending" {
-			t.Errorf("%.20q: %d %s", body, a.status, a.body)
-		} else if got := string(n.payload(made.JobID)); got != want {
-			t.Errorf("%.20q is %.40s", body, got)
+		var job api.FetchedJob
+		n.ok(&made, "POST", "/enqueue", `{"queue":"`+queue+`"}`)
+		n.ok(&job, "POST", "/fetch", `{"queues":["`+queue+`"],"worker_id":"w"}`)
+		n.ok(nil, "POST", "/ack/"+job.JobID, `{"lease_token":"`+job.LeaseToken+`"}`)
+		if queue == "other" {
+			continue
 		}
+		for i, want := range []string{"enqueued", "started", "completed"} {
+			if e := <-got; e.Type != want || e.JobID != made.JobID || e.Queue != queue || e.Seq == 0 || e.AtNs == 0 {
+				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+	}
+	eventually(t, "all deliveries are over", func() bool {
+		var now api.Webhook
+		n.ok(&now, "GET", "/webhooks/"+hook.ID, "")
+		return now.Waiting == 0 && now.Dropped == 0 && now.FailingSince == nil && now.LastStatusCode != nil
+	})
+	if len(got) != 0 {
+		t.Errorf("and sent %+v", <-got)
+	}
+	var now api.Webhook
+	n.ok(&now, "PUT", "/webhooks/"+hook.ID, `{"url":"`+to.URL+`","secret":"another secret, which is new"}`)
+	if now.OldSecretUntil == nil || now.SecretOverlap != "24h0m0s" || len(now.Queues) != 0 {
+		t.Errorf("with another secret: %+v", now)
 	}
 }
 
-// What the query says of a job is the job's, as if a body had said it.
-func TestWebhookParams(t *testing.T) {
+// How many events a webhook is told of, and when, says how much happens in queues: who
+// may not see all of them is not told.
+func TestDeliveriesDoNotShowThroughAWebhook(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
-	before := n.enqueued(`{"queue":"q"}`)
-	var made api.EnqueueResponse
-	n.do("POST", "/api/v1/webhooks/q?fairness_key=acme&fairness_weight=3&provider=anthropic&cost_estimate_usd=0.25&dependency_policy=hold&depends_on="+before, `{}`, 201, &made)
-	var j api.Job
-	n.do("GET", "/api/v1/jobs/"+made.JobID, "", 200, &j)
-	if j.State != "scheduled" || j.BlockedBy != 1 || j.FairnessKey == nil || *j.FairnessKey != "acme" || *j.FairnessWeight != 3 || *j.Provider != "anthropic" {
-		t.Errorf("the job is %+v", j)
-	}
-}
-
-func TestWebhookRefusals(t *testing.T) {
-	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
-	before := n.dump()
-	for _, c := range []struct {
-		path, body string
-		status     int
-		code       api.Code
-		fields     string
-	}{
-		{"q", "caf\xe9", 400, api.ValidationError, "body"},
-		{"q", strings.Repeat("x", 999), 413, api.PayloadTooLarge, "payload"},
-		{"deep", strings.Repeat("[", 600) + strings.Repeat("]", 600), 400, api.ValidationError, "body"},
-		{"q", "\"\xff\"", 400, api.ValidationError, "body"},
-		{"q", `"` + strings.Repeat("x", 999) + `"`, 413, api.PayloadTooLarge, "payload"},
-		{"a%20b", `{}`, 400, api.ValidationError, "queue"},
-		{"q?delay=5s&uniquekey=k", `{}`, 400, api.ValidationError, "delay uniquekey"},
-		{"q?headers=a:b", `{}`, 400, api.ValidationError, "headers"},
-		{"q?" + strings.Repeat("x", 100) + "=1", `{}`, 400, api.ValidationError, strings.Repeat("x", 64)},
-		{"q?priority=high&priority=high", `{}`, 400, api.ValidationError, "priority"},
-		{"q?priority=urgent", `{}`, 400, api.ValidationError, "priority"},
-		{"q?priority=3", `{}`, 400, api.ValidationError, "priority"},
-		{"q?priority=01", `{}`, 400, api.ValidationError, "priority"},
-		{"q?max_retries=three", `{}`, 400, api.ValidationError, "max_retries"},
-		{"q?max_retries=0", `{}`, 400, api.ValidationError, "max_retries"},
-		{"q?unique_key=k&unique_period=1h", `{}`, 400, api.ValidationError, "unique_period"},
-		{"q?unique_key=k&unique_until=ever", `{}`, 400, api.ValidationError, "unique_until"},
-		{"q?fairness_weight=x&fairness_key=k", `{}`, 400, api.ValidationError, "fairness_weight"},
-		{"q?cost_estimate_usd=much", `{}`, 400, api.ValidationError, "cost_estimate_usd"},
-		{"q?depends_on=job", `{}`, 400, api.ValidationError, "depends_on[0]"},
-		{"q?tags=a", `{}`, 400, api.ValidationError, "tags"},
-		{"q?tags=a:b&tags=a:c", `{}`, 400, api.ValidationError, "tags"},
-		{"q?tags=:b", `{}`, 400, api.ValidationError, "tags"},
-		{"q?unique_key=%zz", `{}`, 400, api.ValidationError, "query"},
-		{"q?unique_key=a;b=c", `{}`, 400, api.ValidationError, "query"},
-	} {
-		a := n.send("POST", "/api/v1/webhooks/"+c.path, n.admin, c.body)
-		if p := a.problem(t); a.status != c.status || p.Code != c.code || p.fields(t) != c.fields {
-			t.Errorf("%.60s %.20s: %d %s", c.path, c.body, a.status, a.body)
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	t.Cleanup(to.Close)
+	n := startNodeOn(t, host.Config{Webhooks: cell.Webhooks{Private: true}}, nil)
+	hook := n.hook(`{"url":"` + to.URL + `","secret":"` + hookSecret + `","events":["enqueued"]}`)
+	n.ok(nil, "POST", "/enqueue", `{"queue":"theirs"}`)
+	n.ok(nil, "POST", "/enqueue", `{"queue":"theirs"}`)
+	see := func(scope ...tenancy.Glob) (seen api.Webhook) {
+		t.Helper()
+		key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: scope})
+		a := n.send("GET", "/api/v1/webhooks/"+hook.ID, key, "")
+		if err := json.Unmarshal(a.body, &seen); err != nil || a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
 		}
+		return seen
 	}
-	n.same(before)
-}
-
-// A webhook asks for the same right as an enqueue, on its queue, and is repeated
-// under a key as one is.
-func TestWebhookAccess(t *testing.T) {
-	t.Parallel()
-	n := startNode(t, nil)
-	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}, QueueScope: []tenancy.Glob{"mine.*"}})
-	reader := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
-	for _, c := range []struct {
-		path, key string
-		status    int
-	}{
-		{"mine.a", mine, 201}, {"theirs", mine, 403}, {"mine.a", reader, 403}, {"mine.a", "", 401},
-	} {
-		if a := n.send("POST", "/api/v1/webhooks/"+c.path, c.key, `{}`); a.status != c.status {
-			t.Errorf("%s: %d %s, want %d", c.path, a.status, a.body, c.status)
-		}
+	eventually(t, "a delivery has failed", func() bool { return see().LastStatusCode != nil })
+	if all := see(); all.Waiting == 0 || all.LastDeliveryAt == nil {
+		t.Errorf("who may see every queue sees %+v", all)
 	}
-	once := n.send("POST", "/api/v1/webhooks/q?tags=a:b", n.admin, `1`, "Idempotency-Key: k")
-	again := n.send("POST", "/api/v1/webhooks/q?tags=a:b", n.admin, `1`, "Idempotency-Key: k")
-	if once.status != 201 || again.status != 201 || string(once.body) != string(again.body) {
-		t.Errorf("repeated: %d %s, then %d %s", once.status, once.body, again.status, again.body)
-	}
-	for _, other := range []string{"q?tags=a:c", "q", "p?tags=a:b"} {
-		if a := n.send("POST", "/api/v1/webhooks/"+other, n.admin, `1`, "Idempotency-Key: k"); a.status != 409 {
-			t.Errorf("%s with the same key: %d %s", other, a.status, a.body)
-		}
+	if some := see("mine"); some.Waiting != 0 || some.LastStatusCode != nil || some.LastError != nil || some.LastDeliveryAt != nil {
+		t.Errorf("who may see a queue of his own sees %+v", some)
 	}
 }

@@ -1,0 +1,41 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// alertRules declares the resource for alert rules, which say when an alert fires.
+var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{
+	kind: state.ResourceKind_RESOURCE_KIND_ALERT_RULE,
+	path: "/alerts", item: "/{id}", one: "alert rule", many: "alert rules",
+	read: tenancy.QueueRead, write: tenancy.QueueManage,
+	prefix: "alert_", named: inPath,
+	from: func(f *convert.Faults, body *api.AlertRuleRequest, _ *state.Resource, _ int64) *op.PutResource {
+		return convert.FromAlertRule(f, body)
+	},
+	to: func(home *cell.Cell, r *state.Resource) (api.AlertRule, error) {
+		a, err := home.State().Alert([16]byte(r.Id))
+		return convert.ToAlertRule(r, a), err
+	},
+	queue: alertQueue,
+}
+
+// alertQueue returns the queue that an alert rule watches, directly or by the queue's budget. It returns ""
+// for other rules.
+func alertQueue(r *state.Resource) string {
+	target := r.AlertRule.GetTarget()
+	if r.AlertRule.GetWhen() != state.AlertSubject_ALERT_SUBJECT_BUDGET {
+		return target
+	}
+	if scope, queue, _ := strings.Cut(target, "/"); scope == op.ScopeWord(state.BudgetScope_BUDGET_SCOPE_QUEUE) {
+		return queue
+	}
+	return ""
+}

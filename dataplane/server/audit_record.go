@@ -1,0 +1,186 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// audits reports whether the audit log records every request to a route. It leaves out reads, and the routes
+// that workers and enqueuing clients call all day. A route with a new permission is recorded by default.
+func audits(route serve.Route) bool {
+	if route.Method == http.MethodGet {
+		return false
+	}
+	switch route.Permission {
+	case serve.Open, tenancy.JobEnqueue, tenancy.JobWork, tenancy.JobRead:
+		return false
+	}
+	return true
+}
+
+// auditState is the audit state of a request: whether one of its ops has written its record.
+type auditState struct {
+	recorded atomic.Bool // an op of the request was applied, and its entry has the record
+}
+
+// auditStateKey is the context key of a request's auditState.
+type auditStateKey struct{}
+
+// recordedError is the error of a request whose op has already written the audit record.
+type recordedError struct{ error }
+
+func (e *recordedError) Unwrap() error { return e.error }
+
+// auditing records granted requests that propose no op, such as requests about the node itself. onRefused
+// records the refused requests.
+func (s *Server) auditing(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		t := &auditState{}
+		err := h(w, r.WithContext(context.WithValue(r.Context(), auditStateKey{}, t)))
+		switch {
+		case err != nil && t.recorded.Load():
+			return &recordedError{err}
+		case err == nil && !t.recorded.Load():
+			who, route := serve.Called(r.Context())
+			s.requests.add(who.Namespace, who, requestKind{r.Method, auditPath(r), successOf(route)}, r)
+		}
+		return err
+	}
+}
+
+// audit makes the ops of a request on an audited route write an audit record.
+func (q *request) audit(r *http.Request, route *serve.Route, remote string) {
+	t, ok := r.Context().Value(auditStateKey{}).(*auditState)
+	if !ok {
+		return
+	}
+	q.auditState = t
+	q.meta.RequestId = q.shards.Home().RequestID()
+	q.meta.Audit = auditOf(r, q.who, requestKind{r.Method, auditPath(r), successOf(route)}, remote)
+}
+
+// answers sets the status that the audit record shows if the op is not refused. Handlers call it when that
+// status differs from the route's.
+func (q *request) answers(status int) {
+	if q.meta.Audit != nil {
+		q.meta.Audit.Status = uint32(status)
+	}
+}
+
+// applied notes that an op of the request was applied or refused in the log, so that its audit record is
+// written.
+func (q *request) applied() {
+	if q.auditState != nil {
+		q.auditState.recorded.Store(true)
+	}
+}
+
+// unmatched replaces the path of a request that matches no route, because the log must not store arbitrary
+// text from an unknown sender.
+const unmatched = "unmatched"
+
+// onRefused records a refused request that proposed no op. It records missing credentials and permissions on
+// every route, and every refusal on an audited route.
+func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {
+		return // a failure, not a refusal
+	}
+	if recorded := (*recordedError)(nil); errors.As(err, &recorded) {
+		return
+	}
+	kind := requestKind{knownMethod(r.Method), unmatched, e.Code.Status()}
+	switch {
+	case route != nil:
+		kind.path = route.Path
+		if kind.status != http.StatusUnauthorized && kind.status != http.StatusForbidden && !route.Audited {
+			return
+		}
+	case reads(r.Method):
+		return
+	}
+	namespace := who.Namespace
+	if namespace == "" {
+		namespace = s.cfg.Namespace
+	}
+	if namespace == "" {
+		return // a stranger at a host of the cloud belongs to no namespace
+	}
+	s.requests.add(namespace, who, kind, r)
+}
+
+func reads(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// otherMethod is the method that the audit log shows for an unknown one.
+const otherMethod = "other"
+
+// knownMethod returns the method if it is a standard one, because a client can send any word.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return otherMethod
+}
+
+func successOf(route *serve.Route) int {
+	if route == nil || route.Status == 0 {
+		return http.StatusOK
+	}
+	return route.Status
+}
+
+// auditPath returns the path of a request as the audit log stores it: escaped, and without the query, which
+// may contain private data.
+func auditPath(r *http.Request) string {
+	path := r.URL.EscapedPath()
+	return path[:min(len(path), job.MaxAuditPath)]
+}
+
+// auditOf returns the description of a request that the audit log stores beside the principal.
+func auditOf(r *http.Request, who tenancy.Principal, k requestKind, remote string) *op.Audit {
+	return &op.Audit{
+		Role: roleOf(who), Method: k.method, Path: k.path, Status: uint32(k.status),
+		RequestId: serve.RequestID(r.Context()), Remote: strings.ToValidUTF8(remote[:min(len(remote), job.MaxAuditWord)], ""),
+	}
+}
+
+// remote returns the address of the client as the audit log stores it.
+func (s *Server) remote(r *http.Request) string {
+	if from := s.limits.ClientAddress(r); from.IsValid() {
+		return from.String()
+	}
+	return r.RemoteAddr
+}
+
+// roleOf joins the roles of the principal, cut to the length that the audit log stores.
+func roleOf(who tenancy.Principal) string {
+	if who.Open {
+		return "open"
+	}
+	roles := make([]string, len(who.Roles))
+	for i, role := range who.Roles {
+		roles[i] = string(role)
+	}
+	text := strings.Join(roles, ",")
+	return strings.ToValidUTF8(text[:min(len(text), job.MaxAuditRole)], "")
+}
+
+// auditPrincipal returns the id of the principal, or "" for an unknown sender.
+func auditPrincipal(who tenancy.Principal) string {
+	if who.Namespace == "" {
+		return ""
+	}
+	return principalOf(who)
+}

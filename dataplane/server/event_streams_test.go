@@ -1,0 +1,241 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// enqueuesAtOnce enqueues jobs in one commit.
+func (n *node) enqueuesAtOnce(queue string, count int) {
+	n.t.Helper()
+	jobs := strings.Repeat(fmt.Sprintf(`{"queue":%q},`, queue), count)
+	n.ok(nil, "POST", "/enqueue/batch", `{"jobs":[`+strings.TrimSuffix(jobs, ",")+`]}`)
+}
+
+// hub is what the streams of the node's namespace share; nil if there are none.
+func (n *node) hub() *eventHub {
+	n.server.events.mu.Lock()
+	defer n.server.events.mu.Unlock()
+	return n.server.events.of[tenancy.Default]
+}
+
+// subscribe follows the events by the RPC; the stream has begun.
+func (n *node) subscribe(options ...connect.ClientOption) *connect.ServerStreamForClient[workerpb.SubscribeResponse] {
+	n.t.Helper()
+	s, err := rpcClient(n.t, h2c(n.t), n.rpcFront(), n.admin, options...).Subscribe(n.t.Context(), rpcOf(&workerpb.SubscribeRequest{Types: []string{"enqueued"}}))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// An event is encoded once for all streams of a protocol, however many there are.
+func TestEventsAreEncodedOnce(t *testing.T) {
+	t.Parallel()
+	const streams, jobs = 20, 50
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
+	var all []*follower
+	for range streams {
+		all = append(all, n.follow(n.admin, "?types=enqueued").begun())
+	}
+	var calls []*connect.ServerStreamForClient[workerpb.SubscribeResponse]
+	for i := range streams {
+		calls = append(calls, n.subscribe([][]connect.ClientOption{{connect.WithGRPC()}, {connect.WithProtoJSON()}}[i%2]...))
+	}
+	eventually(t, "all have begun", func() bool { h := n.hub(); return h != nil && n.figures()["corvo_event_streams"] == 2*streams })
+	n.enqueuesAtOnce("mail", jobs)
+	for _, f := range all {
+		for range jobs {
+			f.wants("enqueued mail {}")
+		}
+	}
+	for _, s := range calls {
+		for i := range jobs {
+			if !s.Receive() {
+				t.Fatalf("event %d: %v", i, s.Err())
+			}
+			if m := s.Msg(); m.Type != "enqueued" || m.Queue != "mail" || m.Cursor != fmt.Sprint(m.Seq) || m.DataJson != "{}" {
+				t.Fatalf("%v", m)
+			}
+		}
+	}
+	// Server-sent events, binary messages and JSON messages.
+	eventually(t, "what was sent is counted", func() bool { return n.figures()["corvo_events_sent_total"] == 2*streams*jobs })
+	got := n.figures()
+	if encoded := got["corvo_events_encoded_total"]; encoded != 3*jobs {
+		t.Errorf("%v events were encoded for %d streams, want %d", encoded, 2*streams, 3*jobs)
+	}
+	if got["corvo_events_sent_bytes_total"] < 2*streams*jobs*50 || got["corvo_event_stream_resets_total"] != 0 {
+		t.Errorf("%v bytes, %v resets", got["corvo_events_sent_bytes_total"], got["corvo_event_stream_resets_total"])
+	}
+}
+
+// What a namespace keeps in memory for its streams is bounded, whether clients read or
+// not, and given back when nothing happens and when the streams end.
+func TestEventMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	const batches, jobs = 12, 1000
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
+	for range 20 {
+		n.follow(n.admin, "") // and never reads
+	}
+	reads := n.follow(n.admin, "").begun()
+	for i := range batches {
+		n.enqueuesAtOnce(fmt.Sprint("q", i), jobs)
+		for range jobs {
+			reads.wants(fmt.Sprintf("enqueued q%d {}", i))
+		}
+		events, bytes := n.hub().rings[0].size()
+		if bytes > eventRingBytes || events*sharedEventBytes > bytes {
+			t.Fatalf("%d events of %d bytes, the most is %d", events, bytes, eventRingBytes)
+		}
+	}
+	if events, _ := n.hub().rings[0].size(); events == 0 || events >= batches*jobs {
+		t.Errorf("%d of %d events are in memory", events, batches*jobs)
+	}
+	hub := n.hub()
+	hub.rest(time.Hour)
+	if events, _ := hub.rings[0].size(); events == 0 {
+		t.Error("events are dropped at once")
+	}
+	hub.rest(0)
+	if events, bytes := hub.rings[0].size(); events != 0 || bytes != 0 {
+		t.Errorf("%d events of %d bytes where nothing happens", events, bytes)
+	}
+	n.makes("after")
+	reads.wants("enqueued after")
+	n.server.Drain()
+	eventually(t, "the hub is gone", func() bool { return n.hub() == nil })
+}
+
+// A stream that was up to date and has fallen behind by more than the bound is told so
+// and goes on with what comes next. What it missed can be read page by page.
+func TestStreamsThatLagAreReset(t *testing.T) {
+	t.Parallel()
+	const lag = 20
+	n := startNode(t, func(c *Config) { c.EventLag = lag })
+	live := n.follow(n.admin, "").begun()
+	n.makes("first")
+	at := live.wants("enqueued first")[0].Seq
+	eventually(t, "the stream has looked again", func() bool { return n.figures()["corvo_events_sent_total"] == 1 })
+	n.enqueuesAtOnce("bound", lag)
+	for range lag {
+		live.wants("enqueued bound")
+	}
+	last := at + lag
+	n.enqueuesAtOnce("beyond", lag+1)
+	next := last + lag + 2
+	reset := live.wants(fmt.Sprintf(`RESET  {"next_seq":%d,"reason":"lag"}`, next))[0]
+	if reset.Seq != next-1 || live.lastID != fmt.Sprint(next-1) {
+		t.Errorf("%+v, id %s", reset, live.lastID)
+	}
+	n.makes("after")
+	live.wants("enqueued after")
+	if got := n.figures()["corvo_event_stream_resets_total"]; got != 1 {
+		t.Errorf("%v resets", got)
+	}
+	var missed api.EventPage
+	n.ok(&missed, "GET", fmt.Sprintf("/cluster/events?after_seq=%d&queues=beyond", last), "")
+	if len(missed.Events) != lag+1 || missed.Events[0].Seq != last+1 {
+		t.Errorf("%d missed events", len(missed.Events))
+	}
+	// Who asks for old events may be as far behind as it likes.
+	old := n.follow(n.admin, "?last_event_id=0").begun()
+	old.wants("enqueued first", "enqueued bound")
+}
+
+// Streams that are behind the ring read the store until they reach it, and miss nothing.
+func TestStreamsCatchUpWithTheRing(t *testing.T) {
+	t.Parallel()
+	const jobs = 1000
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
+	for i := range 10 {
+		n.enqueuesAtOnce(fmt.Sprint("q", i), jobs)
+	}
+	live := n.follow(n.admin, "").begun()
+	n.makes("mark")
+	live.wants("enqueued mark")
+	late := n.follow(n.admin, "?last_event_id=0").begun()
+	var last uint64
+	for i := range 10 {
+		for range jobs {
+			e := late.wants(fmt.Sprintf("enqueued q%d ", i))[0]
+			if e.Seq != last+1 {
+				t.Fatalf("event %d behind %d", e.Seq, last)
+			}
+			last = e.Seq
+		}
+	}
+	late.wants("enqueued mark")
+	encoded := n.figures()["corvo_events_encoded_total"]
+	n.makes("both")
+	live.wants("enqueued both")
+	late.wants("enqueued both")
+	if now := n.figures()["corvo_events_encoded_total"]; now != encoded+1 {
+		t.Errorf("%v encodings of one event for two streams", now-encoded)
+	}
+}
+
+// The rate of a namespace holds over all its streams: turns come one after the other, as
+// far apart as what they send takes.
+func TestEventRate(t *testing.T) {
+	t.Parallel()
+	const perSecond = 1 << 20
+	now := time.Unix(1000, 0)
+	rate := eventRate{perSecond: perSecond}
+	var wait time.Duration
+	for range 1000 {
+		next := rate.reserve(now, eventWriteCost)
+		if next < wait {
+			t.Fatalf("a turn after %v behind one after %v", next, wait)
+		}
+		wait = next
+	}
+	want := time.Duration(999)*time.Second*eventWriteCost/perSecond - eventBurst
+	if diff := wait - want; diff < -time.Millisecond || diff > time.Millisecond {
+		t.Errorf("the thousandth turn comes after %v, want %v", wait, want)
+	}
+	// A turn that sent more than it was expected to delays those that follow.
+	rate.adjust(perSecond)
+	if next := rate.reserve(now, eventWriteCost); next < wait+time.Second {
+		t.Errorf("after %v, %v behind a megabyte", next, wait)
+	}
+	// After a pause there is no more than a burst.
+	later := now.Add(time.Hour)
+	for at, total := time.Duration(0), int64(0); at == 0; total += eventWriteCost {
+		if at = rate.reserve(later, eventWriteCost); total > perSecond*int64(eventBurst)/int64(time.Second)+eventWriteCost {
+			t.Fatalf("%d bytes at once", total)
+		}
+	}
+}
+
+// A stream that shares events with others shows each key what that key may see.
+func TestSharedEventsKeepTheirScopes(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
+	all, scoped := n.follow(n.admin, "?types=moved").begun(), n.follow(mine, "?types=moved").begun()
+	for i := range 4 {
+		id := n.makes("theirs")
+		if err := n.client(n.admin).Move(t.Context(), id, fmt.Sprintf("mine.%d", i)); err != nil {
+			t.Fatal(err)
+		}
+		wants := [2]string{fmt.Sprintf(`moved mine.%d {"from_queue":"theirs"}`, i), fmt.Sprintf(`moved mine.%d {}`, i)}
+		if i%2 == 0 { // whoever comes first
+			all.wants(wants[0])
+			scoped.wants(wants[1])
+		} else {
+			scoped.wants(wants[1])
+			all.wants(wants[0])
+		}
+	}
+}

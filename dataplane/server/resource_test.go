@@ -1,0 +1,157 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// thing is a noun that nobody else has: a provider whose limit is the size of the
+// thing. Those of size 1 are about the queue mine.a, all others about the namespace.
+type thing struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
+func things(prefix string) *resource[thing, thing] {
+	return &resource[thing, thing]{
+		kind: state.ResourceKind_RESOURCE_KIND_PROVIDER, path: "/things", item: "/{id}", one: "thing", many: "things",
+		read: tenancy.QueueRead, write: tenancy.QueueManage, prefix: prefix, named: inPath,
+		nameOf: func(body *thing) string { return body.Name },
+		nameIn: "name",
+		from: func(_ *convert.Faults, body *thing, _ *state.Resource, _ int64) *op.PutResource {
+			return &op.PutResource{Resource: &state.Resource{Provider: &state.Provider{Requests: uint64(body.Size)}}}
+		},
+		to: func(_ *cell.Cell, r *state.Resource) (thing, error) {
+			return thing{r.Name, int64(r.Provider.Requests)}, nil
+		},
+		queue: func(r *state.Resource) string {
+			if r.Provider.GetRequests() == 1 {
+				return "mine.a"
+			}
+			return ""
+		},
+	}
+}
+
+// thingNode is a node that serves things as well.
+func thingNode(t *testing.T, prefix string) *node {
+	t.Helper()
+	n := startNode(t, nil)
+	routes := things(prefix).routes(n.server)
+	for i, route := range routes {
+		routes[i].Handler, routes[i].Strict = n.server.visiting(n.server.admitting(route)), !lenient(route)
+	}
+	h, err := serve.New(serve.Config{
+		Routes: routes, Authenticate: n.server.authenticate, Logger: n.server.cfg.Logger, Metrics: telemetry.NewHTTP(telemetry.NewRegistry()), MaxBody: bodyManage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(h)
+	t.Cleanup(front.Close)
+	n.url = front.URL
+	return n
+}
+
+// thingCall is a request and what it is answered.
+type thingCall struct {
+	method, path, body, ifMatch string
+	status                      int
+	says, etag                  string
+}
+
+func (n *node) calls(key string, all ...thingCall) {
+	n.t.Helper()
+	for _, c := range all {
+		var header []string
+		if c.ifMatch != "" {
+			header = append(header, "If-Match: "+c.ifMatch)
+		}
+		a := n.send(c.method, "/api/v1/things"+c.path, key, c.body, header...)
+		if a.status != c.status || !strings.Contains(string(a.body), c.says) || c.etag != "" && a.header.Get("ETag") != c.etag {
+			n.t.Errorf("%s %s %s (If-Match %s): %d %s %s, want %d %s %s", c.method, c.path, c.body, c.ifMatch, a.status, a.header.Get("ETag"), a.body, c.status, c.etag, c.says)
+		}
+	}
+}
+
+func TestAResourcesLife(t *testing.T) {
+	t.Parallel()
+	n := thingNode(t, "")
+	n.calls(n.admin,
+		thingCall{method: "GET", status: 200, says: "[]"},
+		thingCall{method: "POST", body: `{"name":"b","size":5}`, status: 201, says: `{"name":"b","size":5}`, etag: `"1"`},
+		thingCall{method: "POST", body: `{"name":"b","size":6}`, status: 409, says: "exists already"},
+		thingCall{method: "POST", body: `{"name":"c","sise":6}`, status: 400},
+		thingCall{method: "POST", body: `{"name":""}`, status: 400, says: "name is missing"},
+		thingCall{method: "GET", path: "/b", status: 200, says: `{"name":"b","size":5}`, etag: `"1"`},
+		thingCall{method: "GET", path: "/nobody", status: 404, says: "there is no thing"},
+		thingCall{method: "PUT", path: "/b", body: `{"size":7}`, status: 200, etag: `"2"`},
+		thingCall{method: "PUT", path: "/b", body: `{"size":8}`, ifMatch: `"1"`, status: 412},
+		thingCall{method: "PUT", path: "/b", body: `{"size":9}`, ifMatch: `"2"`, status: 200, etag: `"3"`},
+		thingCall{method: "PUT", path: "/a", body: `{"size":4}`, ifMatch: `"1"`, status: 412, says: "leave If-Match out"},
+		thingCall{method: "PUT", path: "/a", body: `{"size":4}`, ifMatch: `*`, status: 412},
+		thingCall{method: "PUT", path: "/a", body: `{"size":4}`, status: 201, etag: `"1"`},
+		thingCall{method: "GET", status: 200, says: `[{"name":"a","size":4},{"name":"b","size":9}]`},
+		thingCall{method: "DELETE", path: "/b", ifMatch: `"1"`, status: 412},
+		thingCall{method: "DELETE", path: "/b", ifMatch: `"3"`, status: 200, says: `{"status":"deleted"}`},
+		thingCall{method: "DELETE", path: "/b", status: 404},
+		thingCall{method: "GET", status: 200, says: `[{"name":"a","size":4}]`},
+	)
+}
+
+// What the server names is replaced, and not made by a PUT.
+func TestAResourceTheServerNames(t *testing.T) {
+	t.Parallel()
+	n := thingNode(t, "thing_")
+	a := n.send("POST", "/api/v1/things", n.admin, `{"size":5}`)
+	name, _, _ := strings.Cut(strings.TrimPrefix(string(a.body), `{"name":"`), `"`)
+	if a.status != http.StatusCreated || !strings.HasPrefix(name, "thing_") || len(name) != len("thing_")+26 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	n.calls(n.admin,
+		thingCall{method: "PUT", path: "/" + name, body: `{"size":6}`, status: 200, says: name, etag: `"2"`},
+		thingCall{method: "PUT", path: "/thing_other", body: `{"size":6}`, status: 404},
+		thingCall{method: "DELETE", path: "/" + name, status: 200},
+	)
+}
+
+// A key for some queues has what is about those: it sees what is about the namespace,
+// and neither makes such nor makes it something of its own.
+func TestResourcesOfAQueue(t *testing.T) {
+	t.Parallel()
+	n := thingNode(t, "")
+	scoped := func(glob string) string {
+		return n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{tenancy.Glob(glob)}})
+	}
+	mine, theirs := scoped("mine.*"), scoped("theirs.*")
+	const wide = `{"name":"wide","size":5}`
+	n.calls(n.admin, thingCall{method: "POST", body: wide, status: 201})
+	n.calls(mine,
+		thingCall{method: "POST", body: `{"name":"own","size":1}`, status: 201},
+		thingCall{method: "POST", body: `{"name":"other","size":2}`, status: 403},
+		thingCall{method: "GET", path: "/wide", status: 200, says: wide},
+		thingCall{method: "PUT", path: "/wide", body: `{"size":1}`, status: 403},
+		thingCall{method: "PUT", path: "/wide", body: `{"size":6}`, status: 403},
+		thingCall{method: "DELETE", path: "/wide", status: 403},
+		thingCall{method: "PUT", path: "/own", body: `{"size":2}`, status: 403},
+		thingCall{method: "GET", status: 200, says: fmt.Sprintf(`[{"name":"own","size":1},%s]`, wide)},
+	)
+	n.calls(theirs,
+		thingCall{method: "GET", status: 200, says: "[" + wide + "]"},
+		thingCall{method: "GET", path: "/own", status: 404},
+		thingCall{method: "DELETE", path: "/own", status: 404},
+		thingCall{method: "PUT", path: "/own", body: `{"size":1}`, status: 403},
+	)
+	n.calls(mine, thingCall{method: "DELETE", path: "/own", status: 200})
+}
