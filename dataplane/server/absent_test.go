@@ -26,8 +26,7 @@ func (n *node) arrived(id, queue string) {
 	})
 }
 
-// cutOff has a shard refuse whatever another sends it from now on: as if that one
-// had been restored.
+// cutOff makes a shard refuse everything from another shard, as if that shard had been restored.
 func (n *node) cutOff(to, from int) {
 	n.t.Helper()
 	shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
@@ -45,8 +44,8 @@ func (n *node) cutOff(to, from int) {
 	}
 }
 
-// A job that has left a shard and not come to the next is nowhere for a moment: that
-// is said, also where it is on its way home, and never that there is no such job.
+// A job that has left a shard and not reached the next cannot be read for a moment. The answer says so, also
+// for a job that returns to its first shard, and never that the job does not exist.
 func TestAJobOnItsWay(t *testing.T) {
 	t.Parallel()
 	for name, home := range map[string]bool{"away": false, "home": true} {
@@ -55,7 +54,7 @@ func TestAJobOnItsWay(t *testing.T) {
 			n := startShards(t, 2, nil)
 			here, there := onShard(0, 2, 0), onShard(1, 2, 0)
 			id := n.enqueue(here)
-			n.arrived(id, there) // so that what is sent next is not the first
+			n.arrived(id, there) // so that the next parcel is not the first
 			n.arrived(id, here)
 			to, from := there, 0
 			if home {
@@ -76,7 +75,7 @@ func TestAJobOnItsWay(t *testing.T) {
 	}
 }
 
-// A job that has moved and been deleted since is on no way: there is none.
+// A job that was moved and then deleted does not exist; it is not on its way.
 func TestAMovedJobThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, home := range map[string]bool{"away": false, "home": true} {
@@ -93,7 +92,7 @@ func TestAMovedJobThatIsGone(t *testing.T) {
 			for _, ask := range [][3]string{
 				{"GET", "", ""}, {"POST", "/move", fmt.Sprintf(`{"queue":%q}`, onShard(0, 2, 5))}, {"POST", "/cancel", "{}"}, {"DELETE", "", ""},
 			} {
-				eventually(t, "it is known to be gone", func() bool { // what brought it is forgotten first
+				eventually(t, "it is known to be gone", func() bool { // the delivery of the job is removed first
 					a := n.send(ask[0], "/api/v1/jobs/"+id+ask[1], "", ask[2])
 					if a.status != 404 && a.status != 503 {
 						t.Fatalf("%s %s: %d %s", ask[0], ask[1], a.status, a.body)
@@ -105,8 +104,8 @@ func TestAMovedJobThatIsGone(t *testing.T) {
 	}
 }
 
-// Who may not see every queue does nothing to a job that cannot be seen: no op goes
-// out that might meet it in a queue of others.
+// A caller with a scope cannot act on a job that cannot be seen: no op is proposed that could find the job in
+// a hidden queue.
 func TestNothingIsDoneToAnUnseenJob(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -126,10 +125,10 @@ func TestNothingIsDoneToAnUnseenJob(t *testing.T) {
 	}
 }
 
-// A job is not moved into a queue that is being deleted, on whichever shard.
+// A job is not moved into a queue that is being deleted, on any shard.
 func TestNoMoveIntoADeletedQueue(t *testing.T) {
 	t.Parallel()
-	n := startShards(t, 2, func(c *Config) { c.ReadWait = 50 * time.Millisecond }) // a worker does not let go
+	n := startShards(t, 2, func(c *Config) { c.ReadWait = 50 * time.Millisecond }) // because a worker keeps its job
 	for shard := range 2 {
 		old := onShard(shard, 2, 0)
 		n.enqueue(old)

@@ -49,7 +49,7 @@ func TestQuantile(t *testing.T) {
 		{[]uint64{100, 0, 0}, 1e9},
 		{[]uint64{99, 1, 0}, 1e9},
 		{[]uint64{98, 2, 0}, 2e9},
-		{[]uint64{0, 0, 1}, 2e9}, // beyond the last bound there is
+		{[]uint64{0, 0, 1}, 2e9}, // beyond the last bound
 	} {
 		h := &metrics.Float64Histogram{Counts: c.counts, Buckets: []float64{0, 1, 2, math.Inf(1)}}
 		if got := quantileNs(h, 0.99); got != c.want {

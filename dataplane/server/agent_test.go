@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// What the routes answer to a key of other queues, and what they are attacked with.
+// The expected answers to a key for other queues, and the bodies of attacks.
 func init() {
 	for route, body := range map[string]string{
 		"GET /api/v1/jobs/{id}/iterations": "",
@@ -28,13 +28,13 @@ func init() {
 	shapes["POST /api/v1/jobs/{id}/scores"] = []string{`{"dimension":V,"scorer":V,"value":1}`}
 }
 
-// enqueued is the id of a job that a body describes.
+// enqueued enqueues the job of a body and returns its id.
 func (n *node) enqueued(body string) string {
 	n.t.Helper()
 	return answers[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", body).JobID
 }
 
-// nextOf is the job that is next in a queue.
+// nextOf fetches the next job of a queue.
 func (n *node) nextOf(queue string) api.FetchedJob {
 	n.t.Helper()
 	var got api.FetchedJob
@@ -42,7 +42,7 @@ func (n *node) nextOf(queue string) api.FetchedJob {
 	return got
 }
 
-// acks ends an attempt; rest are the members of the ack but the token.
+// acks ends an attempt; rest are the members of the ack besides the token.
 func (n *node) acks(j api.FetchedJob, rest string) {
 	n.t.Helper()
 	var got api.Status
@@ -52,8 +52,8 @@ func (n *node) acks(j api.FetchedJob, rest string) {
 	}
 }
 
-// A whole life of an agent's job: it goes on, is held and approved, comes to its limit,
-// is approved once more and ends. It can be looked at, judged and replayed.
+// TestAgentLoop follows an agent's job: it continues, is held and approved, reaches its limit, is approved
+// again and ends. Its iterations can be read, scored and replayed.
 func TestAgentLoop(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -76,7 +76,7 @@ func (n *node) agentLoop(queue string) {
 		t.Fatalf("fetched %+v with %+v", j, j.Agent)
 	}
 	n.acks(j, `"agent_status":"continue","checkpoint":{"step":1},"trace":["thought"],"usage":{"input_tokens":10,"model":"m","cost_usd":0.1}`)
-	n.acks(j, `"agent_status":"continue","usage":{"cost_usd":0.1}`) // once more: it counts once
+	n.acks(j, `"agent_status":"continue","usage":{"cost_usd":0.1}`) // a repeat counts once
 	j = n.nextOf(queue)
 	if string(j.Checkpoint) != `{"step":1}` || j.Agent.Iteration != 2 || j.Agent.TotalCostUSD != money.Nano(100_000_000) || j.Attempt != 2 {
 		t.Fatalf("the second iteration gets %+v, %+v", j, j.Agent)
@@ -189,7 +189,7 @@ func (n *node) judged(id string) {
 	n.do("GET", "/api/v1/jobs/"+id+"/iterations", "", http.StatusNotFound, nil)
 }
 
-// What an agent says is taken in a batch as it is alone, and what cannot be is named.
+// An agent's ack has the same effect in a batch request as alone, and an invalid one is named.
 func TestAgentAcksInABatch(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -206,7 +206,7 @@ func TestAgentAcksInABatch(t *testing.T) {
 	}
 }
 
-// An agent's job, by the Go client.
+// The Go client runs an agent's job.
 func TestClientAgents(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -31,7 +31,7 @@ func (n *node) hook(body string) (out api.Webhook) {
 	return out
 }
 
-// ok is send for what works.
+// ok sends a request that must succeed.
 func (n *node) ok(into any, method, path, body string, header ...string) answer {
 	n.t.Helper()
 	a := n.send(method, "/api/v1"+path, n.admin, body, header...)
@@ -76,8 +76,8 @@ func TestAWebhooksLife(t *testing.T) {
 	}
 }
 
-// The address of a webhook may be a secret: who may not declare one sees where it
-// leads and no more, as does who is told of a budget of a queue that is not his.
+// The address of a webhook may be a secret. A caller who may not declare webhooks sees only its host. A key
+// with a scope learns nothing of a budget of another queue.
 func TestWebhookAddressesAreSecret(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -157,7 +157,7 @@ func TestWebhookAndAlertRefusals(t *testing.T) {
 	}
 }
 
-// receiver keeps what a webhook is sent, after it has verified who sent it.
+// receiver stores the deliveries of a webhook after it has verified their sender.
 type receiver struct {
 	*httptest.Server
 	got chan api.AlertEvent
@@ -183,7 +183,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// Every kind of rule, from what it watches to what its webhook is sent.
+// Every kind of rule fires and its webhook receives the alert.
 func TestAlertsAreDelivered(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t)
@@ -210,7 +210,7 @@ func TestAlertsAreDelivered(t *testing.T) {
 			t.Errorf("%s: %+v", when, rule)
 		}
 	}
-	// The job is fetched, and dies: what fired resolves, and what watches the dead fires.
+	// The job is fetched and dies: the fired alert resolves, and the rule about dead jobs fires.
 	var job, doomed api.FetchedJob
 	n.ok(&job, "POST", "/fetch", `{"queues":["q"],"worker_id":"w"}`)
 	for range len(rules) {
@@ -246,7 +246,7 @@ func TestAlertsAreDelivered(t *testing.T) {
 	}
 }
 
-// A rule notifies the webhook it names although that subscribes to other events only.
+// A rule notifies the webhook that it names, although the webhook subscribes only to other events.
 func TestAlertsGoToTheWebhookOfTheirRule(t *testing.T) {
 	t.Parallel()
 	to, other := newReceiver(t), newReceiver(t)

@@ -17,10 +17,10 @@ func TestRequestsDoNotAmplify(t *testing.T) {
 	servetest.Amplify(t, (&Server{}).routes())
 }
 
-// crowd is n items with commas between them.
+// repeated returns n items with commas between them.
 func repeated(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
 
-// A worker that sends many empty items is refused before they are made, in both ways.
+// A request with many empty items is refused before the items are decoded, in JSON and by RPC.
 func TestManyEmptyItemsAreRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -51,7 +51,7 @@ func TestManyEmptyItemsAreRefused(t *testing.T) {
 	}
 }
 
-// A batch of all that its jobs may have is taken, and so are documents of many small parts.
+// A batch request of full jobs is accepted, and so are documents of many small parts.
 func TestFullBatchesAreTaken(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What the routes answer to a key of other queues, and what they are attacked with.
+// The expected answers to a key for other queues, and the bodies of attacks.
 func init() {
 	const body = `{"name":"n","queue":"theirs"}`
 	for method, status := range map[string]int{"GET": http.StatusNotFound, "PUT": http.StatusNotFound, "DELETE": http.StatusNotFound} {
@@ -33,8 +33,7 @@ func init() {
 	shapes["PUT /api/v1/approval-policies/{id}"] = []string{body}
 }
 
-// A policy holds the jobs that it matches, until a person approves them, with changes
-// or without.
+// A policy holds the jobs that it matches until a person approves them, with or without changes.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -92,8 +91,8 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// A result that does not match its job's schema fails the attempt, and the worker is
-// told where and what became of the job.
+// A result that does not match its job's schema fails the attempt. The answer names the mismatch and the
+// job's new state.
 func TestResultSchemas(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -127,7 +126,7 @@ func TestResultSchemas(t *testing.T) {
 		t.Errorf("the job says %+v", j)
 	}
 
-	// In a batch each is judged on its own.
+	// In a batch request each result is checked independently.
 	fine, plain := n.enqueued(`{"queue":"r","result_schema":`+schema+`}`), n.enqueued(`{"queue":"s"}`)
 	again, other, third := n.nextOf("q"), n.nextOf("r"), n.nextOf("s")
 	var out api.AckBatchResponse
@@ -147,8 +146,7 @@ func TestResultSchemas(t *testing.T) {
 	}
 }
 
-// An iteration calls for tools, on whatever shards, and the next one gets what came of
-// them.
+// An iteration calls tools on any shards, and the next iteration gets their results.
 func TestToolCalls(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -183,8 +181,8 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
-// What a tool's job cannot be is said before anything happens, and who acks needs the
-// right to enqueue.
+// An invalid tool call is refused before anything happens, and the caller needs the right to enqueue the
+// tool's job.
 func TestToolCallsRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -206,14 +204,14 @@ func TestToolCallsRefused(t *testing.T) {
 	}
 }
 
-// waitFor is the job that comes next in a queue.
+// waitFor waits for the next job of a queue.
 func (n *node) waitFor(queue string) (got api.FetchedJob) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"timeout":60}`, queue), http.StatusOK, &got)
 	return got
 }
 
-// unescaped is JSON as it was before encoding/json escaped it.
+// unescaped undoes the escapes of encoding/json.
 func unescaped(data []byte) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(data))
 }

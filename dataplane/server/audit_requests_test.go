@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// recorder takes the place of the log.
+// recorder replaces the log.
 type recorder struct {
 	mu      sync.Mutex
 	ops     []*op.RecordRequests
@@ -40,7 +40,7 @@ func (r *recorder) record(_ context.Context, _ tenancy.NamespaceID, o *op.Record
 	return nil
 }
 
-// recorded is how many records there are, and how many requests they speak of.
+// recorded returns the number of records and of the requests that they count.
 func (r *recorder) recorded() (records int, requests uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func newCollector(r *recorder) *requests {
 
 var stranger = tenancy.Principal{}
 
-// knock is a request that is refused to somebody.
+// knock adds a refused request.
 func (q *requests) knock(who tenancy.Principal, path string) {
 	q.add("default", who, requestKind{"GET", path, 401}, httptest.NewRequest("GET", "/", nil))
 }
@@ -88,7 +88,7 @@ func TestRequestsThatAreAlikeAreOneRecord(t *testing.T) {
 		if first := r.ops[0].Requests[0]; first.Principal != "k" {
 			t.Errorf("the first is of %q", first.Principal)
 		}
-		// Nothing goes on when nobody asks.
+		// Without requests nothing runs.
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(r.tried) != 1 || q.timer != nil {
@@ -97,8 +97,7 @@ func TestRequestsThatAreAlikeAreOneRecord(t *testing.T) {
 	})
 }
 
-// A flood of requests that are all different makes so many records and no more, and
-// none is lost from the count.
+// A flood of different requests makes a bounded number of records, and the count includes all of them.
 func TestAFloodIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
@@ -128,7 +127,7 @@ func TestAFloodIsBounded(t *testing.T) {
 	})
 }
 
-// While nobody leads the requests are kept, and proposed as they were.
+// Without a leader the requests are kept and proposed again unchanged.
 func TestRequestsWaitForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recorder{failing: api.Errorf(api.LeaderUnavailable, "no leader")}
@@ -176,7 +175,7 @@ func TestCloseEmptiesTheBuffer(t *testing.T) {
 		r := recorder{failing: errors.New("closed")}
 		q := newCollector(&r)
 		q.knock(stranger, "/a")
-		q.close(t.Context()) // it does not hang
+		q.close(t.Context()) // must not hang
 	})
 }
 

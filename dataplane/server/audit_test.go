@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// audited is the audit log, oldest first, once all that was gathered is in it.
+// audited returns the audit log, oldest first, after all pending requests were recorded.
 func (n *node) audited(query string) []api.AuditRecord {
 	n.t.Helper()
 	n.server.requests.drain()
@@ -29,14 +29,14 @@ func (n *node) audited(query string) []api.AuditRecord {
 	return page.Records
 }
 
-// drain records all that waits, whatever the rate.
+// drain records all pending requests, at any rate.
 func (q *requests) drain() {
 	q.running.Lock()
 	defer q.running.Unlock()
 	q.pass(context.Background(), true)
 }
 
-// newest is the record that a request has left.
+// newest returns the record of the last request.
 func (n *node) newest() api.AuditRecord {
 	n.t.Helper()
 	all := n.audited("")
@@ -51,8 +51,8 @@ func idOf(text string) string {
 	return id
 }
 
-// Which routes are recorded. One that is new and changes something is, unless its
-// right is a worker's.
+// The list of recorded routes. A new route that changes something is recorded, unless it has a worker's
+// permission.
 func TestAuditedRoutes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -77,8 +77,8 @@ func TestAuditedRoutes(t *testing.T) {
 	golden(t, filepath.Join("testdata", "audited.golden"), []byte(b.String()))
 }
 
-// Whatever is asked of a route that is recorded leaves a record with who asked, and
-// the status they got: so no handler goes past the log.
+// Every request to a recorded route leaves a record with the principal and the status, so no handler bypasses
+// the log.
 func TestAuditedRoutesLeaveARecord(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -89,7 +89,7 @@ func TestAuditedRoutesLeaveARecord(t *testing.T) {
 		before := len(n.audited(""))
 		a := n.ask(route.Method, sample(route.Path)+"?confirm=true&secret=in-the-query", n.admin, auditedBodies[route.Method+" "+route.Path])
 		if a.status >= 500 {
-			continue // it is not refused, it fails
+			continue // a failure, not a refusal
 		}
 		all := n.audited("")
 		if len(all) != before+1 {
@@ -110,7 +110,7 @@ func TestAuditedRoutesLeaveARecord(t *testing.T) {
 	}
 }
 
-// auditedBodies are bodies that routes grant.
+// auditedBodies are bodies that routes accept.
 var auditedBodies = map[string]string{
 	"PUT /api/v1/queues/{name}":              `{"paused":true}`,
 	"POST /api/v1/queues/{name}/concurrency": `{"max":1}`,
@@ -130,7 +130,7 @@ var auditedBodies = map[string]string{
 	"PUT /api/v1/limit-rules/{id}":           `{"queue":"nobody","paused":true}`,
 }
 
-// Workers leave nothing.
+// The requests of workers are not recorded.
 func TestWorkLeavesNoRecord(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -209,7 +209,7 @@ func TestOverloadIsRecorded(t *testing.T) {
 	}
 }
 
-// A request that is repeated under its key is recorded once, a refused one each time.
+// A request that is repeated with its key is recorded once; a refused one is recorded each time.
 func TestARepeatIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -219,8 +219,7 @@ func TestARepeatIsRecordedOnce(t *testing.T) {
 	if all := n.audited(""); len(all) != 1 || all[0].Op != "set-queue" || all[0].Remote != "127.0.0.1" {
 		t.Errorf("the log has %+v", all)
 	}
-	// What a client says of itself decides nothing: neither its request id, nor where
-	// it says it comes from.
+	// Neither the client's request id nor the address in its headers has an effect on the record.
 	for range 2 {
 		n.send("POST", "/api/v1/queues/q/pause", n.admin, "", "X-Request-Id: mine", "X-Forwarded-For: 203.0.113.9")
 	}
@@ -278,7 +277,7 @@ func TestAuditFilters(t *testing.T) {
 			if cursor = page.Cursor; !page.HasMore {
 				break
 			}
-			n.ask("POST", "/api/v1/queues/new/pause", n.admin, "") // the list grows meanwhile
+			n.ask("POST", "/api/v1/queues/new/pause", n.admin, "") // the list grows in the meantime
 			if b := n.ask("GET", "/api/v1/audit-logs?limit=3&order="+order+"&cursor="+cursor, n.admin, ""); b.status != 400 {
 				t.Errorf("the cursor of another filter: %d", b.status)
 			}
@@ -292,7 +291,7 @@ func TestAuditFilters(t *testing.T) {
 	}
 }
 
-// The log is for those alone who run the node and see all of it.
+// Only a key that may administer the node and see every queue may read the log.
 func TestWhoMayReadTheAuditLog(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -312,7 +311,7 @@ func TestWhoMayReadTheAuditLog(t *testing.T) {
 	}
 }
 
-// exported is the whole log over several shards, as a client gets it.
+// exported returns the whole log of several shards as a client gets it.
 func exported(t *testing.T, c *client.Client) (all []api.AuditRecord) {
 	t.Helper()
 	if err := c.ExportAudit(t.Context(), client.AuditQuery{}, func(r api.AuditRecord) error {
@@ -334,7 +333,7 @@ func verified(all []api.AuditRecord) error {
 	return nil
 }
 
-// Who has an export sees whatever was changed in it.
+// The reader of an export can detect every change in it.
 func TestATamperedExport(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -370,7 +369,7 @@ func TestATamperedExport(t *testing.T) {
 		"nonce":      func(r *api.AuditRecord) { r.Nonce = strings.Repeat("0", 32) },
 		"previous":   func(r *api.AuditRecord) { r.Previous = r.Hash },
 		"hash":       func(r *api.AuditRecord) { r.Hash = r.Previous },
-		// The words of one field may not become another's.
+		// Text of one field must not count as another's.
 		"moved": func(r *api.AuditRecord) { r.Method, r.Path = r.Method+r.Path[:1], r.Path[1:] },
 	} {
 		changed := slices.Clone(all)
@@ -384,7 +383,7 @@ func TestATamperedExport(t *testing.T) {
 	}
 }
 
-// The logs of all shards come in the order of their times, and each is a chain.
+// The logs of all shards are merged by time, and each is a chain.
 func TestAuditOverShards(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 3, nil)
@@ -434,7 +433,7 @@ func TestAuditOverShards(t *testing.T) {
 	}
 }
 
-// What waits to be recorded is recorded when the server closes.
+// Close records the pending requests.
 func TestCloseRecords(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -12,8 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// asked is one thing that is asked of a server: a route, or a procedure. Files of other
-// ways in add theirs to ways.
+// asked is a route or a procedure of a server. The files of other protocols add theirs to ways.
 type asked struct {
 	name       string // "GET /api/v1/jobs/{id}"
 	permission tenancy.Permission
@@ -34,7 +33,7 @@ func routesAsked(s *Server) (all []asked) {
 	return all
 }
 
-// knock asks with a credential.
+// knock sends the request with a credential.
 func (n *node) knock(a asked, key string) answer {
 	n.t.Helper()
 	method, path, body, header := a.request()
@@ -49,13 +48,13 @@ func (n *node) knock(a asked, key string) answer {
 	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
-// Whatever is asked with whatever does not open it is refused with the same status and
-// code, and changes nothing.
+// Every request with a credential that does not permit it is refused with the same status and code, and
+// changes nothing.
 func TestWhoMayNotComeIn(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	admin, ctx := n.client(n.admin), t.Context()
-	// Custom roles: for each permission, the one that grants all others.
+	// For each permission, a custom role that grants all others.
 	without := map[tenancy.Permission]string{}
 	for _, missing := range tenancy.DataPlanePermissions() {
 		var rest []string
@@ -118,7 +117,7 @@ func TestWhoMayNotComeIn(t *testing.T) {
 	}
 }
 
-// A custom role opens what it grants and nothing else, for each permission alone.
+// A custom role permits what it grants and nothing else, for each permission alone.
 func TestWhatEachPermissionOpens(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -132,7 +131,7 @@ func TestWhatEachPermissionOpens(t *testing.T) {
 		for _, way := range ways {
 			for _, a := range way(n.server) {
 				got := n.knock(a, key)
-				// Who may make keys still gives out no more than it has.
+				// A key that may create keys still cannot grant more than it has.
 				more := got.status == 403 && a.permission == p && strings.Contains(string(got.body), "the role readonly has the right")
 				if opens := got.status != 401 && got.status != 403; opens != (a.permission == p) && !more {
 					t.Errorf("%s with %s alone: %d %s", a.name, p, got.status, got.body)

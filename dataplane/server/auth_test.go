@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// ask sends a request past the network.
+// ask sends a request without the network.
 func (n *node) ask(method, path, key, body string) answer {
 	n.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -39,12 +39,12 @@ func (n *node) revoke(text string) {
 	}
 }
 
-// sample is a path with its wildcards filled in.
+// sample returns a path with its wildcards filled in.
 func sample(path string) string {
 	return strings.NewReplacer("{job_id}", "job_00000000000000000000000000", "{name}", "q", "{queue}", "q", "{id}", "nobody", "{scope}", "queue", "{target}", "q").Replace(path)
 }
 
-// harmless bodies do nothing even when they are let through, or not for long.
+// harmless returns a body that changes nothing, or little, if the request is accepted.
 func harmless(path string) string {
 	if strings.HasPrefix(path, "/api/v1/fetch") {
 		return `{"queues":["q"],"timeout":0}`
@@ -52,7 +52,7 @@ func harmless(path string) string {
 	return `{}`
 }
 
-// Each route of the table lets in whom it should, and nobody else.
+// Each route accepts the roles of the table and no others.
 func TestAuthorisation(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -112,9 +112,8 @@ func TestAuthorisation(t *testing.T) {
 	}
 }
 
-// scoped is what every built route that touches queues answers to a key whose
-// scope does not cover them: the job is in queue "theirs", the scope "mine.*".
-// The others touch no queue.
+// scoped has, for every built route, the expected answer to a key whose scope does not cover the job's queue:
+// the job is in queue "theirs", the scope is "mine.*". The routes with status 0 touch no queue.
 var scoped = map[string]struct {
 	path, body string // JOB is the job's id
 	status     int    // 0 = touches no queue
@@ -276,7 +275,7 @@ func TestQueueScope(t *testing.T) {
 	}
 }
 
-// A scoped search pages over jobs it may not show without leaving any out.
+// A scoped search pages over hidden jobs without leaving any visible one out.
 func TestScopedSearchPages(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -309,7 +308,7 @@ func TestScopedSearchPages(t *testing.T) {
 			break
 		}
 		cursor = page.Cursor
-		// Queues of the scope and of others come between the pages.
+		// Queues of the scope and of others are created between the pages.
 		for _, prefix := range []string{"mine.", "theirs."} {
 			if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: prefix + strconv.Itoa(total)}); err != nil {
 				t.Fatal(err)
@@ -317,19 +316,19 @@ func TestScopedSearchPages(t *testing.T) {
 		}
 		total++
 	}
-	// Newest first: what came later is on no later page.
+	// Newest first: later jobs are on no later page.
 	if len(seen) != 20 {
 		t.Errorf("found %d jobs, want 20", len(seen))
 	}
 }
 
-// A scope that covers no queue there is sees nothing, and not everything.
+// A scope that covers no existing queue sees nothing, and not everything.
 func TestEmptyScope(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	admin, ctx := n.client(n.admin), context.Background()
 	scoped := n.client(n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mine.*", "mine"}}))
-	theirs := "nobody"                                       // the rest of the id of a job it must not see
+	theirs := "nobody"                                       // the rest of the id of a job that the key must not see
 	for _, there := range []string{"", "theirs", "mine.a"} { // no queue at all, none of its own, one
 		if there != "" {
 			made, err := admin.Enqueue(ctx, api.EnqueueRequest{Queue: there})
@@ -365,7 +364,7 @@ func TestEmptyScope(t *testing.T) {
 	}
 }
 
-// A key that is revoked while its poll waits gets nothing any more.
+// A key that is revoked while its poll waits gets no job.
 func TestRevokedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -382,7 +381,7 @@ func TestRevokedWhileWaiting(t *testing.T) {
 		t.Errorf("the revoked key got %d %s", a.status, a.body)
 	}
 	n.untouched(made.JobID)
-	// The same where the wait just ends.
+	// The same when the wait ends without work.
 	key = n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
 	go func() { got <- n.ask("POST", "/api/v1/fetch", key, `{"queues":["empty"],"timeout":60}`) }()
 	n.parked(1)
@@ -449,8 +448,7 @@ func TestCreateKeyRepeated(t *testing.T) {
 	}
 }
 
-// A --dev server is open to this machine, and to nobody who comes through
-// somebody else.
+// A --dev server accepts requests of this machine and refuses forwarded ones.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a write answers is read from the view, which may be late: then the client is
-// told to try again, and never that something broke.
+// The answer of a write is read from the view, which may be late. Then the client is asked to try again, and
+// does not get an internal error.
 func TestWritesAnswerFromALateView(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(cfg *Config) { cfg.ReadWait = 100 * time.Microsecond })

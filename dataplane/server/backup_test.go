@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Who may have a backup, and what is refused.
+// The roles that may take a backup, and the refusals of others.
 func TestBackupIsForWhoMayHaveAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -52,7 +52,7 @@ func TestBackupIsForWhoMayHaveAll(t *testing.T) {
 	}
 }
 
-// One backup at a time, and none once the node is asked to stop.
+// A node takes one backup at a time, and none after it was asked to stop.
 func TestBackupsAreOneAtATime(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -61,7 +61,7 @@ func TestBackupsAreOneAtATime(t *testing.T) {
 		t.Errorf("a second one: %d %s", a.status, a.body)
 	}
 	n.server.backing.Store(false)
-	for range 2 { // the first has let go
+	for range 2 { // the first has ended
 		if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 200 {
 			t.Errorf("after it: %d %s", a.status, a.body)
 		}
@@ -72,12 +72,12 @@ func TestBackupsAreOneAtATime(t *testing.T) {
 	}
 }
 
-// A node that is asked to stop does not wait for a client that reads a backup, and the
-// client is not left with what looks whole.
+// A node that is asked to stop does not wait for a client that reads a backup, and the client does not get a
+// file that looks complete.
 func TestABackupEndsWithTheNode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	for range 40 { // more than lies between a server and a client that does not read
+	for range 40 { // more than the buffers between a server and a client that does not read
 		n.ok(nil, "POST", "/enqueue", `{"queue":"mail","payload":"`+strings.Repeat("x", 900<<10)+`"}`)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/v1/admin/backup", nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The rows of batches in the tables of what every route must keep to.
+// The rows for batches in the tables of rules for every route.
 func init() {
 	shapes["GET /api/v1/batches/{id}"] = []string{""}
 	shapes["POST /api/v1/batches/{id}/jobs"] = []string{`{"jobs":[{"queue":"own"}]}`, `{"jobs":[{"queue":V}]}`}
@@ -31,7 +31,7 @@ func init() {
 
 const noSuchBatch = "batch_00000000000000000000000000"
 
-// refusedBatches are requests with a batch that cannot be.
+// refusedBatches returns requests with an invalid batch.
 func refusedBatches() []refusalCase {
 	with := func(name, batch string, status int, code api.Code, fields string) refusalCase {
 		return refusalCase{name, "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"}],"batch":` + batch + `}`, status, code, fields}
@@ -57,7 +57,7 @@ func refusedBatches() []refusalCase {
 	}
 }
 
-// A callback's payload is taken up to its bound.
+// A callback's payload is accepted up to its bound.
 func TestBatchPayloadBound(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -75,8 +75,7 @@ func (n *node) batch(id string) (b api.Batch) {
 	return b
 }
 
-// settle fetches the jobs of a queue and ends them: the first without success, the
-// others with.
+// settle fetches the jobs of a queue, fails the first and acks the others.
 func (n *node) settle(queue string) {
 	n.t.Helper()
 	var got api.FetchBatchResponse
@@ -96,7 +95,7 @@ func (n *node) settle(queue string) {
 	}
 }
 
-// An open batch's whole life; its callback's queue may lie on another shard.
+// An open batch runs to its callback, whose queue may lie on another shard.
 func TestBatchOverShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -142,7 +141,7 @@ func TestBatchOverShards(t *testing.T) {
 	}
 }
 
-// A batch lies on one shard, with its members and the batch it is a member of.
+// A batch lies on one shard, with its jobs and its parent batch.
 func TestBatchesAreOfOneShard(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -168,7 +167,7 @@ func TestBatchesAreOfOneShard(t *testing.T) {
 	}
 }
 
-// The same key makes the same batch once, and adds to it once.
+// Requests with the same key create a batch once, and add to it once.
 func TestBatchIdempotency(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -186,8 +185,7 @@ func TestBatchIdempotency(t *testing.T) {
 	}
 }
 
-// A batch belongs to its callback's queue, or to that of its first job; keys for
-// others are told that there is none.
+// A batch belongs to its callback's queue, or to that of its first job. Keys for other queues get NOT_FOUND.
 func TestBatchScope(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

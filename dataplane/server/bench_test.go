@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// BenchmarkEnqueue is an enqueue over HTTP, Go client included.
+// BenchmarkEnqueue measures an enqueue over HTTP, including the Go client.
 func BenchmarkEnqueue(b *testing.B) {
 	n := startNode(b, nil)
 	c := n.client(n.admin)
@@ -25,7 +25,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// BenchmarkLifecycle is enqueue, fetch and ack over HTTP, Go client included.
+// BenchmarkLifecycle measures enqueue, fetch and ack over HTTP, including the Go client.
 func BenchmarkLifecycle(b *testing.B) {
 	n := startNode(b, nil)
 	c := n.client(n.admin)

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// declared declares a budget and waits until every shard has heard of it.
+// declared declares a budget and waits until every shard has it.
 func (n *node) declared(body string) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/budgets", body, http.StatusCreated, nil)
@@ -25,7 +25,7 @@ func (n *node) declared(body string) {
 	}
 }
 
-// costly enqueues a job that is expected to cost so much, in cents.
+// costly enqueues a job with an expected cost in cents.
 func (n *node) costly(queue string, cents int, more string) string {
 	n.t.Helper()
 	var made api.EnqueueResponse
@@ -46,7 +46,7 @@ func (n *node) budget(path string) (b api.Budget) {
 	return b
 }
 
-// A budget of a queue, or of each job, is of one shard also where there are several.
+// A budget of a queue, or per job, belongs to one shard even if there are several.
 func TestBudgetsOfOneShard(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -61,7 +61,7 @@ func TestBudgetsOfOneShard(t *testing.T) {
 	}
 }
 
-// The jobs of all shards come out of one limit: to the last cent, and no further.
+// The jobs of all shards share one limit, exact to the cent.
 func TestABudgetOverShardsHolds(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 4, nil)
@@ -84,7 +84,7 @@ func TestABudgetOverShardsHolds(t *testing.T) {
 	}
 	n.do("POST", "/api/v1/jobs/"+late[3]+"/approve", "", http.StatusTooManyRequests, nil)
 
-	// What was spent is told, and what was not spent comes back.
+	// The spent money is reported, and the unspent money returns.
 	for _, j := range running {
 		n.do("POST", "/api/v1/ack/"+j.JobID, `{"usage":{"cost_usd":0.3}}`, 200, nil)
 	}
@@ -106,7 +106,7 @@ func TestABudgetOverShardsHolds(t *testing.T) {
 	}
 }
 
-// Money that one shard has and does not use is another's when that needs it.
+// Money that one shard holds and does not use goes to another shard that needs it.
 func TestASliceIsRecalled(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 4, nil)
@@ -126,7 +126,7 @@ func TestASliceIsRecalled(t *testing.T) {
 	if j := n.poll(quoted(queues)); j.JobID != id {
 		t.Errorf("fetched %+v", j)
 	}
-	// Nothing is left. A throttled job waits, and runs when there is room.
+	// No money is left. A throttled job waits, and runs when there is some.
 	waits := n.costly(queues[3], 50, whose)
 	var polling sync.WaitGroup
 	polling.Go(func() {
@@ -143,8 +143,7 @@ func TestASliceIsRecalled(t *testing.T) {
 	polling.Wait()
 }
 
-// However many callers there are, no more is spent than there is, and the account says
-// what they reported.
+// With many concurrent callers no more than the limit is spent, and the account equals the reported cost.
 func TestManyCallersOverShards(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 4, nil)
@@ -164,7 +163,7 @@ func TestManyCallersOverShards(t *testing.T) {
 				n.do("POST", "/api/v1/fetch/batch", fmt.Sprintf(`{"queues":%s,"worker_id":"w%d","count":2,"timeout":0}`, quoted(queues), caller), 200, &got)
 				for _, j := range got.Jobs {
 					ran.Add(1)
-					cost := money.Nano(1_000_000 * int64(1+(caller+i)%10)) // up to what is reserved
+					cost := money.Nano(1_000_000 * int64(1+(caller+i)%10)) // at most the reserve
 					reported.Add(int64(cost))
 					n.do("POST", "/api/v1/ack/"+j.JobID, fmt.Sprintf(`{"lease_token":%q,"usage":{"cost_usd":%s}}`, j.LeaseToken, cost), 200, nil)
 				}
@@ -183,7 +182,7 @@ func TestManyCallersOverShards(t *testing.T) {
 	}
 }
 
-// unsettled is how many jobs of queues run, or wait to.
+// unsettled returns the number of jobs of queues that run or wait.
 func (n *node) unsettled(queues []string) (jobs uint64) {
 	n.t.Helper()
 	for _, queue := range queues {

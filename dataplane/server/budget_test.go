@@ -39,7 +39,7 @@ func TestABudgetsLife(t *testing.T) {
 	}
 	n.do("POST", "/api/v1/budgets", `{"scope":"queue","target":"q","daily_usd":10,"default_reserve_usd":1}`, http.StatusConflict, nil)
 
-	// A raise is added to every limit; a PUT leaves it, and ends what it does not say.
+	// A raise is added to every limit; a PUT keeps the raise and removes the limits that it omits.
 	n.do("POST", path+"/raise", `{"amount_usd":2.5,"for":"1h"}`, 200, &b)
 	if b.RaiseUSD != 2_500_000_000 || b.RaiseUntil == nil || b.Windows[0].AvailableUSD != 12_500_000_000 || b.Windows[0].LimitUSD != 10*money.Dollar {
 		t.Errorf("raised %+v", b)
@@ -58,7 +58,7 @@ func TestABudgetsLife(t *testing.T) {
 	for method, to := range map[string]string{"GET": path, "DELETE": path, "POST": path + "/raise"} {
 		n.do(method, to, `{}`, http.StatusNotFound, nil)
 	}
-	// A PUT makes one, and its path says whose.
+	// A PUT creates a budget whose scope and target are in its path.
 	if n.do("PUT", "/api/v1/budgets/tag/team=a%2Fb", `{"daily_usd":1,"default_reserve_usd":1}`, http.StatusCreated, &b); b.Scope != "tag" || b.Target != "team=a/b" {
 		t.Errorf("made %+v", b)
 	}
@@ -93,8 +93,7 @@ func TestRefusedBudgets(t *testing.T) {
 	}
 }
 
-// A job that a budget has no room for is held, tells which budget it was, and cannot be
-// approved until there is room.
+// A job that exceeds a budget is held, names the budget, and cannot be approved until the budget has money.
 func TestABudgetHolds(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -113,7 +112,7 @@ func TestABudgetHolds(t *testing.T) {
 	if p := a.problem(t); p.Code != api.BudgetExceeded || !strings.Contains(p.Error, "/api/v1/budgets/queue/q/raise") {
 		t.Errorf("approved: %s", a.body)
 	}
-	// The worker of the first is told when it costs more than there is room for.
+	// The heartbeat of the first job's worker says when the job exceeds the budget.
 	beat := func(cost string) bool {
 		var out api.HeartbeatResponse
 		n.do("POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"usage":{"cost_usd":%s}}}}`, first, cost), 200, &out)
@@ -140,7 +139,7 @@ func TestABudgetHolds(t *testing.T) {
 	}
 }
 
-// An estimate takes the place of the budget's reserve.
+// An estimate replaces the budget's reserve.
 func TestACostEstimateIsReserved(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -160,8 +159,7 @@ func TestACostEstimateIsReserved(t *testing.T) {
 	}
 }
 
-// However many callers there are, no more is spent than there is, and the account says
-// what they reported.
+// With many concurrent callers no more than the limit is spent, and the account equals the reported cost.
 func TestManyCallersDoNotOvershoot(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -179,7 +177,7 @@ func TestManyCallersDoNotOvershoot(t *testing.T) {
 				n.do("POST", "/api/v1/fetch/batch", fmt.Sprintf(`{"queues":["q"],"worker_id":"w%d","count":2,"timeout":0}`, caller), 200, &got)
 				for _, j := range got.Jobs {
 					ran.Add(1)
-					cost := money.Nano(1_000_000 * int64(1+(caller+i)%10)) // up to what is reserved
+					cost := money.Nano(1_000_000 * int64(1+(caller+i)%10)) // at most the reserve
 					reported.Add(int64(cost))
 					n.do("POST", "/api/v1/ack/"+j.JobID, fmt.Sprintf(`{"lease_token":%q,"usage":{"cost_usd":%s}}`, j.LeaseToken, cost), 200, nil)
 				}
@@ -198,9 +196,9 @@ func TestManyCallersDoNotOvershoot(t *testing.T) {
 	}
 }
 
-// A budget without default_reserve_usd reserves 1 % of its smallest limit while nothing
-// is known of the queue's attempts, then what they have cost on average, and what is left
-// of per_job_usd where that is declared. Jobs that begin at once never overshoot it.
+// A budget without default_reserve_usd reserves 1 % of its smallest limit while the queue's attempts are
+// unknown, then their average cost, and the rest of per_job_usd if that is declared. Jobs that begin at once
+// never exceed the limit.
 func TestABudgetDerivesItsReserve(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -253,7 +251,7 @@ func TestABudgetDerivesItsReserve(t *testing.T) {
 	}
 }
 
-// comesTo waits until a budget is as it should be.
+// comesTo waits until a condition on a budget holds.
 func (n *node) comesTo(path string, as func(api.Budget) bool) {
 	n.t.Helper()
 	eventually(n.t, "the budget is as it should be", func() bool { return as(n.budget(path)) })

@@ -30,7 +30,7 @@ func (n *node) many(queue string, count int, more string) (ids []string) {
 	return ids
 }
 
-// bulk asks for an operation that ends while it is waited for.
+// bulk starts an operation that ends before its answer.
 func (n *node) bulk(body string) (done api.BulkResponse) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/jobs/bulk", body, 200, &done)
@@ -43,8 +43,8 @@ func (n *node) bulkOperation(id string) (b api.Bulk) {
 	return b
 }
 
-// Jobs of all shards, by filter and by ids: each is counted once, and what was done to
-// it shows.
+// Bulk operations act on jobs of all shards, by filter and by ids. Each job is counted once and shows the
+// change.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -65,7 +65,7 @@ func TestBulk(t *testing.T) {
 			if done := n.bulk(fmt.Sprintf(`{"action":"retry","job_ids":%s}`, quoted(append(ids, ids[0])))); done.Affected != all || done.Errors != 0 {
 				t.Errorf("retry: %+v, want %d", done, all)
 			}
-			// They move onto one shard, and are met once.
+			// The jobs move onto one shard, and the operation acts on each once.
 			target := onShard(0, shards, 7)
 			if done := n.bulk(fmt.Sprintf(`{"action":"move","move_to_queue":%q,"filter":{"state":["pending"]}}`, target)); done.Affected != all || done.Errors != 0 {
 				t.Errorf("move: %+v, want %d", done, all)
@@ -144,7 +144,7 @@ func TestBulkRefusals(t *testing.T) {
 	}
 }
 
-// An idempotency key makes a repeat answer for the operation that was begun before.
+// A repeat with its idempotency key returns the first operation.
 func TestBulkRepeats(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -158,8 +158,7 @@ func TestBulkRepeats(t *testing.T) {
 	}
 }
 
-// What a key may not see is not there for it: neither jobs by id nor by filter, nor
-// operations of others.
+// A key acts only on jobs and operations that it may see, by id and by filter.
 func TestBulkKeepsToTheKeysQueues(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -218,7 +217,7 @@ func TestBulkKeepsToTheKeysQueues(t *testing.T) {
 	ask(reader, `{"action":"delete","filter":{"queue":"theirs"}}`, 403)
 }
 
-// An operation that is not waited for tells its progress, the last event how it ended.
+// An operation that runs after its answer streams its progress; the last event has its final status.
 func TestBulkProgress(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -255,8 +254,8 @@ func TestBulkProgress(t *testing.T) {
 	}
 }
 
-// More jobs than are waited for go on after the answer; and a cancelled operation
-// stops, with counts of what it did.
+// An operation on many jobs continues after the answer. A cancelled operation stops, and its counts are those
+// of the changes made.
 func TestBulkIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -280,7 +279,7 @@ func TestBulkIsCancelled(t *testing.T) {
 	n.do("DELETE", "/api/v1/bulk/"+done.BulkOperationID, "", 409, nil)
 }
 
-// A leader is gone in the middle: another goes on, and the counts are exact.
+// If the leader stops in the middle, another continues, and the counts are exact.
 func TestBulkOutlivesItsLeader(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 2)
@@ -311,13 +310,13 @@ func TestBulkOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// Progress is told for as long as the key is good for it: an operation may go on for hours.
+// The progress stream ends with its key, because an operation may run for hours.
 func TestBulkProgressEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
 	id := n.cell.NewID("")
-	start := &op.StartBulk{ // on a shard that is not there, so that it does not end
+	start := &op.StartBulk{ // on a shard that does not exist, so that it does not end
 		Meta: &op.Meta{Ids: [][]byte{id[:]}}, Action: state.BulkAction_BULK_ACTION_CANCEL, Filter: []byte("{}"), Shares: []*op.BulkStart{{Shard: 1}},
 	}
 	if _, _, err := cell.Propose[*op.StartBulkResult](t.Context(), n.cell, start); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// samePayload wants a payload as it is written, byte for byte.
+// samePayload checks a payload byte for byte.
 func samePayload(t *testing.T, what string, got json.RawMessage, want string) {
 	t.Helper()
 	if string(got) != want {
@@ -18,19 +18,19 @@ func samePayload(t *testing.T, what string, got json.RawMessage, want string) {
 	}
 }
 
-// acked acks a fetched job with a body's further members.
+// acked acks a fetched job with further members of the body.
 func (n *node) acked(j api.FetchedJob, more string) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/ack/"+j.JobID, fmt.Sprintf(`{"lease_token":%q%s}`, j.LeaseToken, more), 200, nil)
 }
 
-// idle wants that no job of the queues can be fetched.
+// idle checks that no job of the queues can be fetched.
 func (n *node) idle(queues ...string) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":%s,"timeout":0}`, quoted(queues)), 204, nil)
 }
 
-// document is a job as GET and as a search show it, which must agree on payload.
+// document returns a job as GET shows it, and checks that a search shows the same payload.
 func (n *node) document(id string) (j api.Job) {
 	n.t.Helper()
 	n.do("GET", "/api/v1/jobs/"+id, "", 200, &j)
@@ -42,8 +42,8 @@ func (n *node) document(id string) (j api.Job) {
 	return j
 }
 
-// Three steps on whatever shards, each with the result of the one before, and what
-// follows the end, once; however often a worker acks.
+// Three steps on any shards run in order, each with the result of the one before, and then the job at the end
+// runs once, however often a worker acks.
 func TestAChainGoesThroughItsSteps(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -78,7 +78,7 @@ func TestAChainGoesThroughItsSteps(t *testing.T) {
 			third := n.poll(quoted(q))
 			samePayload(t, "the third step", third.Payload, fmt.Sprintf(`{"own":[],"previous":{"job_id":%q,"queue":%q,"result":null}}`, second.JobID, q[1]))
 
-			// The last step, in a batch, twice.
+			// The last step is acked twice in a batch request.
 			item := fmt.Sprintf(`{"job_id":%q,"lease_token":%q,"result":"end"}`, third.JobID, third.LeaseToken)
 			n.do("POST", "/api/v1/ack/batch", `{"acks":[`+item+`,`+item+`]}`, 200, nil)
 			end := n.poll(quoted(q))
@@ -92,7 +92,7 @@ func TestAChainGoesThroughItsSteps(t *testing.T) {
 	}
 }
 
-// A worker that says exit ends the chain, in an ack of its own and in a batch alike.
+// A worker's exit ends the chain, in a single ack and in a batch request.
 func TestAStepMayExit(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -115,7 +115,7 @@ func TestAStepMayExit(t *testing.T) {
 	}
 }
 
-// What follows a step that is dead, by what the chain says.
+// The chain's settings decide about the steps after a dead one.
 func TestAStepThatDies(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -201,7 +201,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Who may not put jobs into a queue may not have a chain do it.
+// A caller without the right to a queue may not enqueue there by a chain.
 func TestAChainStaysInsideItsKeysScope(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// became fails the test unless a job is in a state.
+// became fails the test unless a job has a state.
 func became(t *testing.T, c *client.Client, id, want string) {
 	t.Helper()
 	j, err := c.Job(t.Context(), id, client.Read{})
@@ -17,7 +17,7 @@ func became(t *testing.T, c *client.Client, id, want string) {
 	}
 }
 
-// What a person does to a job, by the Go client.
+// The Go client calls the actions of a person on a job.
 func TestClientActsOnJobs(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -61,7 +61,7 @@ func TestClientActsOnJobs(t *testing.T) {
 	}
 }
 
-// An open batch, by the Go client.
+// The Go client fills and seals an open batch.
 func TestClientBatches(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -91,7 +91,7 @@ func TestClientBatches(t *testing.T) {
 	}
 }
 
-// A queue's rate and its end, by the Go client.
+// The Go client sets a queue's rate and deletes the queue.
 func TestClientQueueWork(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

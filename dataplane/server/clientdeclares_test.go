@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// What a platform engineer looks at and tries, by the Go client; that everything can be
-// declared by it, the Terraform provider's tests show.
+// The Go client makes the requests of a platform engineer. The tests of the Terraform provider show that it
+// can declare every resource.
 func TestClientPlatform(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

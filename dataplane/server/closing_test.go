@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A poll of a namespace that closes is told to come again, at once: it may be open
-// on another host before the poll's minute is over.
+// A poll of a namespace that closes ends at once with a retryable error, because the namespace may open on
+// another host before the poll's minute is over.
 func TestPollsEndWhenTheirNamespaceCloses(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)
@@ -44,8 +44,8 @@ func TestPollsEndWhenTheirNamespaceCloses(t *testing.T) {
 	}
 }
 
-// A namespace is closed and opened again while it is used in every way: each
-// request is served or told to try again, and nothing acknowledged is lost.
+// A namespace is closed and opened again under load. Each request is served or gets a retryable error, and no
+// acknowledged write is lost.
 func TestNamespaceClosesUnderLoad(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)
@@ -64,7 +64,7 @@ func TestNamespaceClosesUnderLoad(t *testing.T) {
 			{"GET", "/readyz", ""},
 		} {
 			group.Go(func() {
-				pace := time.NewTicker(time.Millisecond) // clients are not on this machine
+				pace := time.NewTicker(time.Millisecond) // clients are on other machines
 				defer pace.Stop()
 				for ; stop.Err() == nil; <-pace.C {
 					got := a.ask(route.method, route.path, route.body)
@@ -107,7 +107,7 @@ func acknowledgedSoFar(mu *sync.Mutex, all map[string]bool) int {
 	return len(all)
 }
 
-// On a bare node, too, a revoked key's poll ends at its revocation.
+// On a self-hosted node, too, a poll ends when its key is revoked.
 func TestRevokingEndsPollsOfABareNode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// fakeCluster is three nodes, of which this one leads.
+// fakeCluster is a cluster of three nodes, which this node leads.
 type fakeCluster struct {
 	mu      sync.Mutex
 	asked   []string
@@ -52,7 +52,7 @@ func TestMembershipIsChangedByRoutes(t *testing.T) {
 		method, path, body string
 		status             int
 		says               string // in the answer
-		asks               string // of the cluster; "" = nothing
+		asks               string // the expected call to the cluster; "" = none
 	}{
 		{"POST", "join", `{"address":"n4:9400"}`, 200, `"invited"`, "invite n4:9400"},
 		{"POST", "join", `{"address":""}`, 400, `"address"`, ""},
@@ -87,7 +87,7 @@ func TestMembershipIsChangedByRoutes(t *testing.T) {
 	}
 }
 
-// The status joins what this node knows of the others with what the leader does.
+// The status joins this node's data about the others with the leader's.
 func TestClusterStatusRows(t *testing.T) {
 	t.Parallel()
 	f := &fakeCluster{members: func() ([]engine.Member, error) {
@@ -108,7 +108,7 @@ func TestClusterStatusRows(t *testing.T) {
 	if status.Mode != "cluster" || status.LeaderID != "n1" || status.LeaderAddr != "http://n1" || !slices.Equal(status.Nodes, want) {
 		t.Errorf("%+v", status)
 	}
-	// Where nobody knows how far the others are, the rest is still told.
+	// If the lag of the others is unknown, the status has the rest.
 	f.members = func() ([]engine.Member, error) { return nil, api.Errorf(api.LeaderUnavailable, "no leader") }
 	if status, err = n.client(n.admin).ClusterStatus(t.Context()); err != nil {
 		t.Fatal(err)

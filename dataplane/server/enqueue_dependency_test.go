@@ -23,7 +23,7 @@ func (n *node) after(queue, policy string, ids ...string) string {
 	return made.JobID
 }
 
-// comes waits until a job is as it should be.
+// comes waits until a job has a state, a number of blockers and a policy.
 func (n *node) comes(id, state string, blockedBy int, policy string) (j api.Job) {
 	n.t.Helper()
 	eventually(n.t, fmt.Sprintf("job %s is %s, blocked by %d", id, state, blockedBy), func() bool {
@@ -47,8 +47,7 @@ func (n *node) settleOne(queue string, well bool) {
 	}
 }
 
-// A job that depends on one of every shard runs when they are done, wherever it is
-// itself, and not before.
+// A job that depends on a job of every shard runs after all of them, on any shard, and not before.
 func TestDependenciesOverShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -79,8 +78,8 @@ func TestDependenciesOverShards(t *testing.T) {
 	}
 }
 
-// One that fails, and one that is nowhere, act on each waiter as its policy says, and
-// on those that depend on the waiter in turn.
+// A dependency that fails, and one that does not exist, act on each waiting job by its policy, and on the
+// jobs that depend on it.
 func TestDependencyPolicies(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -108,7 +107,7 @@ func TestDependencyPolicies(t *testing.T) {
 	}
 }
 
-// A job that has been moved to another shard is waited for there, and stays.
+// A job waits for a dependency that has moved to another shard.
 func TestADependencyOnAnotherShardThanItsOwn(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -152,7 +151,7 @@ func TestRefusedDependencies(t *testing.T) {
 		}
 	}
 	n.same(before)
-	// As many as may be, in a request of one and all together in one of several.
+	// The maximum number of dependencies, in a request for one job and as the sum of a batch request.
 	ids := make([]string, job.MaxDependencies)
 	var jobs []api.EnqueueRequest
 	for range job.MaxEnqueueJobs {
@@ -175,8 +174,7 @@ func TestRefusedDependencies(t *testing.T) {
 	}
 }
 
-// A scoped key may not learn how a job ends that it does not see, nor name it as the
-// parent of its own.
+// A key with a scope may neither depend on a job that it cannot see nor name it as a parent.
 func TestAScopedKeyDependsOnWhatItSees(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

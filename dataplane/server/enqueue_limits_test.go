@@ -9,9 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What an enqueue says of keys, times and descent is refused by its field, alone, in
-// a batch with others, and by a webhook; nothing is written, not the other jobs
-// either.
+// Invalid keys, times and parents of an enqueue are refused with the name of the field: alone, in a batch
+// request, and by a webhook. Nothing is written, not even the other jobs.
 func TestEnqueueTermsRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -57,7 +56,7 @@ func TestEnqueueTermsRefused(t *testing.T) {
 	n.same(before)
 }
 
-// The most of each is taken, and what says nothing is as good as absent.
+// The maximum of each option is accepted, and an empty value counts as absent.
 func TestEnqueueTermsTaken(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

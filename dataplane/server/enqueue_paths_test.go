@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// enqueueOption is something an enqueue may say: in a body, in a webhook's query (""
-// where that has no place for it), and in the job's record.
+// enqueueOption is an option of an enqueue: in a body, in a webhook's query ("" if the query has none), and
+// in the job's record.
 type enqueueOption struct {
 	body, query string
 	want        func(j *job.Job)
@@ -65,8 +65,7 @@ var enqueueOptions = []enqueueOption{
 	{`"checkpoint":[1]`, ``, func(j *job.Job) { j.Blobs |= 1 << job.Checkpoint }},
 }
 
-// Whatever way a job comes in, what was said of it is what it has: times count from
-// its creation.
+// Every path of an enqueue sets every option in the same way; relative times count from the job's creation.
 func TestEveryPathTakesEveryOption(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -96,8 +95,7 @@ func TestEveryPathTakesEveryOption(t *testing.T) {
 	}
 }
 
-// enqueueByAllPaths enqueues a job with an option by each path, into a queue of its
-// own, and returns the ids.
+// enqueueByAllPaths enqueues a job with an option by each path, each into its own queue, and returns the ids.
 func enqueueByAllPaths(n *node, i int, o enqueueOption) map[string]string {
 	n.t.Helper()
 	ids := map[string]string{}
@@ -155,8 +153,7 @@ func (n *node) payload(id string) []byte {
 	return b.GetData()
 }
 
-// A duplicate is told of the job there is, by each path, and once that has completed
-// of its result too.
+// The answer to a duplicate names the existing job, by each path, and has its result after it completed.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -194,7 +191,7 @@ func TestDuplicates(t *testing.T) {
 	}
 	ask("when it has completed", duplicate(`,"result":{"n":7}`), 200)
 
-	// A batch that makes anything has made something.
+	// The status is 201 if a batch request creates at least one job.
 	a := n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[{"queue":"q","unique_key":"k"},{"queue":"q"}]}`)
 	var many api.EnqueueBatchResponse
 	if err := json.Unmarshal(a.body, &many); err != nil || a.status != 201 || many.JobIDs[0] != first.JobID || many.Results[1].Status != "pending" {
@@ -237,7 +234,7 @@ func TestDebounce(t *testing.T) {
 	}
 }
 
-// What an enqueue asked for can be read of the job.
+// A job shows the options of its enqueue.
 func TestAJobShowsItsEnqueue(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

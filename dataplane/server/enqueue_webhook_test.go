@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Any JSON is a payload, byte for byte; nothing is {}, and other text is a string, of which
-// the quotes and escapes count.
+// Any JSON becomes the payload byte for byte; an empty body becomes {}, and other text a string, whose quotes
+// and escapes count towards the bound.
 func TestWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
@@ -32,7 +32,7 @@ func TestWebhookPayloads(t *testing.T) {
 	}
 }
 
-// What the query says of a job is the job's, as if a body had said it.
+// Options in the query have the same effect as in a body.
 func TestWebhookParams(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -90,8 +90,7 @@ func TestWebhookRefusals(t *testing.T) {
 	n.same(before)
 }
 
-// A webhook asks for the same right as an enqueue, on its queue, and is repeated
-// under a key as one is.
+// A webhook needs the same right as an enqueue to its queue, and its repeat with a key is recognised.
 func TestWebhookAccess(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -16,9 +16,9 @@ import (
 
 var followRounds = flag.Int("follow.rounds", 0, "rounds of TestMeasureFollowers; 0 = it is skipped")
 
-// TestMeasureFollowers measures how long an enqueue, a fetch and an ack take one after the
-// other while nobody follows the events, while many clients follow and read nothing, and
-// while as many read everything. Clients and node share a process.
+// TestMeasureFollowers measures the time of an enqueue, a fetch and an ack in a row: while nobody follows the
+// events, while many clients follow and read nothing, and while as many read everything. Clients and node
+// share a process.
 //
 //	go test ./dataplane/server -run TestMeasureFollowers -v -follow.rounds=3
 func TestMeasureFollowers(t *testing.T) {
@@ -51,8 +51,7 @@ func measureFollowed(t *testing.T, followers int, reads bool) (p50, p99 time.Dur
 		}
 	}
 	c := n.client(n.admin)
-	// What the system's buffers take goes first: a client that reads nothing costs
-	// nothing more when they are full.
+	// Fill the system's buffers first: after that, a client that reads nothing costs nothing more.
 	var took []time.Duration
 	began := time.Now()
 	for time.Since(began) < 10*time.Second {
@@ -74,7 +73,7 @@ func measureFollowed(t *testing.T, followers int, reads bool) (p50, p99 time.Dur
 	return took[len(took)/2], took[len(took)*99/100], perSecond
 }
 
-// followRaw opens a stream of events and reads its headers and no more.
+// followRaw opens an event stream and reads only its headers.
 func (n *node) followRaw(t *testing.T) net.Conn {
 	t.Helper()
 	u, err := url.Parse(n.url)

@@ -20,7 +20,7 @@ func (n *node) enqueuesAtOnce(queue string, count int) {
 	n.ok(nil, "POST", "/enqueue/batch", `{"jobs":[`+strings.TrimSuffix(jobs, ",")+`]}`)
 }
 
-// hub is what the streams of the node's namespace share; nil if there are none.
+// hub returns the hub of the node's namespace, or nil.
 func (n *node) hub() *eventHub {
 	n.server.events.mu.Lock()
 	defer n.server.events.mu.Unlock()
@@ -38,7 +38,7 @@ func (n *node) subscribe(options ...connect.ClientOption) *connect.ServerStreamF
 	return s
 }
 
-// An event is encoded once for all streams of a protocol, however many there are.
+// An event is encoded once for all streams of a protocol.
 func TestEventsAreEncodedOnce(t *testing.T) {
 	t.Parallel()
 	const streams, jobs = 20, 50
@@ -79,14 +79,14 @@ func TestEventsAreEncodedOnce(t *testing.T) {
 	}
 }
 
-// What a namespace keeps in memory for its streams is bounded, whether clients read or
-// not, and given back when nothing happens and when the streams end.
+// The memory of a namespace's streams is bounded, whether clients read or not. It is freed when no events
+// come and when the streams end.
 func TestEventMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const batches, jobs = 12, 1000
 	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
 	for range 20 {
-		n.follow(n.admin, "") // and never reads
+		n.follow(n.admin, "") // this client never reads
 	}
 	reads := n.follow(n.admin, "").begun()
 	for i := range batches {
@@ -117,8 +117,8 @@ func TestEventMemoryIsBounded(t *testing.T) {
 	eventually(t, "the hub is gone", func() bool { return n.hub() == nil })
 }
 
-// A stream that was up to date and has fallen behind by more than the bound is told so
-// and goes on with what comes next. What it missed can be read page by page.
+// A stream that was up to date and falls too far behind gets a RESET and continues with the next event. The
+// client can read the missed events page by page.
 func TestStreamsThatLagAreReset(t *testing.T) {
 	t.Parallel()
 	const lag = 20
@@ -148,7 +148,7 @@ func TestStreamsThatLagAreReset(t *testing.T) {
 	if len(missed.Events) != lag+1 || missed.Events[0].Seq != last+1 {
 		t.Errorf("%d missed events", len(missed.Events))
 	}
-	// Who asks for old events may be as far behind as it likes.
+	// A client that asks for old events may be as far behind as it likes.
 	old := n.follow(n.admin, "?last_event_id=0").begun()
 	old.wants("enqueued first", "enqueued bound")
 }
@@ -185,8 +185,8 @@ func TestStreamsCatchUpWithTheRing(t *testing.T) {
 	}
 }
 
-// The rate of a namespace holds over all its streams: turns come one after the other, as
-// far apart as what they send takes.
+// The rate of a namespace holds over all its streams: their writes follow one another at the interval that
+// their cost requires.
 func TestEventRate(t *testing.T) {
 	t.Parallel()
 	const perSecond = 1 << 20
@@ -204,12 +204,12 @@ func TestEventRate(t *testing.T) {
 	if diff := wait - want; diff < -time.Millisecond || diff > time.Millisecond {
 		t.Errorf("the thousandth turn comes after %v, want %v", wait, want)
 	}
-	// A turn that sent more than it was expected to delays those that follow.
+	// A write that cost more than expected delays the later ones.
 	rate.adjust(perSecond)
 	if next := rate.reserve(now, eventWriteCost); next < wait+time.Second {
 		t.Errorf("after %v, %v behind a megabyte", next, wait)
 	}
-	// After a pause there is no more than a burst.
+	// After a pause the rate allows only a burst.
 	later := now.Add(time.Hour)
 	for at, total := time.Duration(0), int64(0); at == 0; total += eventWriteCost {
 		if at = rate.reserve(later, eventWriteCost); total > perSecond*int64(eventBurst)/int64(time.Second)+eventWriteCost {
@@ -218,7 +218,7 @@ func TestEventRate(t *testing.T) {
 	}
 }
 
-// A stream that shares events with others shows each key what that key may see.
+// Streams share events, but each key sees only what it may see.
 func TestSharedEventsKeepTheirScopes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -230,7 +230,7 @@ func TestSharedEventsKeepTheirScopes(t *testing.T) {
 			t.Fatal(err)
 		}
 		wants := [2]string{fmt.Sprintf(`moved mine.%d {"from_queue":"theirs"}`, i), fmt.Sprintf(`moved mine.%d {}`, i)}
-		if i%2 == 0 { // whoever comes first
+		if i%2 == 0 { // in both orders
 			all.wants(wants[0])
 			scoped.wants(wants[1])
 		} else {

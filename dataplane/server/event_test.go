@@ -35,12 +35,10 @@ func init() {
 	shapes["GET /api/v1/jobs/{id}/events"] = []string{""}
 }
 
-// testHeartbeat is how often a stream of a test says that it has nothing to say: what
-// was there before has been sent by then.
+// testHeartbeat is the heartbeat of a test's stream. A heartbeat follows all earlier events.
 const testHeartbeat = 5 * time.Millisecond
 
-// serveOnce has a request answered in process. A stream is left once it has nothing more
-// to say.
+// serveOnce serves a request in process. It leaves a stream at its first heartbeat.
 func serveOnce(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -97,7 +95,7 @@ func (n *node) follow(key, query string, header ...string) *follower {
 	return f
 }
 
-// next is the next event; nil where the stream has ended, or has nothing to say.
+// next returns the next event, or nil at a heartbeat or the end of the stream.
 func (f *follower) next() *api.Event {
 	f.t.Helper()
 	var e *api.Event
@@ -135,7 +133,7 @@ func (f *follower) next() *api.Event {
 	return nil
 }
 
-// begun reads the comment a stream begins with.
+// begun reads the comment at the beginning of a stream.
 func (f *follower) begun() *follower {
 	f.t.Helper()
 	if e := f.next(); e != nil {
@@ -144,7 +142,7 @@ func (f *follower) begun() *follower {
 	return f
 }
 
-// wants reads events until there are as many.
+// wants reads as many events as are expected and compares them.
 func (f *follower) wants(want ...string) (all []*api.Event) {
 	f.t.Helper()
 	for _, w := range want {
@@ -162,7 +160,7 @@ func (f *follower) wants(want ...string) (all []*api.Event) {
 	return all
 }
 
-// ended says whether the stream ends, which it must.
+// ended checks that the stream ends.
 func (f *follower) ended() {
 	f.t.Helper()
 	for f.lines.Scan() {
@@ -195,11 +193,11 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	// Behind any of them, by the header or the query; and all there are.
+	// After each position, given in the header or the query; and from the oldest.
 	n.follow(n.admin, "", fmt.Sprintf("Last-Event-ID: %d", all[1].Seq)).begun().wants("failed mail", "retrying mail")
 	n.follow(n.admin, fmt.Sprintf("?last_event_id=%d", all[2].Seq)).begun().wants("retrying mail")
 	n.follow(n.admin, "?last_event_id=0").begun().wants("enqueued before", "enqueued mail", "started mail")
-	// An EventSource that comes again to the URL it began with says in the header where it was.
+	// An EventSource that reconnects opens the same URL and sends its position in the header.
 	n.follow(n.admin, "?last_event_id=0", fmt.Sprintf("Last-Event-ID: %d", all[2].Seq)).begun().wants("retrying mail")
 	// Filters.
 	n.follow(n.admin, "?last_event_id=0&queues=mail,other&types=failed,retrying").begun().wants("failed mail", "retrying mail")
@@ -259,8 +257,8 @@ func TestEventPages(t *testing.T) {
 	}
 }
 
-// A key sees the events of its own queues, and learns nothing of others: not from which
-// queue a job came, nor how far the feed is.
+// A key with a scope sees the events of its own queues and learns nothing of others: neither the queue from
+// which a job came nor the position of the feed.
 func TestEventsOfAScopedKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -287,7 +285,7 @@ func TestEventsOfAScopedKey(t *testing.T) {
 	}
 }
 
-// A stream ends with its key, at once, and with the node.
+// A stream ends at once when its key is revoked or the node stops.
 func TestEventsEndWithTheKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
@@ -307,7 +305,7 @@ func TestEventsEndWithTheKey(t *testing.T) {
 	}
 }
 
-// Behind the trim a stream says so, and goes on with the oldest event there is.
+// After a trim a stream sends a RESET and continues with the oldest event.
 func TestEventsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -328,16 +326,16 @@ func TestEventsAreTrimmed(t *testing.T) {
 	}
 	f.wants("enqueued mail")
 	n.follow(n.admin, "?last_event_id=0").begun().wants("enqueued mail")
-	// An id of another history: this one has not come so far.
+	// An id of another history, which lies after the last event of this one.
 	n.follow(n.admin, "?last_event_id=1000000").begun().wants("RESET", "enqueued mail")
 }
 
-// Who does not read is cut off, and the node is none the worse for it.
+// A client that does not read is disconnected, and the node goes on.
 func TestEventsOfASlowClient(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.EventWriteWait = 50 * time.Millisecond })
 	c := n.client(n.admin)
-	// More than the system takes for somebody who does not read.
+	// More than the system's buffers hold for a client that does not read.
 	for range 100 {
 		if _, err := c.Enqueue(t.Context(), api.EnqueueRequest{Queue: "mail", MaxRetries: ptr(1)}); err != nil {
 			t.Fatal(err)
@@ -375,7 +373,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// A job's timeline is there until it is purged, and says what is still known.
+// A job's history exists until the job is purged and contains the details that are still known.
 func TestJobEvents(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -406,8 +404,7 @@ func TestJobEvents(t *testing.T) {
 	}
 }
 
-// An event has the same id on every node, and a place is good when the node that gave it
-// out is gone.
+// An event has the same id on every node, and a position stays valid when the node that sent it is gone.
 func TestEventsOverNodes(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -427,7 +424,7 @@ func TestEventsOverNodes(t *testing.T) {
 					t.Errorf("shard %d tells %+v", i, e)
 				}
 			}
-			// From there on, at another node, when the first has gone.
+			// Continue at another node after the first has stopped.
 			place := live.lastID
 			if strings.Count(place, "-") != shards-1 {
 				t.Errorf("a place in %d shards is %s", shards, place)
@@ -444,7 +441,7 @@ func TestEventsOverNodes(t *testing.T) {
 			if len(seen) != len(queues) {
 				t.Errorf("%v of %v", seen, queues)
 			}
-			// All there are, and each once.
+			// All events, each once.
 			page := api.EventPage{}
 			c.do("GET", "/api/v1/cluster/events?types=enqueued&limit=1000", "", 200, &page)
 			if len(page.Events) != 2*len(queues) || page.HasMore {
@@ -454,8 +451,8 @@ func TestEventsOverNodes(t *testing.T) {
 	}
 }
 
-// A stream ends when its namespace closes, and goes on behind its last event when that
-// is open again.
+// A stream ends when its namespace closes and continues after its last event when the namespace is open
+// again.
 func TestEventsOverARestart(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
@@ -473,7 +470,7 @@ func TestEventsOverARestart(t *testing.T) {
 	n.follow(n.admin, "", "Last-Event-ID: "+live.lastID).begun().wants("enqueued post")
 }
 
-// The client takes a stream up again that broke off, and its caller sees nothing of it.
+// The client reconnects a broken stream, and its caller does not notice.
 func TestTheClientFollows(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -512,7 +509,7 @@ func TestTheClientFollows(t *testing.T) {
 	}
 }
 
-// A job's history goes with it to another shard.
+// A job's history moves with it to another shard.
 func TestJobEventsOverShards(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)

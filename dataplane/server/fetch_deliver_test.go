@@ -16,7 +16,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// fetchBy is a fetch by a caller that writes to w and leaves when ctx ends.
+// fetchBy fetches as a caller that writes to w and leaves when ctx ends.
 func (n *node) fetchBy(ctx context.Context, w http.ResponseWriter, path, body string) {
 	r := httptest.NewRequestWithContext(ctx, "POST", path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+n.admin)
@@ -35,9 +35,8 @@ func (n *node) untouched(id string) {
 	}
 }
 
-// A caller that leaves while its fetch is under way gets the job or leaves it as
-// it was. In every other round it leaves at the moment the lease shows in the
-// store, which is before the fetch has learnt of it.
+// A caller that leaves during its fetch gets the job or leaves it unchanged. In every other round it leaves
+// when the lease appears in the store, which is before the fetch knows of it.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -89,7 +88,7 @@ func TestClientLeaves(t *testing.T) {
 	t.Logf("%d of 60 were delivered", delivered)
 }
 
-// leased says whether a job is active in the store.
+// leased reports whether a job is active in the store.
 func (n *node) leased(id string) bool {
 	parsed, err := job.ParseID(id)
 	if err != nil {
@@ -104,7 +103,7 @@ func (n *node) leased(id string) bool {
 	return j.State == job.Active
 }
 
-// broken is a connection that takes so many bytes and then fails.
+// broken is a connection that accepts a number of bytes and then fails.
 type broken struct {
 	header http.Header
 	room   int
@@ -127,8 +126,8 @@ func (b *broken) FlushError() error {
 	return nil
 }
 
-// What a connection does not take goes back, the part of a batch that it took
-// included: its worker cannot read half an answer.
+// Undelivered jobs are given back, including the delivered part of a batch, because the worker cannot read a
+// partial answer.
 func TestUndelivered(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -174,8 +173,8 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// A payload comes back byte for byte, and a poll in the middle of a race for one
-// job costs no more entries than there are jobs.
+// A payload is returned byte for byte, and polls that race for one job cost no more entries than there are
+// jobs.
 func TestPayloadIsKept(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -201,8 +200,8 @@ func TestPayloadIsKept(t *testing.T) {
 	}
 }
 
-// Many polls and few jobs: only as many fetches are logged as there are jobs to
-// get, but for the few that lose a race.
+// With many polls and few jobs, only about as many fetches are logged as there are jobs, plus a few that lose
+// a race.
 func TestPollsDoNotStampede(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// locked serves a member's cells to those who have a key.
+// locked serves a member's cells and requires keys.
 func (m *peer) locked() string {
 	m.t.Helper()
 	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, NewKeyWait: time.Minute, Logger: slog.New(slog.DiscardHandler)})
@@ -30,7 +30,7 @@ func (m *peer) locked() string {
 	return front.URL
 }
 
-// makeKey makes a worker's key at a member.
+// makeKey creates a worker's key at a member.
 func (m *peer) makeKey() (text, id string) {
 	m.t.Helper()
 	text = m.giveKey("worker", tenancy.Worker)
@@ -38,7 +38,7 @@ func (m *peer) makeKey() (text, id string) {
 	return text, id
 }
 
-// giveKey makes a key at a member.
+// giveKey creates a key at a member.
 func (m *peer) giveKey(name string, role tenancy.Role) string {
 	m.t.Helper()
 	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
@@ -69,8 +69,8 @@ func fetchStatus(t *testing.T, url, key string, seconds string) int {
 	return answer.StatusCode
 }
 
-// judged is the status of a fetch once the node knows whether the key is good: 503
-// says that it does not, such as while another member begins to lead.
+// judged returns the status of a fetch after the node has learnt whether the key is valid. It repeats on 503,
+// which a node answers while it cannot know, such as during an election.
 func judged(t *testing.T, url, key string) (status int) {
 	t.Helper()
 	eventually(t, "the key is judged", func() bool {
@@ -80,8 +80,8 @@ func judged(t *testing.T, url, key string) (status int) {
 	return status
 }
 
-// A node that cannot ask the leader does not know whether a key that it has not is
-// good: it says so, and not that the key is wrong.
+// A node that cannot ask the leader does not know whether an unknown key is valid. It says so, and not that
+// the key is wrong.
 func TestAKeyThatCannotBeJudgedIsNotCalledWrong(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -109,7 +109,7 @@ func TestAKeyThatCannotBeJudgedIsNotCalledWrong(t *testing.T) {
 		if answer := askAs(t, front.URL, "/api/v1/fetch", "no key at all"); answer.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a text that no key has: %d", answer.StatusCode)
 		}
-		s.newKeys.take(maxNewKeys) // all places to wait are taken
+		s.newKeys.take(maxNewKeys) // no room to wait is left
 		if answer := askAs(t, front.URL, "/api/v1/fetch", stranger); answer.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("beyond the bound: %d", answer.StatusCode)
 		}
@@ -135,8 +135,8 @@ func askAs(t *testing.T, url, path, key string) *http.Response {
 	return answer
 }
 
-// A key works at every node as soon as one of them has answered its creation, and
-// at none once it is revoked: polls that wait elsewhere end at once.
+// A key works at every node as soon as one has answered its creation. At its revocation it stops working at
+// every node, and waiting polls end at once.
 func TestKeysAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -182,7 +182,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 			t.Errorf("a poll whose key was revoked ended with %d", got)
 		}
 	}
-	// A poll that nobody ends takes half a minute more than this.
+	// A poll that is not ended would take half a minute longer.
 	if took := time.Since(revoked); took > 20*time.Second {
 		t.Errorf("the polls ended %v after their key was revoked", took)
 	}

@@ -126,8 +126,8 @@ func (m *peer) close() {
 	}
 }
 
-// Any node takes any write and shows it at once; the others show it to who asks for
-// that by its position, or strongly.
+// Each node accepts any write and shows it at once. The others show it to a client that asks for its position
+// or reads strongly.
 func TestAnyNodeTakesWrites(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -147,7 +147,7 @@ func TestAnyNodeTakesWrites(t *testing.T) {
 					if len(page.Jobs) != 1 {
 						t.Errorf("a strong search finds %d of 1", len(page.Jobs))
 					}
-					// Taken by one node and settled by another.
+					// One node fetches the job, and another settles it.
 					var got api.FetchedJob
 					other.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q]}`, queue), 200, &got)
 					if got.JobID != made.JobID {
@@ -162,7 +162,7 @@ func TestAnyNodeTakesWrites(t *testing.T) {
 	}
 }
 
-// writes does a job's whole life at one node, reading each write of its own.
+// writes runs a job's lifecycle at one node and reads each of its own writes.
 func (m *peer) writes(queue string) string {
 	m.t.Helper()
 	id := m.enqueue(queue)
@@ -181,7 +181,7 @@ func (m *peer) writes(queue string) string {
 	return id
 }
 
-// A poll at a follower gets the job that is enqueued elsewhere.
+// A poll at a follower gets the job that is enqueued at another node.
 func TestAPollAtAFollowerIsWoken(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -201,8 +201,8 @@ func TestAPollAtAFollowerIsWoken(t *testing.T) {
 	}
 }
 
-// When a leader goes, another serves what it had acknowledged, and what waits on a
-// timer goes on: the duties and the outbox are where the leader is.
+// When a leader stops, another serves all acknowledged writes, and timers continue, because the duties and
+// the outbox run on the leader.
 func TestAnotherServesWhenALeaderCloses(t *testing.T) {
 	t.Parallel()
 	const shards = 2
@@ -238,7 +238,7 @@ func TestAnotherServesWhenALeaderCloses(t *testing.T) {
 	}
 }
 
-// Alone, a member of three takes no writes and says when to try again.
+// Without a quorum a member accepts no writes, and its error says when to try again.
 func TestWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -254,7 +254,7 @@ func TestWithoutAQuorum(t *testing.T) {
 		if p.Details["retryable"] != true || a.header.Get("Retry-After") == "" {
 			t.Fatalf("a write: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 		}
-		return p.Code == api.LeaderUnavailable // it may take itself for the leader at first
+		return p.Code == api.LeaderUnavailable // it may believe to be the leader at first
 	})
 	a := last.do("GET", "/api/v1/jobs/"+id+"?consistency=strong", "", 503, nil)
 	if p := a.problem(t); p.Details["retryable"] != true || a.header.Get("Retry-After") == "" {

@@ -46,7 +46,7 @@ func (n *node) ready() (status int, code api.Code, wrong map[string]string) {
 	return a.status, body.Code, wrong
 }
 
-// wantReady checks which checks of /readyz fail; none means that it is ready.
+// wantReady checks which checks of /readyz fail; none means that the node is ready.
 func (n *node) wantReady(code api.Code, failing ...string) {
 	n.t.Helper()
 	status, got, wrong := n.ready()
@@ -94,11 +94,11 @@ func TestNotReadyWithoutLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.wantReady(api.LeaderUnavailable, "leader")
-	n.wantAlive(503) // neither Pebble nor SQLite answers
+	n.wantAlive(503) // neither Pebble nor SQLite works
 }
 
-// A view that cannot be written is no reason to restart the node: it is read, and
-// written again as soon as it can be.
+// A view that cannot be written is no reason to restart the node: reads still work, and writes continue as
+// soon as they can.
 func TestNotReadyWhileTheViewIsStuck(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -121,7 +121,7 @@ func TestNotReadyWhileTheViewIsStuck(t *testing.T) {
 	n.wantReady("")
 }
 
-// lockView keeps the view from writing, as another process could.
+// lockView prevents the view from writing, as another process could.
 func lockView(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -142,7 +142,7 @@ func lockView(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// TestJudge has each reason alone and all together.
+// TestJudge checks each reason alone and all together.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	good := readiness{led: true, free: 64, least: 64}

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// TestJobEventsTellOfEarlierAttempts asks for the timeline of a job whose attempts have all
-// ended: one was given back, so that its number came again, and two failed.
+// TestJobEventsTellOfEarlierAttempts reads the history of a job whose attempts have all ended: one was given
+// back, so its number was used again, and two failed.
 func TestJobEventsTellOfEarlierAttempts(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -30,7 +30,7 @@ func TestJobEventsTellOfEarlierAttempts(t *testing.T) {
 			next[a.Attempt] = a.NextAttemptAt
 		}
 		want := []string{
-			"enqueued 0 ", "started 1 ", "returned 0 ", // it left no error, which would say who ran it
+			"enqueued 0 ", "started 1 ", "returned 0 ", // it left no error that would name the worker
 			"started 1 w1", "failed 1 w1 next", "retrying 1  next",
 			"started 2 w2", "failed 2 w2 next", "retrying 2  next",
 			"started 3 w3", "failed 3 w3", "dead 3 ",

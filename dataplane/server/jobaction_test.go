@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// What the routes answer to a key of other queues, and what they are attacked with.
+// The expected answers to a key for other queues, and the bodies of attacks.
 func init() {
 	for verb, body := range map[string]string{"retry": "", "cancel": "", "hold": `{"reason":V}`, "approve": "", "reject": `{"reason":V}`} {
 		route := "POST /api/v1/jobs/{id}/" + verb
@@ -30,7 +30,7 @@ func init() {
 	scoped["GET /api/v1/dead"] = c
 }
 
-// act does something to a job by its route, which must answer the word.
+// act performs an action on a job and checks the status in the answer.
 func (n *node) act(method, path, body, want string, headers ...string) {
 	n.t.Helper()
 	var got api.Status
@@ -40,7 +40,7 @@ func (n *node) act(method, path, body, want string, headers ...string) {
 	}
 }
 
-// lease fetches the job that waits in a queue.
+// lease fetches the waiting job of a queue.
 func (n *node) lease(queue, id string) (token string) {
 	n.t.Helper()
 	var got api.FetchedJob
@@ -51,7 +51,7 @@ func (n *node) lease(queue, id string) (token string) {
 	return got.LeaseToken
 }
 
-// What a person does to a job, on whichever shard it is.
+// The actions of a person on a job, on any shard.
 func TestJobsByHand(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -142,7 +142,7 @@ func TestWorkerShutdown(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
 	id := n.enqueue("q")
-	for range 5 { // more often than it has attempts
+	for range 5 { // more often than the job has attempts
 		token := n.lease("q", id)
 		var failed api.FailResponse
 		a := n.do("POST", "/api/v1/fail/"+id, fmt.Sprintf(`{"lease_token":%q,"error":%q,"usage":{"input_tokens":2}}`, token, api.WorkerShutdown), http.StatusOK, &failed)
@@ -161,7 +161,7 @@ func TestWorkerShutdown(t *testing.T) {
 	}
 }
 
-// The dead of all queues, newest first, page by page.
+// The dead jobs of all queues, newest first, page by page.
 func TestDeadJobs(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -237,7 +237,7 @@ func TestDeadJobs(t *testing.T) {
 	}
 }
 
-// What cannot be done is refused and leaves the store as it was.
+// An impossible action is refused and leaves the store unchanged.
 func TestRefusedJobActions(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -299,8 +299,8 @@ func TestRefusedJobActions(t *testing.T) {
 	}
 }
 
-// A repeat with its Idempotency-Key answers as the first did, whatever became of the
-// job; one that was refused is tried again.
+// A repeat with its Idempotency-Key gets the first answer, in any state of the job. A refused action is tried
+// again.
 func TestJobActionsAreRemembered(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -317,7 +317,7 @@ func TestJobActionsAreRemembered(t *testing.T) {
 	n.act("POST", id+"/approve", "", "pending", key)
 }
 
-// A job that nobody fetched before its time was over has had no attempt.
+// A job that expired before any fetch has had no attempt.
 func TestAnExpiredJobHadNoAttempt(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

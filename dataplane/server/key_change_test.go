@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// clock is a server's, which a test can put forward.
+// clock is a server's clock, which a test can advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -29,7 +29,7 @@ func keyID(text string) string {
 
 func is(err error, code api.Code) bool { return errors.Is(err, &api.Error{Code: code}) }
 
-// What is set about a key binds its next request; what is not set is not kept.
+// New settings of a key apply to its next request, and omitted settings get their defaults.
 func TestKeyIsSet(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
@@ -91,7 +91,7 @@ func TestKeyIsSet(t *testing.T) {
 	}
 }
 
-// A rotated key has two secrets for the overlap and one afterwards, under its id.
+// A rotated key has two secrets during the overlap and one afterwards, with the same id.
 func TestKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
@@ -150,7 +150,7 @@ func TestKeyIsRotated(t *testing.T) {
 	}
 }
 
-// A role is what it grants now, to every key that has it.
+// A changed role applies at once to every key that has it.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -226,8 +226,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Nobody gives out, changes or takes away more than they have: neither by keys nor by
-// roles, of the key's own included.
+// Nobody can grant, change or revoke more rights than they have: neither by keys nor by roles, including
+// those of the caller's own key.
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -250,7 +250,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	before := n.dump()
 	for _, c := range []struct{ who, method, path, body string }{
 		{clerk, "POST", "/keys", `{"roles":["admin"]}`},
-		{clerk, "POST", "/keys", `{"roles":["readonly"]}`}, // node.read, which clerk has not
+		{clerk, "POST", "/keys", `{"roles":["readonly"]}`}, // needs node.read, which clerk lacks
 		{clerk, "POST", "/keys", `{"roles":["reader","chief"]}`},
 		{clerk, "PUT", "/keys/" + keyID(clerk), `{"roles":["clerk","worker"]}`},
 		{clerk, "PUT", "/keys/" + keyID(reader), `{"roles":["chief"]}`},
@@ -294,7 +294,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	}
 }
 
-// The last key that can make others stays as it is, until there is another.
+// The last key that can create others cannot be changed or revoked until there is another.
 func TestLastAdministratorStays(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -322,7 +322,7 @@ func TestLastAdministratorStays(t *testing.T) {
 	}
 }
 
-// The first key of an open node closes it, and so has to be one that makes others.
+// The first key of an open node closes the node, so it must be able to create others.
 func TestFirstKeyOfAnOpenNode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -338,7 +338,7 @@ func TestFirstKeyOfAnOpenNode(t *testing.T) {
 	}
 }
 
-// What changes about a key or its role binds polls that wait, at every node.
+// Changes of a key or of its role apply to waiting polls at every node.
 func TestKeyChangesBindWaitingPolls(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -392,11 +392,11 @@ func TestKeyChangesBindWaitingPolls(t *testing.T) {
 				t.Errorf("%s: a poll ended with %d, want %d", c.name, got, c.want)
 			}
 		}
-		// A poll that nobody ends takes half a minute more than this.
+		// A poll that is not ended would take half a minute longer.
 		if took := time.Since(changed); took > 20*time.Second {
 			t.Errorf("%s: the polls ended %v later", c.name, took)
 		}
-		// What ended a poll meets the next.
+		// The reason that ended a poll also refuses the next one.
 		for i, url := range urls {
 			if got := fetchStatus(t, url, key, "0"); got != c.want {
 				t.Errorf("%s: a fetch at node %d: %d", c.name, i, got)

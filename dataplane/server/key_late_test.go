@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// lateBody is a body before which something happens.
+// lateBody is a body that calls a function before its first read.
 type lateBody struct {
 	before func()
 	io.Reader
@@ -25,8 +25,8 @@ func (b *lateBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// A body may take half a minute, and a key be revoked or demoted meanwhile: nothing is
-// given out by rights that it no longer has, which would outlive it.
+// A body may take half a minute, and the key may be revoked or demoted in the meantime. The request then
+// grants no rights that the key has lost, because they would outlast the key.
 func TestRightsAreGivenByThoseThatOneHasNow(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -66,7 +66,7 @@ func TestRightsAreGivenByThoseThatOneHasNow(t *testing.T) {
 			body := &lateBody{func() { c.change(keyID(clerk)); before = n.dump() }, strings.NewReader(ask.body)}
 			r := httptest.NewRequest(ask.method, "/api/v1/auth"+ask.path, body)
 			r.Header.Set("X-API-Key", clerk)
-			r.Header.Set("Idempotency-Key", "x") // for its hash a body is read that says nothing
+			r.Header.Set("Idempotency-Key", "x") // so that an empty body is read, for its hash
 			if w := serveOnce(n.server, r); w.Code != c.status {
 				t.Errorf("%s %s by a key that %s meanwhile: %d %s, want %d", ask.method, ask.path, c.what, w.Code, w.Body, c.status)
 			}

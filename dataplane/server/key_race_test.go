@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A key that is given more rights between the look at them and the change is not changed
-// by those who have less, nor revoked; one that is changed otherwise meanwhile is changed after all.
+// If a key gains rights between the check and the change, a caller with fewer rights can neither change nor
+// revoke it. If it is changed in another way, the change is made after a second check.
 func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -38,7 +38,7 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	}
 	for what, way := range ways {
 		for _, c := range []struct {
-			meanwhile []string // the roles that somebody else gives it
+			meanwhile []string // the roles that another request gives it
 			times     int      // how often
 			want      api.Code
 			tries     int
@@ -85,8 +85,8 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	}
 }
 
-// A key that is narrowed, disabled or revoked between the look at its rights and what it
-// does by them changes, rotates and revokes no other.
+// If the caller's key is narrowed, disabled or revoked between the check of its rights and the change, it
+// changes, rotates and revokes no other key.
 func TestCallerIsJudgedAsItChangesAKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// What is remembered of keys that were revoked elsewhere goes as new keys come; what is
-// remembered of those that are there stays.
+// The data of keys that were revoked at other nodes is removed as new keys come; the data of existing keys
+// stays.
 func TestRevokedKeysAreForgotten(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -26,7 +26,7 @@ func TestRevokedKeysAreForgotten(t *testing.T) {
 	for range 3 * keyUsesKept {
 		key := n.key(tenancy.Key{Roles: []tenancy.Role{"readonly"}})
 		asks(key)
-		n.revoke(key) // by an op, as of another node
+		n.revoke(key) // by an op, as another node would
 	}
 	if all := remembered(); all > keyUsesKept+2 {
 		t.Errorf("%d keys are remembered, of which one is there", all)

@@ -86,7 +86,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// diff compares by JSON.
+// diff compares two values by their JSON.
 func diff(t *testing.T, a, b any) bool {
 	t.Helper()
 	x, err := json.Marshal(a)
@@ -148,7 +148,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A fetch without work is 204, and an empty list in the plural.
+// A fetch without work answers 204, and a batch fetch an empty list.
 func TestFetchNothing(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -164,8 +164,8 @@ func TestFetchNothing(t *testing.T) {
 	}
 }
 
-// A waiting fetch is woken by the arrival of its job, not by a clock. How fast is
-// up to the machine: the fastest of a few shows what stands in the way.
+// The arrival of a job wakes a waiting fetch, and not a timer. The speed depends on the machine, so the
+// fastest of a few tries counts.
 func TestFetchWakes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -200,7 +200,7 @@ func TestFetchWakes(t *testing.T) {
 	t.Logf("the fastest wake took %v", fastest)
 }
 
-// Draining ends the polls that wait.
+// Drain ends the waiting polls.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -257,8 +257,7 @@ func TestQueueSettings(t *testing.T) {
 	}
 }
 
-// A repeat under an Idempotency-Key answers as the first did; another body under
-// it is refused.
+// A repeat with an Idempotency-Key gets the first answer; a request with another body is refused.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

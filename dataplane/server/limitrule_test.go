@@ -11,8 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The life of a key's rule, and of a queue's: they are made, read, replaced, listed
-// together and deleted in the same way.
+// The rules of a key and of a queue are created, read, replaced, listed together and deleted in the same way.
 func TestLimitRules(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -107,7 +106,7 @@ func TestLimitRuleRefusals(t *testing.T) {
 	}
 }
 
-// A key with a queue scope sees and makes the rules of its queues, and no others.
+// A key with a queue scope sees and creates only the rules of its queues.
 func TestLimitRulesAreScoped(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -135,8 +134,8 @@ func TestLimitRulesAreScoped(t *testing.T) {
 	}
 }
 
-// Over HTTP a key that has one job goes before the backlog of another, a key's limit
-// holds, and ageing is a setting of the queue.
+// Over HTTP, a fairness key with one job is served before the backlog of another, a key's limit holds, and
+// ageing is a setting of the queue.
 func TestFairnessOverHTTP(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -46,14 +46,14 @@ func TestRateLimits(t *testing.T) {
 		good(from(here, mine))
 	}
 	limited(from(here, mine))
-	limited(from(there, mine)) // wherever it comes from
+	limited(from(there, mine)) // from any address
 	good(from(here, other))
 	later.ahead.Add(int64(time.Second / 4))
 	good(from(there, mine))
 	limited(from(there, mine))
 
-	// Failures: a burst of five seconds' halves, then refused without being looked at; a
-	// good key from there still opens.
+	// Failures: a burst of five seconds at half a failure each, then requests are refused unread; a valid key
+	// from the same address is still accepted.
 	for i := range 5 {
 		if a := from(there, "garbage"); a.status != 401 {
 			t.Errorf("failure %d: %d %s", i, a.status, a.body)
@@ -65,7 +65,7 @@ func TestRateLimits(t *testing.T) {
 		t.Errorf("from another address: %d %s", a.status, a.body)
 	}
 
-	// Everything from one address; addresses of one IPv6 network are one.
+	// All requests from one address; the addresses of one IPv6 network count as one.
 	later.ahead.Add(int64(time.Minute))
 	for i := range 100 {
 		if got := n.server.limits.AllowAddress(netip.MustParseAddr("2001:db8::"+strconv.FormatInt(int64(i), 16)), n.server.cfg.Now()); got != nil {
@@ -76,7 +76,7 @@ func TestRateLimits(t *testing.T) {
 	good(from("[2001:db8:0:1::1]:9", other))
 }
 
-// Parked polls and streams that ask again whether they may go on are no requests.
+// The repeated checks of parked polls and streams do not count as requests.
 func TestRecheckTakesNothing(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: 1} })
@@ -95,7 +95,7 @@ func TestRecheckTakesNothing(t *testing.T) {
 	}
 }
 
-// What a proxy says of whom it forwards for is what the audit log says.
+// The audit log shows the client's address as a trusted proxy gives it.
 func TestAuditBelievesProxies(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) {
@@ -109,7 +109,7 @@ func TestAuditBelievesProxies(t *testing.T) {
 	}
 }
 
-// Limits and custom roles cost a request no memory.
+// Limits and custom roles allocate no memory for a request.
 func TestAuthenticateAllocations(t *testing.T) {
 	n := startNode(t, func(c *Config) {
 		c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate, Failures: ratelimit.MaxRate}
@@ -125,7 +125,7 @@ func TestAuthenticateAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if got > 1 { // the key's id, to be looked up
+	if got > 1 { // for the lookup of the key's id
 		t.Errorf("authenticate allocates %v times, want 1", got)
 	}
 }

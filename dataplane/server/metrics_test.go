@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// figures are what a scrape of the node says, by series.
+// figures returns the values of a scrape, by series.
 func (n *node) figures() map[string]float64 {
 	n.t.Helper()
 	a := n.send("GET", "/api/v1/metrics", n.admin, "")
@@ -46,7 +46,7 @@ func (n *node) figures() map[string]float64 {
 	return all
 }
 
-// series of a metric among figures.
+// series returns the series of a metric.
 func series(figures map[string]float64, metric string) (all []string) {
 	for name := range figures {
 		if name == metric || strings.HasPrefix(name, metric+"{") {
@@ -57,10 +57,10 @@ func series(figures map[string]float64, metric string) (all []string) {
 	return all
 }
 
-// ofTheCloud are the metrics that only gateways and cloud hosts publish.
+// ofTheCloud lists the metrics that only gateways and cloud hosts publish.
 var ofTheCloud = []string{"corvo_gateway_documents_age_seconds", "corvo_usage_stuck_shards"}
 
-// Every metric there is a name for is in the answer of a node that has worked.
+// A node that has worked publishes every metric that has a name.
 func TestEveryMetricIsPublished(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -169,7 +169,7 @@ func TestParkedPollsAreCounted(t *testing.T) {
 	}
 }
 
-// A fetch whose job was taken after it had claimed it is logged for nothing.
+// A fetch that loses its claimed job to another is logged and counted as empty.
 func TestEmptyFetchesAreCounted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -197,7 +197,7 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 			t.Errorf("fetch %d: %s is %v, want %v", i, empty, got, want.empty)
 		}
 	}
-	// One that finds nothing to claim logs nothing.
+	// A fetch that finds no job to claim logs nothing.
 	before := n.cell.Applied()
 	if a := n.send("POST", "/api/v1/fetch", n.admin, `{"queues":["q"],"timeout":0}`); a.status != 204 {
 		t.Fatalf("fetch: %d %s", a.status, a.body)
@@ -207,7 +207,7 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 	}
 }
 
-// However many queues there are, the label has a bound; the sums stay whole.
+// The number of queue labels is bounded for any number of queues, and the sums are complete.
 func TestQueueSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -247,7 +247,7 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	// The newest has the first name: it must not take the series of an older one.
+	// The newest queue has the first name and must not take the series of an older one.
 	fill(1, MaxQueueSeries+1)
 	expect(MaxQueueSeries, map[string]float64{`corvo_queue_paused{queue="q0200"}`: 0})
 	fill(0, 1)
@@ -265,7 +265,7 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// Labels that come from requests are of a fixed set.
+// Labels that come from requests belong to a fixed set.
 func TestHTTPLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -279,7 +279,7 @@ func TestHTTPLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// The figures name every queue: a key that may see some gets none.
+// The metrics name every queue, so a key with a scope gets none.
 func TestMetricsAreNotForScopedKeys(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -293,7 +293,7 @@ func TestMetricsAreNotForScopedKeys(t *testing.T) {
 	}
 }
 
-// A node whose store is closed is still scraped, and says so.
+// A node whose store is closed still answers a scrape and reports the failure.
 func TestMetricsOfABrokenNode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(cfg *Config) { cfg.Dev = true })
@@ -351,7 +351,7 @@ func TestClusterStatusNumbers(t *testing.T) {
 	}
 }
 
-// Prometheus asks at the root, with a bearer token, and is held to the same rights.
+// Prometheus scrapes the default path with a bearer token, with the same rights.
 func TestMetricsAtTheRoot(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -8,12 +8,12 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// total is the series of a queue's total.
+// total returns the series of a queue's total.
 func total(queue, event string) string {
 	return fmt.Sprintf("corvo_jobs_total{event=%q,queue=%q}", event, queue)
 }
 
-// Totals of jobs and of the engine count what happened, and nothing twice.
+// The totals of jobs and of the engine count each event once.
 func TestTotalsOfJobsAndTheEngine(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -42,7 +42,7 @@ func TestTotalsOfJobsAndTheEngine(t *testing.T) {
 		}
 	}
 	const shard = `{shard="0"}`
-	// Nine writes by one client after the other are nine ops in nine entries at least.
+	// Nine writes of one client in a row are nine ops in at least nine entries.
 	for _, name := range []string{"corvo_raft_log_syncs_total", "corvo_raft_log_entries_total", "corvo_pipeline_ops_total"} {
 		if grew := after[name+shard] - before[name+shard]; grew < 9 {
 			t.Errorf("%s grew by %v", name, grew)
@@ -60,8 +60,8 @@ func TestTotalsOfJobsAndTheEngine(t *testing.T) {
 	}
 }
 
-// The sum of the queues without series of their own never shrinks, whatever becomes of a
-// queue: Prometheus would take that for a restart.
+// The sum of the queues without series of their own never shrinks when queues come and go, because Prometheus
+// would take that for a restart.
 func TestOtherTotalsNeverShrink(t *testing.T) {
 	t.Parallel()
 	var o otherTotals
@@ -92,7 +92,7 @@ func TestOtherTotalsNeverShrink(t *testing.T) {
 	}
 }
 
-// Every member of a cluster shows the same totals of jobs, and its own of the engine.
+// Every member of a cluster shows the same totals of jobs, and its own totals of the engine.
 func TestTotalsOfAFollower(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)

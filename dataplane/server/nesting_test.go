@@ -13,15 +13,15 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// nested is an object in which lists lie in each other, so many levels in all.
+// nested returns an object with nested lists, of the given number of levels in total.
 func nested(levels int) string {
 	return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 }
 
 const someJob = "job_00000000000000000000000000"
 
-// Every document is nested as deep as job.MaxNesting at most. What is deeper is refused by
-// its field, and nothing is written.
+// Documents are nested at most job.MaxNesting levels deep. A deeper one is refused with the name of its
+// field, and nothing is written.
 func TestNestingRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -57,7 +57,7 @@ func TestNestingRefused(t *testing.T) {
 	n.same(before)
 }
 
-// So is what comes by the RPC, where documents are texts.
+// The RPC, whose documents are texts, refuses them too.
 func TestNestingRefusedByRPC(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -82,7 +82,7 @@ func TestNestingRefusedByRPC(t *testing.T) {
 	} {
 		for _, levels := range []int{job.MaxNesting + 1, 20_000} {
 			if strings.HasPrefix(field, "payload: ") && levels > 9_000 {
-				continue // the options are no deeper themselves: below
+				continue // the options themselves are not deeper; see below
 			}
 			want := fmt.Sprintf("%snested %d levels deep, at most %d are taken", field, levels, job.MaxNesting)
 			if e := rpc.FromError(send(nested(levels))); e == nil || e.Code != api.ValidationError || !strings.Contains(e.Message, want) {
@@ -101,9 +101,8 @@ func TestNestingRefusedByRPC(t *testing.T) {
 	n.same(before)
 }
 
-// Documents of the most levels go through a chain whose steps hand them on, and a worker
-// can do no more with what it is given than answer with as much: everybody goes on seeing
-// all of it.
+// Documents of the maximum depth pass through a chain whose steps hand them on. A worker can answer with as
+// much as it got, and every reader sees all of it.
 func TestNestingOfTheMost(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -133,7 +132,7 @@ func TestNestingOfTheMost(t *testing.T) {
 		m := got.Msg
 		n.do("POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"lease_token":%q,"progress":%[3]s,"checkpoint":%[3]s}}}`, m.JobId, m.LeaseToken, most), 200, nil)
 		seen(m.JobId)
-		if step > 0 { // what it was given is deeper, for the result before is in it
+		if step > 0 { // its payload is deeper, because it contains the result before
 			a := n.send("POST", "/api/v1/ack/"+m.JobId, "", fmt.Sprintf(`{"lease_token":%q,"result":%s}`, m.LeaseToken, m.PayloadJson))
 			if p := a.problem(t); a.status != http.StatusBadRequest || p.fields(t) != "result" {
 				t.Errorf("step %d: %d %.200s", step, a.status, a.body)

@@ -37,7 +37,7 @@ type node struct {
 	server *Server
 	cell   *cell.Cell
 	url    string
-	dir    string // of the host's data
+	dir    string // the host's data directory
 	admin  string // the text of a key with all rights; "" with --dev
 	stop   func() // may be called before the test ends
 }
@@ -48,13 +48,13 @@ func startNode(t testing.TB, change func(*Config)) *node {
 	return startNodeOn(t, host.Config{}, change)
 }
 
-// startNodeOn is startNode with more of the host's configuration.
+// startNodeOn starts a node with a host configuration.
 func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 	t.Helper()
 	return startNodeIn(t, t.TempDir(), of, change)
 }
 
-// startNodeIn is startNodeOn with the directory of its data.
+// startNodeIn starts a node with a host configuration and a data directory.
 func startNodeIn(t testing.TB, dir string, of host.Config, change func(*Config)) *node {
 	t.Helper()
 	ctx := context.Background()
@@ -80,7 +80,7 @@ func startNodeIn(t testing.TB, dir string, of host.Config, change func(*Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy disk is not what these tests judge.
+	// A busy disk must not fail these tests.
 	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, EventHeartbeat: testHeartbeat, Logger: logger}
 	if change != nil {
 		change(&cfg)
@@ -100,12 +100,12 @@ func startNodeIn(t testing.TB, dir string, of host.Config, change func(*Config))
 	return n
 }
 
-// add opens a namespace that is then ready.
+// add opens a namespace and waits until it is ready.
 func add(ctx context.Context, h *host.Host, ns tenancy.NamespaceID) error {
 	return errors.Join(h.Add(ctx, ns, host.Spec{}), h.Ready(ctx, ns))
 }
 
-// home is the cell of a namespace's first shard.
+// home returns the cell of a namespace's first shard.
 func home(h *host.Host, ns tenancy.NamespaceID) (*cell.Cell, error) {
 	cells, err := h.Cells(ns)
 	if err != nil {
@@ -129,7 +129,7 @@ func (n *node) key(k tenancy.Key) string {
 	return text
 }
 
-// client is a client of the node that does not repeat what was refused.
+// client returns a client of the node that does not retry.
 func (n *node) client(key string) *client.Client {
 	n.t.Helper()
 	c, err := client.New(n.url, key, client.WithRetries(0))
@@ -140,14 +140,14 @@ func (n *node) client(key string) *client.Client {
 	return c
 }
 
-// answer is an answer as it came.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// problem is the answer's body where it is an error.
+// problem is the body of an error answer.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`
@@ -193,11 +193,11 @@ func (n *node) send(method, path, key, body string, header ...string) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: got}
 }
 
-// headKey is the record that every log entry rewrites, refused ones included, and
-// auditPrefix begins the keys of the audit log, to which refusals come too.
+// headKey is the record that every log entry rewrites, including refused ones. auditPrefix begins the keys of
+// the audit log, to which refusals are written too.
 var headKey, auditPrefix = []byte{0x01}, []byte{0x41}
 
-// dump is everything in the store but how far it is, and what was asked of it.
+// dump returns everything in the store except its position and its audit log.
 func (n *node) dump() []state.KV {
 	n.t.Helper()
 	snapshot := n.cell.State().Snapshot()
@@ -214,7 +214,7 @@ func (n *node) dump() []state.KV {
 	return all
 }
 
-// same fails the test unless the store is as it was.
+// same fails the test unless the store is unchanged.
 func (n *node) same(before []state.KV) {
 	n.t.Helper()
 	after := n.dump()
@@ -229,7 +229,7 @@ func (n *node) same(before []state.KV) {
 	}
 }
 
-// inFlight is how many requests are being answered.
+// inFlight returns the number of running requests.
 func (n *node) inFlight() int {
 	n.t.Helper()
 	w := httptest.NewRecorder()
@@ -247,7 +247,7 @@ func (n *node) inFlight() int {
 	return 0
 }
 
-// parked waits until so many requests, all of them polls, are being answered.
+// parked waits until the given number of requests, all polls, are running.
 func (n *node) parked(count int) {
 	n.t.Helper()
 	eventually(n.t, "the polls wait", func() bool { return n.inFlight() == count })
@@ -267,7 +267,7 @@ func (n *node) one(c *client.Client, queue string) *api.FetchedJob {
 	return f
 }
 
-// eventually waits for a condition that nothing announces.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A follower does what frames say by passing it on; one that cannot in time says who
-// leads, and has done nothing.
+// A follower forwards the ops of frames. If it cannot in time, it answers with the leader's address and has
+// done nothing.
 func TestStreamAtAFollower(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
@@ -47,8 +47,8 @@ func TestStreamAtAFollower(t *testing.T) {
 	}
 }
 
-// A frame of which any part was done, or may have been, is not sent to the leader: what it
-// did would be done twice.
+// A frame of which a part was done, or may have been, is not sent to the leader, because that part would be
+// done twice.
 func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A poll that is woken for a job gets it by what its key may do then: one that was
-// narrowed in between gets nothing, even when it has not been told yet.
+// A poll that is woken for a job has the rights that its key has then. If the key was narrowed in between,
+// the poll gets nothing, even if it was not notified of the change.
 func TestWokenPollHasTheRightsOfNow(t *testing.T) {
 	t.Parallel()
 	for what, narrowed := range map[string]*op.SetKey{
@@ -24,9 +24,8 @@ func TestWokenPollHasTheRightsOfNow(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			// How often somebody has looked whether a key has expired: the poll when it came,
-			// and when it began to wait; who enqueues; and the poll when it is woken, which
-			// goes on when it is told to.
+			// asked counts the checks of a key's expiry: by the poll when it came and when it began to wait,
+			// by the enqueue, and by the woken poll, which the test releases.
 			var asked, woken atomic.Int64
 			held, on := make(chan struct{}), make(chan struct{})
 			n := startNode(t, func(c *Config) {

@@ -13,9 +13,9 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// TestPromises looks for every route and field that the documents name in the table of
-// routes and the types of their bodies. A page is asked for, because the table has none.
-// What is not there must refuse by name.
+// TestPromises looks for every route and field that the documents name in the table of routes and the types
+// of their bodies. It requests a page instead, because the table has no pages. A missing route or field must
+// be refused by name.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -63,7 +63,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// refusesByName asks for what is not there: a field of each request, or the route itself.
+// refusesByName requests a missing field of each request, or the missing route.
 func (n *node) refusesByName(method, path string, fields []string, code api.Code) {
 	n.t.Helper()
 	if len(fields) == 0 {
@@ -85,8 +85,7 @@ func (n *node) refusesByName(method, path string, fields []string, code api.Code
 	}
 }
 
-// hasField says whether the JSON form of a type has a field, by its path through lists,
-// maps and objects.
+// hasField reports whether the JSON form of a type has a field, by its path through lists, maps and objects.
 func hasField(t reflect.Type, path []string) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -107,7 +106,7 @@ func hasField(t reflect.Type, path []string) bool {
 	return false
 }
 
-// What a server says that it can do follows from its table of routes.
+// The capabilities of a server follow from its table of routes.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// answers sends a request as the admin, wants a status, and reads the answer.
+// answers sends a request as the admin, checks the status and decodes the answer.
 func answers[R any](n *node, status int, method, path, body string, header ...string) (out R) {
 	n.t.Helper()
 	a := n.send(method, "/api/v1"+path, n.admin, body, header...)
@@ -84,8 +84,8 @@ func TestProviderRefusals(t *testing.T) {
 	}
 }
 
-// What a provider lets through is fetched, the rest waits, and the others of the queue
-// do not.
+// A fetch takes as many jobs as a provider's limits permit. The others wait, but not the queue's jobs for
+// other providers.
 func TestAProvidersLimits(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -97,7 +97,7 @@ func TestAProvidersLimits(t *testing.T) {
 		answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", body)
 	}
 	got := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["llm","q"],"count":9,"worker_id":"w","timeout":0}`)
-	if len(got.Jobs) != 3 { // two of p, and the one of a provider that nobody has declared
+	if len(got.Jobs) != 3 { // two of p, and the one of an undeclared provider
 		t.Fatalf("fetched %d jobs", len(got.Jobs))
 	}
 	a := n.send("POST", "/api/v1/ack/"+got.Jobs[0].JobID, n.admin, `{"usage":{"input_tokens":10,"cache_creation_tokens":5,"cache_read_tokens":7,"output_tokens":3}}`)
@@ -109,7 +109,7 @@ func TestAProvidersLimits(t *testing.T) {
 		t.Errorf("its traffic is %+v", now)
 	}
 
-	// A lifted limit lets go of who waits.
+	// Removing the limit releases the waiting jobs.
 	answers[api.Provider](n, 200, "PUT", "/providers/p", `{}`)
 	for range 2 {
 		one := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["llm","q"],"worker_id":"w","timeout":30}`)

@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// PUT is declarative: the queue is what the body says, whatever it was, and the
-// answer shows it.
+// PUT replaces all settings of a queue, and the answer shows them.
 func TestPutQueue(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -24,14 +23,14 @@ func TestPutQueue(t *testing.T) {
 		paused      bool
 		concurrency *int
 	}{
-		{`{"paused":true,"max_concurrency":3}`, true, ptr(3)}, // creates it
+		{`{"paused":true,"max_concurrency":3}`, true, ptr(3)}, // creates the queue
 		{`{"paused":true,"max_concurrency":3}`, true, ptr(3)}, // again
 		{`{"max_concurrency":1000000}`, false, ptr(job.MaxConcurrency)},
 		{`{"paused":true}`, true, nil},
 		{`{"max_concurrency":5}`, false, ptr(5)},
 		{`{"max_concurrency":null,"paused":null}`, false, nil},
 		{`{"max_concurrency":0}`, false, nil},
-		{`{"max_concurrency":2,"rate_limit":null,"rate_window_ms":0,"provider":""}`, false, ptr(2)}, // asks for nothing more
+		{`{"max_concurrency":2,"rate_limit":null,"rate_window_ms":0,"provider":""}`, false, ptr(2)}, // null and empty values set nothing
 		{``, false, nil},
 	} {
 		a := n.send("PUT", "/api/v1/queues/q", n.admin, c.body)
@@ -51,8 +50,7 @@ func TestPutQueue(t *testing.T) {
 	}
 }
 
-// Who changes a setting of a queue that drains does not end the draining; who has it go
-// on does.
+// A change of another setting does not end the draining of a queue; resuming it does.
 func TestPutQueueWhileItDrains(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -129,7 +127,7 @@ func TestDeleteQueue(t *testing.T) {
 	if a := n.send("DELETE", "/api/v1/queues/empty?confirm=true", n.admin, ""); a.status != 200 || string(a.body) != "{\"status\":\"deleted\"}\n" {
 		t.Errorf("answered %d %s", a.status, a.body)
 	}
-	// It is gone from every answer, at once.
+	// No answer shows the queue from now on.
 	if _, err := c.Queue(ctx, "empty", client.Read{}); api.CodeOf(err) != api.NotFound {
 		t.Errorf("the deleted queue: %v", err)
 	}
@@ -141,8 +139,7 @@ func TestDeleteQueue(t *testing.T) {
 	}
 }
 
-// A poll that waits for a queue waits for its name: it gets the job of the queue
-// that comes after.
+// A poll waits for a queue's name, so it gets the job of a later queue with that name.
 func TestAPollOutlivesItsQueue(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -166,7 +163,7 @@ func TestAPollOutlivesItsQueue(t *testing.T) {
 	if err := c.DeleteQueue(ctx, "q", false); err != nil {
 		t.Fatal(err)
 	}
-	made, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}) // and not paused any more
+	made, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}) // the new queue is not paused
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +177,7 @@ func TestAPollOutlivesItsQueue(t *testing.T) {
 	}
 }
 
-// Both ask for queue.manage, on the queue in question.
+// Both routes need queue.manage on the queue.
 func TestQueueManagementIsScoped(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// A queue is put only as it was read, if the request says so.
+// If-Match replaces a queue only at the version that was read.
 func TestPutQueueIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -67,7 +67,7 @@ func TestPutQueueIfMatch(t *testing.T) {
 	}
 }
 
-// Settings have no version: who insists on one is told.
+// Settings have no version, so a request with If-Match is refused.
 func TestPutSettingsIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -81,7 +81,7 @@ func TestPutSettingsIfMatch(t *testing.T) {
 	answers[api.Settings](n, 200, "PUT", "/settings", `{"unknown_model":"hold"}`, "If-Match: *")
 }
 
-// A queue is deleted only as it was read, if the request says so.
+// If-Match deletes a queue only at the version that was read.
 func TestDeleteQueueIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -107,7 +107,7 @@ func TestDeleteQueueIfMatch(t *testing.T) {
 	}
 }
 
-// A deletion that insists on a version answers its repeat as it did the first time.
+// The repeat of a deletion with If-Match gets the first answer.
 func TestRepeatedDeletesAnswerTheSame(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -137,7 +137,7 @@ func TestRepeatedDeletesAnswerTheSame(t *testing.T) {
 	}
 }
 
-// A rule that limits nothing has the version of its queue, and is put by it.
+// A rule without limits has the version of its queue, which If-Match requires.
 func TestQueueRuleOfNoLimitsIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -176,8 +176,8 @@ func TestQueueRuleOfNoLimitsIfMatch(t *testing.T) {
 	}
 }
 
-// The limit rule of a whole queue is some of the queue's settings and has their version:
-// it is put and deleted only as it was read, if the request says so.
+// The limit rule of a whole queue is part of the queue's settings and has their version. If-Match replaces
+// and deletes it only at the version that was read.
 func TestQueueRuleIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -222,8 +222,7 @@ func TestQueueRuleIfMatch(t *testing.T) {
 	refused("PUT", `{"queue":"q","max_concurrency":1}`, "*")
 }
 
-// Who changes the limits of a queue neither ends its draining nor has it go on, unless
-// that is said.
+// A change of a queue's limits neither ends its draining nor resumes it, unless the request says so.
 func TestQueueRuleKeepsWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -249,7 +248,7 @@ func TestQueueRuleKeepsWhatIsPaused(t *testing.T) {
 	}
 }
 
-// A key is revoked only as it was read, if the request says so.
+// If-Match revokes a key only at the version that was read.
 func TestRevokeKeyIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -262,7 +261,7 @@ func TestRevokeKeyIfMatch(t *testing.T) {
 	answers[api.Status](n, 200, "DELETE", path, "", `If-Match: "2"`)
 }
 
-// Every route that takes no precondition refuses one and does nothing.
+// Every route without preconditions refuses them and does nothing.
 func TestConditionsAreTakenOrRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// queue is a queue as GET answers it.
+// queue returns a queue by GET.
 func (n *node) queue(name string) api.Queue {
 	n.t.Helper()
 	q, err := n.client(n.admin).Queue(context.Background(), name, client.Read{})
@@ -22,7 +22,7 @@ func (n *node) queue(name string) api.Queue {
 	return q
 }
 
-// answers fails the test unless a request is answered so.
+// answers fails the test unless a request gets this answer.
 func (n *node) answers(status int, want, method, path, body string) {
 	n.t.Helper()
 	if a := n.send(method, "/api/v1/queues/"+path, n.admin, body); a.status != status || strings.TrimSpace(string(a.body)) != want {
@@ -30,8 +30,7 @@ func (n *node) answers(status int, want, method, path, body string) {
 	}
 }
 
-// Every setting that is put is answered, and put again as it was answered it changes
-// nothing.
+// Every setting of a PUT is in the answer, and a PUT of the answer changes nothing.
 func TestPutQueueSetsAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -128,8 +127,7 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// A poll that waits for a queue that has spent its rate gets its job as soon as the
-// window lets it.
+// A poll for a queue that has spent its rate gets its job as soon as the rate window permits it.
 func TestAPollIsServedWhenTheRateAllows(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -149,14 +147,14 @@ func TestAPollIsServedWhenTheRateAllows(t *testing.T) {
 		started = append(started, n.startedAt(f.JobID))
 	}
 	for i := range 2 {
-		// The machine may be busy: only a poll that missed its moment waits for long.
+		// The machine may be busy: only a poll that was not woken waits for long.
 		if between := started[i+1].Sub(started[i]); between < time.Second || between > 30*time.Second {
 			t.Errorf("job %d was let go %s after the one before", i+2, between)
 		}
 	}
 }
 
-// startedAt is when a job was let go, by the clock of the log.
+// startedAt returns the time at which a job started, by the clock of the log.
 func (n *node) startedAt(id string) time.Time {
 	n.t.Helper()
 	j, err := n.client(n.admin).Job(context.Background(), id, client.Read{})
@@ -228,7 +226,7 @@ func TestDeleteQueueWithJobs(t *testing.T) {
 	n := startNode(t, func(c *Config) { c.ReadWait = 5 * time.Second })
 	c, ctx := n.client(n.admin), context.Background()
 
-	// At once, where nobody works on any.
+	// At once if no worker has a job.
 	f := n.one(c, "q")
 	if err := c.Ack(ctx, f.JobID, api.AckRequest{LeaseToken: f.LeaseToken}); err != nil {
 		t.Fatal(err)
@@ -244,7 +242,7 @@ func TestDeleteQueueWithJobs(t *testing.T) {
 		t.Errorf("a job of it: %v", err)
 	}
 
-	// Later, where a worker has to let go.
+	// Later if a worker must first stop a job.
 	f = n.one(c, "busy")
 	n.answers(202, `{"status":"deleting"}`, "DELETE", "busy?confirm=true", ``)
 	if q := n.queue("busy"); q.Status != api.QueueDeleting {

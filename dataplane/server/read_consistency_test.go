@@ -40,8 +40,8 @@ func TestIndexText(t *testing.T) {
 	}
 }
 
-// A search shows every write that was answered before it, by whatever means it
-// asks for that; the write's own position is one.
+// A search shows every write that was answered before it, by each way to ask for that, such as the write's
+// position.
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -61,7 +61,7 @@ func TestReadYourWrites(t *testing.T) {
 	}
 }
 
-// A read that waits for a position that never comes says so.
+// A read that waits in vain for a position answers VIEW_BEHIND.
 func TestViewBehind(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.ReadWait = 10 * time.Millisecond })

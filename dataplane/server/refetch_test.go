@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// fetchKeyed is a fetch with an Idempotency-Key.
+// fetchKeyed fetches with an Idempotency-Key.
 func (n *node) fetchKeyed(path, key, body string) answer {
 	n.t.Helper()
 	return n.send("POST", path, n.admin, body, "Idempotency-Key: "+key)
@@ -29,7 +29,7 @@ func (n *node) put(count int) []string {
 	return made.JobIDs
 }
 
-// fetched are the jobs of an answer to either fetch.
+// fetched returns the jobs of an answer to a single or batch fetch.
 func (n *node) fetched(a answer) []api.FetchedJob {
 	n.t.Helper()
 	var out struct {
@@ -45,8 +45,7 @@ func (n *node) fetched(a answer) []api.FetchedJob {
 	return out.Jobs
 }
 
-// refused fails the test unless a keyed fetch is refused, at once and without
-// changing anything.
+// refused fails the test unless a fetch with a key is refused at once and changes nothing.
 func (n *node) refused(path, key, body string, code api.Code, has string) {
 	n.t.Helper()
 	before := n.dump()
@@ -59,15 +58,14 @@ func (n *node) refused(path, key, body string, code api.Code, has string) {
 
 const (
 	onePath, batchPath = "/api/v1/fetch", "/api/v1/fetch/batch"
-	// waiting fetches would wait for the test's whole time, were they to wait.
+	// If these fetches waited, they would wait for the test's whole time.
 	waiting     = `{"queues":["q"],"timeout":60}`
 	waitingTwo  = `{"queues":["q"],"timeout":60,"count":2}`
 	notWaiting  = `{"queues":["q"],"timeout":0}`
 	waitsAWhile = `{"queues":["q"],"timeout":3}`
 )
 
-// The answer of a fetch is lost; its repeat gets the same jobs with the same
-// tokens, and takes no others.
+// When the answer of a fetch is lost, its repeat gets the same jobs with the same tokens, and no others.
 func TestFetchRepeated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, body string }{{onePath, waiting}, {batchPath, waitingTwo}} {
@@ -86,7 +84,7 @@ func TestFetchRepeated(t *testing.T) {
 		if got[0].JobID != ids[0] || got[0].Attempt != 1 {
 			t.Errorf("fetched %+v", got[0])
 		}
-		// The repeat's token is as good as the first's.
+		// The repeat's token is valid.
 		if err := n.client(n.admin).Ack(t.Context(), ids[0], api.AckRequest{LeaseToken: got[0].LeaseToken}); err != nil {
 			t.Error(err)
 		}
@@ -96,8 +94,8 @@ func TestFetchRepeated(t *testing.T) {
 	}
 }
 
-// Another request with the key of a fetch is refused before it waits, and so is
-// a fetch with the key of another request.
+// Another request with the key of a fetch is refused before it waits, and so is a fetch with the key of
+// another request.
 func TestFetchKeyMismatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -112,7 +110,7 @@ func TestFetchKeyMismatch(t *testing.T) {
 	n.refused(onePath, "e", waiting, api.IdempotencyMismatch, "new key")
 }
 
-// A fetch that got nothing may be sent again with its key, for something.
+// An empty fetch is not remembered, so a repeat with its key may get jobs.
 func TestEmptyFetchIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -128,8 +126,7 @@ func TestEmptyFetchIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A repeat gets those of its jobs that are still its own; when none is, it is
-// told to use another key.
+// A repeat gets the jobs of which it still has the lease. If there are none, the error asks for another key.
 func TestFetchRepeatedTooLate(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -149,7 +146,7 @@ func TestFetchRepeatedTooLate(t *testing.T) {
 	n.refused(batchPath, "k", waitingTwo, api.LeaseLost, "use a new key")
 }
 
-// A lease that ran out is not handed out again, nor is the one after it.
+// A repeat gets neither an expired lease nor a later lease of the job.
 func TestFetchRepeatedAfterLeaseEnd(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -167,8 +164,7 @@ func TestFetchRepeatedAfterLeaseEnd(t *testing.T) {
 	n.refused(onePath, "k", short, api.LeaseLost, "use a new key")
 }
 
-// What could not be delivered goes back without an attempt, also with a key,
-// which is used up then.
+// Undelivered jobs of a fetch with a key are given back without an attempt, and the key is used up.
 func TestUndeliveredKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -191,8 +187,8 @@ func TestUndeliveredKey(t *testing.T) {
 	}
 }
 
-// Two fetches with one key wait side by side: one takes a job, the other gets
-// the same, from the log when it is woken too, else when its wait is over.
+// Two fetches with one key wait at the same time. One leases a job, and the other gets the same job: from the
+// log if it is woken too, otherwise at its fetch deadline.
 func TestFetchTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -216,7 +212,7 @@ func TestFetchTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// The client repeats a fetch under its caller's key and gets the same job.
+// The client repeats a fetch with its caller's key and gets the same job.
 func TestClientRepeatsFetch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -233,8 +229,8 @@ func TestClientRepeatsFetch(t *testing.T) {
 	}
 }
 
-// A job whose lease expires is handed to a waiting fetch at once, whatever its backoff
-// is; its attempt counts, and its error is kept.
+// A job whose lease expires goes to a waiting fetch at once, without a backoff. Its attempt counts, and its
+// error is kept.
 func TestAnExpiredLeaseReturnsItsJobAtOnce(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

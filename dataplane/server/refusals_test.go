@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// fieldsOf are the names in an answer's details.fields.
+// fields returns the names in an answer's details.fields.
 func (p problem) fields(t *testing.T) string {
 	t.Helper()
 	text, err := json.Marshal(p.Details["fields"])
@@ -39,8 +39,7 @@ type refusalCase struct {
 	fields                   string
 }
 
-// Whatever is refused has its documented status and code, names what is wrong,
-// and leaves the store as it was.
+// Every refusal has its documented status and code, names the fault, and leaves the store unchanged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
@@ -119,7 +118,7 @@ func refusedEnqueues() []refusalCase {
 	}
 }
 
-// members are n members of an object of strings.
+// members returns n members of an object of strings.
 func members(n int) string {
 	list := make([]string, n)
 	for i := range list {
@@ -196,8 +195,7 @@ func refusedManagement() []refusalCase {
 	}
 }
 
-// What is just within its bound is taken, and what says nothing is as good as
-// absent.
+// Values at their bounds are accepted, and empty values count as absent.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
@@ -226,8 +224,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// Names in a heartbeat that are no jobs, or not this worker's any more, do not
-// disturb the others.
+// Unknown jobs in a heartbeat, and jobs that the worker has lost, do not affect the others.
 func TestHeartbeatSorts(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

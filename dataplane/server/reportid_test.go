@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Usage in heartbeats of one report_id is counted once.
+// The usage of heartbeats with one report_id is counted once.
 func TestReportID(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.Dev = true })

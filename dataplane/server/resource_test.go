@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// thing is a noun that nobody else has: a provider whose limit is the size of the
-// thing. Those of size 1 are about the queue mine.a, all others about the namespace.
+// thing is a resource only of this test: a provider whose limit is the size of the thing. Things of size 1
+// concern the queue mine.a, all others the namespace.
 type thing struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
@@ -44,7 +44,7 @@ func things(prefix string) *resource[thing, thing] {
 	}
 }
 
-// thingNode is a node that serves things as well.
+// thingNode starts a node that also serves things.
 func thingNode(t *testing.T, prefix string) *node {
 	t.Helper()
 	n := startNode(t, nil)
@@ -64,7 +64,7 @@ func thingNode(t *testing.T, prefix string) *node {
 	return n
 }
 
-// thingCall is a request and what it is answered.
+// thingCall is a request and its expected answer.
 type thingCall struct {
 	method, path, body, ifMatch string
 	status                      int
@@ -110,7 +110,7 @@ func TestAResourcesLife(t *testing.T) {
 	)
 }
 
-// What the server names is replaced, and not made by a PUT.
+// A PUT replaces a resource that the server names, but does not create one.
 func TestAResourceTheServerNames(t *testing.T) {
 	t.Parallel()
 	n := thingNode(t, "thing_")
@@ -126,8 +126,8 @@ func TestAResourceTheServerNames(t *testing.T) {
 	)
 }
 
-// A key for some queues has what is about those: it sees what is about the namespace,
-// and neither makes such nor makes it something of its own.
+// A key for some queues may declare the resources of those queues. It sees the resources of the namespace,
+// but neither creates them nor turns them into resources of its queues.
 func TestResourcesOfAQueue(t *testing.T) {
 	t.Parallel()
 	n := thingNode(t, "")

@@ -47,8 +47,8 @@ func settledIn(t *testing.T, c *client.Client, queue string) (counted, listed in
 	return int(q.Completed), int(found.Total)
 }
 
-// Jobs that have settled go when the retention becomes shorter than they are old, whether
-// the queue's own retention changes or the node's.
+// Settled jobs are removed when they are older than a shortened retention, whether the queue's or the node's
+// retention changes.
 func TestAShorterRetentionFreesSettledJobs(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 3} {

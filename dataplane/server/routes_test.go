@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// golden compares with a file, or writes it under -rewrite.
+// golden compares with a file, or writes it with -rewrite.
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *rewrite {
@@ -33,7 +33,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// The document clients read is the table of routes.
+// The OpenAPI document follows from the table of routes.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	got, err := document((&Server{}).routes())
@@ -67,7 +67,7 @@ func TestSummariesHaveTheirArticle(t *testing.T) {
 	}
 }
 
-// Who may use which route.
+// The table of roles and routes.
 func TestPermissionMatrix(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -76,7 +76,7 @@ func TestPermissionMatrix(t *testing.T) {
 	for _, role := range roles {
 		fmt.Fprintf(&b, " %-8s", role)
 	}
-	b.WriteString(" queue_scope") // whether they may that have one
+	b.WriteString(" queue_scope") // whether keys with a queue scope may use the route
 	s := &Server{}
 	for _, r := range append(s.routes(), s.procedures()...) {
 		name := r.Method + " " + r.Path
@@ -104,8 +104,7 @@ func TestPermissionMatrix(t *testing.T) {
 	golden(t, filepath.Join("testdata", "permissions.golden"), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// Every route below /api/v1 that changes something is closed, and what is open
-// is a short list.
+// Every route below /api/v1 that changes something needs a key, and the open routes are a short list.
 func TestOpenRoutes(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{

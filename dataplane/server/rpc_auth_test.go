@@ -48,7 +48,7 @@ func (n *node) post(url, procedure, key, body string) (status int, answer string
 	return res.StatusCode, string(all), res.Header
 }
 
-// Each procedure lets in whom it should, and nobody else.
+// Each procedure accepts the roles of its permission and no others.
 func TestRPCAuthorisation(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -60,7 +60,7 @@ func TestRPCAuthorisation(t *testing.T) {
 	before := n.dump()
 	for _, p := range n.server.procedures() {
 		if strings.HasSuffix(p.Path, "{procedure}") {
-			continue // those that there are not
+			continue // unknown procedures
 		}
 		if p.Permission == serve.Open {
 			if status, body, _ := n.post(url, p.Path, "", "{}"); status != 200 {
@@ -82,7 +82,7 @@ func TestRPCAuthorisation(t *testing.T) {
 	n.same(before)
 }
 
-// A key's queues hold for every call; of other jobs nothing is known.
+// A key's scope applies to every call, and other jobs seem not to exist.
 func TestRPCScopes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -104,7 +104,7 @@ func TestRPCScopes(t *testing.T) {
 			t.Errorf("%s: %s %v", procedure, body, header)
 		}
 	}
-	// With both names of a field, and one that nobody knows.
+	// Both names of a field, and an unknown field.
 	if status, body, _ := n.post(url, rpc.Prefix+"Enqueue", mine, `{"queue":"mine.a","payload_json":"[1]","later":true}`); status != 200 || !strings.Contains(body, `"jobId"`) {
 		t.Errorf("%d %s", status, body)
 	}
@@ -113,8 +113,8 @@ func TestRPCScopes(t *testing.T) {
 	}
 }
 
-// A call that is repeated with its key does what the first did, however it is encoded;
-// another with the key is refused.
+// The repeat of a call with its key gets the first answer, in any encoding; another call with the key is
+// refused.
 func TestRPCIdempotency(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -144,8 +144,7 @@ func TestRPCIdempotency(t *testing.T) {
 	}
 }
 
-// A fetch waits until its caller's deadline, and is answered before it; and ends with the
-// key it came with.
+// A fetch waits and is answered before its caller's deadline. It ends when its key is revoked.
 func TestRPCFetchWaits(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -169,7 +168,7 @@ func TestRPCFetchWaits(t *testing.T) {
 	}
 }
 
-// Answers stay below what clients take; what does not fit goes back uncounted.
+// Answers stay below the clients' limit, and jobs that do not fit are given back uncounted.
 func TestRPCAnswersFit(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -202,7 +201,7 @@ func TestRPCAnswersFit(t *testing.T) {
 	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
 }
 
-// A stream of events begins where it is asked to, has a cursor, and ends with its key.
+// An event stream begins at the requested position, has a cursor, and ends with its key.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -22,8 +22,8 @@ type sends struct {
 func (s sends) Name() string                { return s.name }
 func (s sends) Marshal(any) ([]byte, error) { return []byte(s.data), nil }
 
-// A message that cannot be decoded is refused as one that says nonsense is, in each
-// protocol and kind of procedure.
+// A message that cannot be decoded gets the same error as an invalid one, in each protocol and kind of
+// procedure.
 func TestUndecodedInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -73,7 +73,7 @@ func TestUndecodedInEveryProtocol(t *testing.T) {
 	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
 }
 
-// A procedure that there is not is refused in the protocol of the call, with a code.
+// An unknown procedure is refused in the protocol of the call, with a code.
 func TestUnknownProcedure(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -96,7 +96,7 @@ func TestUnknownProcedure(t *testing.T) {
 	}
 }
 
-// Options that are no object are the field's fault.
+// Options that are not an object are a fault of their field.
 func TestOptionsThatAreNoObject(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -115,8 +115,8 @@ func TestOptionsThatAreNoObject(t *testing.T) {
 	}
 }
 
-// An error says its code once, and no header of an answer is empty, whoever refuses the
-// call, in each protocol and kind of procedure.
+// An error has its code once, and no header of the answer is empty, at every place that refuses a call, in
+// each protocol and kind of procedure.
 func TestErrorsSayTheirCodeOnce(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -141,7 +141,7 @@ func TestErrorsSayTheirCodeOnce(t *testing.T) {
 		for _, c := range []struct {
 			key  string
 			code api.Code
-		}{{"", api.Unauthorized}, {reader, api.Forbidden}, {scoped, api.Forbidden}} { // the last is refused further in
+		}{{"", api.Unauthorized}, {reader, api.Forbidden}, {scoped, api.Forbidden}} { // the handler refuses the last
 			client := rpcClient(t, h2c(t), url, c.key, protocol)
 			_, err := client.Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{Queue: "theirs"}))
 			check(name+" Enqueue", err, c.code)

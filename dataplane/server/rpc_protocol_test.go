@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// Who speaks no protocol of a procedure is told which there are.
+// A call in an unknown protocol gets the list of protocols.
 func TestRPCSaysWhatItSpeaks(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -59,7 +59,7 @@ func TestRPCSaysWhatItSpeaks(t *testing.T) {
 	}
 }
 
-// Who speaks a protocol, but not as this procedure does, is told so in that protocol.
+// A call in a protocol that the procedure does not support is refused in that protocol.
 func TestRPCSaysWhatItSpeaksInTheProtocol(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -77,7 +77,7 @@ func TestRPCSaysWhatItSpeaksInTheProtocol(t *testing.T) {
 		}
 		_, streamed := stream.Receive()
 		answers := map[error]string{unary: "content types", streamed: "content types"}
-		// Streams of HTTP/1.1 go one way at most: Connect's client opens no other.
+		// Streams of HTTP/1.1 have at most one direction: Connect's client opens no other.
 		oneWay := connect.NewClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse](plain, url+rpc.Prefix+"StreamLifecycle", protocol, connect.WithInterceptors(keyed(n.admin)))
 		old, err := oneWay.CallServerStream(t.Context(), rpcOf(&workerpb.StreamLifecycleRequest{}))
 		if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// tampered sends calls with another header or another body than their client made.
+// tampered changes a header or the body of its client's calls.
 type tampered struct {
 	http.RoundTripper
 	header, value string
@@ -34,8 +34,8 @@ func (t tampered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// What breaks the protocol itself is refused with a code of ours as well, in each
-// protocol and kind of procedure.
+// A violation of the protocol itself is refused with a code of this API, in each protocol and kind of
+// procedure.
 func TestBrokenProtocolHasACode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

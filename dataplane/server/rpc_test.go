@@ -69,7 +69,7 @@ func (k keyed) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 	return next
 }
 
-// h2c is a client that speaks HTTP/2 from the first byte.
+// h2c returns a client that uses HTTP/2 from the first byte.
 func h2c(t testing.TB) *http.Client {
 	t.Helper()
 	p := new(http.Protocols)
@@ -79,16 +79,16 @@ func h2c(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// rpcClient is a client of a node that serves already.
+// rpcClient returns a client of a running node.
 func rpcClient(t testing.TB, h *http.Client, url, key string, options ...connect.ClientOption) workerpbconnect.WorkerServiceClient {
 	t.Helper()
 	return workerpbconnect.NewWorkerServiceClient(h, url, append(options, connect.WithInterceptors(keyed(key)))...)
 }
 
-// ask is the request of a call.
+// rpcOf returns the request of a call.
 func rpcOf[T any](m *T) *connect.Request[T] { return connect.NewRequest(m) }
 
-// One job's life in each protocol, encoding and version of HTTP.
+// A job's lifecycle in each protocol, encoding and version of HTTP.
 func TestRPCInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -118,7 +118,7 @@ func TestRPCInEveryProtocol(t *testing.T) {
 	}
 }
 
-// rpcLife is a job's life.
+// rpcLife runs a job's lifecycle.
 func rpcLife(t *testing.T, c workerpbconnect.WorkerServiceClient, queue string) {
 	ctx := t.Context()
 	info, err := c.GetServerInfo(ctx, rpcOf(&workerpb.GetServerInfoRequest{}))
@@ -177,7 +177,7 @@ func rpcLife(t *testing.T, c workerpbconnect.WorkerServiceClient, queue string) 
 	}
 }
 
-// What the client of another library sees: the one that most workers use.
+// The client of grpc-go, the library that most workers use, works.
 func TestGRPCClient(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -61,7 +61,7 @@ func TestASchedulesLife(t *testing.T) {
 		t.Errorf("paused: %s %s", a.header.Get("ETag"), a.body)
 	}
 
-	// By hand it runs all the same.
+	// It still runs by hand.
 	var run api.ScheduleRunResponse
 	if err := json.Unmarshal(do("POST", path+"/run", "").body, &run); err != nil || run.Status != "ok" {
 		t.Fatalf("run: %+v, %v", run, err)
@@ -72,7 +72,7 @@ func TestASchedulesLife(t *testing.T) {
 		t.Errorf("the job %+v, %v", job, err)
 	}
 
-	// What a replacement does not say has its default.
+	// Omitted fields of a replacement get their defaults.
 	a = do("PUT", path, `{"name":"hourly","queue":"p","cron":"@hourly"}`, `If-Match: "4"`)
 	if err := json.Unmarshal(a.body, &now); err != nil || a.header.Get("ETag") != `"5"` {
 		t.Fatalf("replaced: %s %s", a.header.Get("ETag"), a.body)
@@ -94,7 +94,7 @@ func TestASchedulesLife(t *testing.T) {
 	n.noSchedule(made.ID, "daily", "job_"+strings.TrimPrefix(made.ID, "sched_"))
 }
 
-// checkForecast wants the next runs of one at nine in New York.
+// checkForecast checks the next runs of a schedule at nine in New York.
 func checkForecast(t *testing.T, made api.Schedule, body []byte) {
 	t.Helper()
 	var next []time.Time
@@ -115,7 +115,7 @@ func checkForecast(t *testing.T, made api.Schedule, body []byte) {
 	}
 }
 
-// noSchedule wants every route to say of ids that there are no such schedules.
+// noSchedule checks that every route answers NOT_FOUND for these ids.
 func (n *node) noSchedule(ids ...string) {
 	n.t.Helper()
 	for _, c := range []string{"GET ", "PUT ", "DELETE ", "POST /run", "POST /pause", "POST /resume", "GET /next"} {
@@ -199,8 +199,7 @@ func init() {
 	of("GET /api/v1/schedules/{id}/next", nobody+"/next", "", 404)
 }
 
-// Who may not see a queue sees no schedule of it, and who may only read changes
-// none.
+// A key sees only the schedules of its queues, and a key that may only read changes none.
 func TestSchedulesKeepToTheScope(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -235,7 +234,7 @@ func TestSchedulesKeepToTheScope(t *testing.T) {
 	}
 }
 
-// A node by itself makes the jobs of a schedule, on time, one for each second.
+// A node creates the jobs of a schedule on time by itself, one each second.
 func TestASchedulesJobsComeByThemselves(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

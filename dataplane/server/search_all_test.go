@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Every filter of the contract reaches the view, and what is wrong is named.
+// Every filter of the contract reaches the view, and an invalid one is named.
 func TestSearchTakesEveryFilter(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -58,7 +58,7 @@ func TestSearchTakesEveryFilter(t *testing.T) {
 	}
 }
 
-// Words are data: no question is a fault of the full text's syntax.
+// Words are data: no search text is a syntax error of the full-text index.
 func TestWordsAreFound(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -76,7 +76,7 @@ func TestWordsAreFound(t *testing.T) {
 	}
 }
 
-// What a key may not see does not show, by words, by ids or by counts.
+// A hidden job does not appear by words, by ids or in counts.
 func TestWordsAndIDsKeepToTheKeysQueues(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// A shard whose page was cut short may have the next job: the page ends there, and
-// goes on from there.
+// A shard whose page was cut short may have the next job, so the merged page ends there and the next one
+// continues there.
 func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
 	t.Parallel()
 	cells := startShards(t, 2, nil).shards().All()
@@ -41,7 +41,7 @@ func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
 	if err != nil || len(back) != 2 || back[0].text != "rest" || back[1].text != "" || back[0].over || back[1].over {
 		t.Errorf("it goes on from %+v, %v", back, err)
 	}
-	// Jobs of one moment come by shard, and what is over stays over.
+	// Jobs of the same time are ordered by shard, and a finished shard stays finished.
 	page = mergePages(query, from, []view.Page{born(5), born(5, 6)})
 	if len(page.Jobs) != 3 || page.HasMore || page.Cursor != "" {
 		t.Errorf("%d jobs, more: %v, cursor %q", len(page.Jobs), page.HasMore, page.Cursor)

@@ -8,8 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What a search asks for reaches the view, whichever way it narrows: a job that has
-// none of it is not found.
+// Every filter of a search reaches the view: a job that does not match it is not found.
 func TestSearchesByWhatFewJobsHave(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -12,8 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Pages over shards that are sorted by something else than creation have every job
-// once, in order, those without a value last.
+// Sorted pages over shards contain every job once, in order, and jobs without a value last.
 func TestSortedSearchOverShards(t *testing.T) {
 	t.Parallel()
 	const shards, count = 4, 44
@@ -23,7 +22,7 @@ func TestSortedSearchOverShards(t *testing.T) {
 		n.do("POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,"priority":%d,"retry_base_delay":"1h"}`, queue, i%3), 201, nil)
 	}
 	for i := range count / 2 {
-		// Of each shard in turns, so that times of all shards are mixed.
+		// From each shard in rotation, so that the times of all shards are mixed.
 		var f api.FetchedJob
 		n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w"}`, onShard(i%shards, shards, i%2)), 200, &f)
 		switch i % 5 {
@@ -95,7 +94,7 @@ func TestSortedSearchOverShards(t *testing.T) {
 	}
 }
 
-// What jobs are asked for by their ids is bounded in bytes, too.
+// The bytes of an answer to a request for jobs by ids are bounded.
 func TestJobsByIDsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -107,7 +106,7 @@ func TestJobsByIDsAreBoundedInBytes(t *testing.T) {
 		}
 		return fmt.Sprintf("%q", made.JobID)
 	}
-	// The same job counts as often as it is asked for.
+	// A job counts as often as it is requested.
 	large, small := enqueue(job.MaxPayload), enqueue(2)
 	ids := strings.Repeat(large+",", job.MaxBulkGetBytes/job.MaxPayload)
 	if a := n.send("POST", "/api/v1/jobs/bulk-get", n.admin, `{"job_ids":[`+strings.TrimSuffix(ids, ",")+`]}`); a.status != 200 {

@@ -16,7 +16,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// lockedBuffer is a buffer that several write to.
+// lockedBuffer is a buffer with several writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -28,8 +28,8 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Secrets are in the one answer that hands them out, and in no other, and in no log,
-// whatever is asked with them and however wrongly.
+// A secret is only in the answer that creates it, and in no other answer and no log, whatever valid or
+// invalid requests follow.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -50,7 +50,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		answers.WriteByte('\n')
 		return a
 	}
-	// Those that hand a secret out are not looked at, but for the secret.
+	// The answers that contain a secret are searched only for it.
 	mint := func(path, body string) (k api.CreatedKey) {
 		t.Helper()
 		if err := json.Unmarshal(n.send("POST", path, n.admin, body).body, &k); err != nil || k.APIKey == "" {
@@ -87,7 +87,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for what, secret := range secrets {
-		// What follows the id of a key is its secret.
+		// The text after the id of a key is its secret.
 		if _, id, ok := keyring.Parse(secret); ok {
 			secret = secret[strings.Index(secret, id)+len(id)+1:]
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// slowBody is a body that does not end before it is let go.
+// slowBody sends a body that does not end until it is released.
 func (n *node) slowBody(path string, size int64) (let func() int) {
 	n.t.Helper()
 	body, write := io.Pipe()
@@ -39,7 +39,7 @@ func (n *node) slowBody(path string, size int64) (let func() int) {
 	}
 }
 
-// The bytes of the bodies in flight have a bound, up to which they are taken.
+// The bytes of the bodies in flight are bounded, and requests are accepted up to the bound.
 func TestBodiesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1000
@@ -62,7 +62,7 @@ func TestBodiesInFlightAreBounded(t *testing.T) {
 	n.do("POST", "/api/v1/enqueue", fits+" ", 201, nil)
 }
 
-// Polls that wait hold no room: their bodies have been read.
+// Waiting polls do not count, because their bodies have been read.
 func TestWaitingPollsHoldNoRoom(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -79,11 +79,11 @@ func TestWaitingPollsHoldNoRoom(t *testing.T) {
 	<-done
 }
 
-// Searches have a bound of their own, and at it writes go on.
+// Searches have a bound of their own, and writes continue when it is reached.
 func TestSearchesAreBounded(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, func(c *Config) { c.MaxSearches = 2 })
-	// Two that wait for an entry that does not come yet.
+	// Two searches that wait for an entry that has not come.
 	behind := encodeIndex(position{0, n.cell.Applied() + 3})
 	waiting := make(chan int, 2)
 	for range cap(waiting) {

@@ -21,11 +21,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// shardCounts are the numbers of shards that what shards must not change is tested
-// with.
+// shardCounts are the numbers of shards with which the tests run that must not depend on them.
 var shardCounts = []int{1, 2, 4}
 
-// startShards opens a node without keys whose namespace has so many shards.
+// startShards opens a node without keys whose namespace has the given number of shards.
 func startShards(t testing.TB, shards int, change func(*Config)) *node {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -61,7 +60,7 @@ func startShards(t testing.TB, shards int, change func(*Config)) *node {
 	return &node{t: t, server: s, cell: c, dir: dir, url: front.URL}
 }
 
-// onShard is the i-th queue whose name falls on a shard.
+// onShard returns the i-th queue name of a shard.
 func onShard(shard, shards, i int) string {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("q%d", n)
@@ -75,7 +74,7 @@ func onShard(shard, shards, i int) string {
 	}
 }
 
-// queueOn is a queue of every shard.
+// queueOn returns a queue of every shard.
 func queueOn(shards int) (queues []string) {
 	for shard := range shards {
 		queues = append(queues, onShard(shard, shards, 0))
@@ -92,8 +91,8 @@ func (n *node) shards() router.Shards {
 	return s
 }
 
-// do sends a request that must be answered with the status, and reads the answer.
-// A view that a busy machine kept from answering in time is asked again.
+// do sends a request, checks the status and decodes the answer. It asks again if a busy machine kept the view
+// from answering in time.
 func (n *node) do(method, path, body string, status int, into any, headers ...string) (a answer) {
 	n.t.Helper()
 	eventually(n.t, "it is answered in time", func() bool {
@@ -126,8 +125,7 @@ func quoted(list []string) string {
 	return string(text)
 }
 
-// A job's whole life, on whichever shard, and several at once in every request that
-// takes several.
+// A job's lifecycle on any shard, and with several jobs in each request that takes several.
 func TestLifecycleOverShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -185,7 +183,7 @@ func TestLifecycleOverShards(t *testing.T) {
 	}
 }
 
-// All or none cannot be promised over shards, so it is not.
+// Several shards cannot guarantee all or none, so such a batch request is refused.
 func TestABatchOverShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -207,8 +205,7 @@ func TestABatchOverShardsIsRefused(t *testing.T) {
 	}
 }
 
-// A fetch takes the queues in the order of the caller, whatever shards they are on,
-// and none of them is asked that has nothing.
+// A fetch takes the queues in the caller's order, on any shards, and skips shards without jobs.
 func TestFetchKeepsTheOrderOfQueues(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -235,7 +232,7 @@ func TestFetchKeepsTheOrderOfQueues(t *testing.T) {
 	}
 }
 
-// A poll of queues on several shards gets the job of any.
+// A poll of queues on several shards gets a job of any of them.
 func TestAPollWaitsOnAllShards(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 4, nil)
@@ -256,7 +253,7 @@ func TestAPollWaitsOnAllShards(t *testing.T) {
 	}
 }
 
-// poll fetches a job of queues, waiting for it, beside the test.
+// poll fetches a job of queues and waits for it, concurrently with the test.
 func (n *node) poll(queues string) (j api.FetchedJob) {
 	a := n.send("POST", "/api/v1/fetch", "", fmt.Sprintf(`{"queues":%s,"timeout":60}`, queues))
 	if err := json.Unmarshal(a.body, &j); a.status != 200 || err != nil {
@@ -265,8 +262,8 @@ func (n *node) poll(queues string) (j api.FetchedJob) {
 	return j
 }
 
-// Pages over shards show every job once, in the order of creation, whatever their
-// size and wherever the jobs are, and the total is that of all.
+// Pages over shards show every job once, in the order of creation, for any page size and any distribution,
+// with the total of all shards.
 func TestSearchOverShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -275,7 +272,7 @@ func TestSearchOverShards(t *testing.T) {
 			n := startShards(t, shards, nil)
 			var ids []string
 			for i := range 23 {
-				// The last shard's jobs come in a row, the others' mixed.
+				// The last shard's jobs come in a row, those of the others mixed.
 				shard := i % shards
 				if i > 15 {
 					shard = shards - 1
@@ -293,7 +290,7 @@ func TestSearchOverShards(t *testing.T) {
 					}
 				}
 			}
-			// What is created meanwhile neither comes twice nor hides another.
+			// A job created in the meantime neither appears twice nor hides another.
 			got := n.pages("desc", 5, -1, func() { n.enqueue(onShard(0, shards, 0)) })
 			slices.Reverse(got)
 			if !slices.Equal(got, ids) {
@@ -303,7 +300,7 @@ func TestSearchOverShards(t *testing.T) {
 	}
 }
 
-// pages reads all pages of a search; between is done after each.
+// pages reads all pages of a search; between runs after each.
 func (n *node) pages(order string, limit, total int, between func()) (ids []string) {
 	n.t.Helper()
 	for cursor := ""; ; {
@@ -341,11 +338,11 @@ func TestCursorsThatAreNone(t *testing.T) {
 			t.Errorf("%q: %s", bad, p.Code)
 		}
 	}
-	// Of another filter.
+	// The cursor of another filter.
 	n.do("POST", "/api/v1/jobs/search", fmt.Sprintf(`{"order":"asc","cursor":%q}`, page.Cursor), 400, nil)
 }
 
-// Queues are one list, and each is changed where it is.
+// Queues of all shards form one list, and each is changed on its shard.
 func TestQueuesOverShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -388,9 +385,8 @@ func TestQueuesOverShards(t *testing.T) {
 	}
 }
 
-// A key is remembered where its request went: a repeat is found there, another
-// request under it also where it would have gone elsewhere, and what would have to
-// be remembered twice is refused.
+// The shard of a request remembers its key: a repeat is found there, even if another request with the key
+// would go to another shard. A request that two shards would have to remember is refused.
 func TestIdempotencyKeysOverShards(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -420,8 +416,7 @@ func TestIdempotencyKeysOverShards(t *testing.T) {
 	}
 }
 
-// A job that is moved is found by its id wherever it is, and works there; its
-// repeat does no harm.
+// A moved job is found by its id on any shard and works there, and the repeat of a move does no harm.
 func TestMoveJobs(t *testing.T) {
 	t.Parallel()
 	for _, shards := range shardCounts {
@@ -430,7 +425,7 @@ func TestMoveJobs(t *testing.T) {
 			n := startShards(t, shards, nil)
 			from := onShard(0, shards, 0)
 			id := n.enqueue(from)
-			// Around all shards and back home, to another queue each time.
+			// Over all shards and back to the first, to another queue each time.
 			for i := range shards + 1 {
 				to := onShard((i+1)%shards, shards, i+1)
 				for range 2 {
@@ -453,7 +448,7 @@ func TestMoveJobs(t *testing.T) {
 				t.Fatalf("fetched %s, want %s", j.JobID, id)
 			}
 			n.do("POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"lease_token":%q}}}`, id, j.LeaseToken), 200, nil)
-			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"q"}`, 409, nil) // it is active
+			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"q"}`, 409, nil) // the job is active
 			n.do("POST", "/api/v1/ack/"+id, fmt.Sprintf(`{"lease_token":%q}`, j.LeaseToken), 200, nil)
 			n.do("POST", "/api/v1/jobs/job_00000000000000000000000000/move", `{"queue":"q"}`, 404, nil)
 			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"a b"}`, 400, nil)

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector allocates besides.
+// The race detector allocates memory of its own.
 
 package server
 
@@ -18,10 +18,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// TestFrameAllocations holds what a frame of 64 jobs allocates to a budget, for each
-// kind of part: reading the message and making its op, or making the answer; not what
-// the log and the store do with the op. Where a change needs more, the budget is raised
-// with the reason.
+// TestFrameAllocations compares the allocations of a frame of 64 jobs with a budget, for each kind of part:
+// reading the message and building its op, or building the answer. It leaves out the log and the store. If a
+// change needs more, raise the budget and give the reason.
 func TestFrameAllocations(t *testing.T) {
 	const jobs = 64
 	n := startNode(t, func(c *Config) { c.Dev = true })
@@ -69,7 +68,7 @@ func TestFrameAllocations(t *testing.T) {
 		do     func()
 	}{
 		{"enqueues", 16, func() { read(enqueues).m.ReturnToVTPool() }},
-		// What is left are the results, which few acks have.
+		// The rest are the results, which few acks have.
 		{"acks", 16 + jobs, func() {
 			f := read(acks)
 			items, _ := fromAcks(f.m.Acks, f.m.WorkerId)
@@ -81,7 +80,7 @@ func TestFrameAllocations(t *testing.T) {
 			}
 			f.m.ReturnToVTPool()
 		}},
-		// The names of a job's queue and worker lie in its record.
+		// A job's record contains the names of its queue and worker.
 		{"fetch", 48 + 2*jobs, func() {
 			if out, _, err := n.server.compose(r, &q, leased, 60_000, nil); err != nil || len(out) != jobs {
 				t.Fatal(len(out), err)
@@ -89,7 +88,7 @@ func TestFrameAllocations(t *testing.T) {
 		}},
 	} {
 		got := math.Inf(1)
-		for try := 0; got > test.budget && try < 50; try++ { // what the node does beside is counted, too
+		for try := 0; got > test.budget && try < 50; try++ { // the node's other work is counted, too
 			got = min(got, testing.AllocsPerRun(2, test.do))
 		}
 		if got > test.budget {
@@ -98,8 +97,8 @@ func TestFrameAllocations(t *testing.T) {
 	}
 }
 
-// A message that had more in it than a frame takes is not used again, and one at the
-// bounds is: what it has grown to would stay in memory for as long as frames come.
+// A message that exceeded the bounds of a frame is not used again, because its memory would stay for as long
+// as frames come. A message at the bounds is used again.
 func TestMessagesAboveTheBoundsAreNotKept(t *testing.T) {
 	t.Parallel()
 	const acks, enqueues, queues = job.MaxAckItems, job.MaxEnqueueJobs, job.MaxFetchQueues

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// BenchmarkStream is what the streams of a node do: frames of 64, sixteen sent ahead of
-// their answers, each acks what the one before it fetched and enqueues as much.
+// BenchmarkStream measures the streams of a node: frames of 64, sixteen sent ahead of their answers. Each
+// acks the jobs that the one before it fetched and enqueues as many.
 func BenchmarkStream(b *testing.B) {
 	for name, fetch := range map[string]int32{"enqueue": 0, "steady": 64} {
 		b.Run(name, func(b *testing.B) {

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Frames count like requests, of all streams of a key together. Those that come too fast
-// wait, and nobody else does.
+// The frames of all streams of a key count together as requests. Frames that come too fast wait, and no other
+// key does.
 func TestFramesCountLikeRequests(t *testing.T) {
 	t.Parallel()
 	const perSecond, frames = 20, 40
@@ -27,7 +27,7 @@ func TestFramesCountLikeRequests(t *testing.T) {
 	began := time.Now()
 	done := make(chan string)
 	var streams [2]*streamClient
-	for i := range streams { // a stream that begins when the key has nothing left is refused
+	for i := range streams { // a stream that begins when the key's rate is used up is refused
 		streams[i] = n.stream(url, mine)
 		exchange(t, streams[i], &workerpb.StreamLifecycleRequest{RequestId: frames})
 	}
@@ -54,13 +54,13 @@ func TestFramesCountLikeRequests(t *testing.T) {
 			t.Errorf("a frame that is too fast: %s", failed)
 		}
 	}
-	// Two requests began the streams; a second's worth comes at once.
+	// Two requests began the streams; frames for one second come at once.
 	if took, least := time.Since(began), time.Second*(2+frames-perSecond)/perSecond; took < least {
 		t.Errorf("%d frames took %v, which is less than %v", frames, took, least)
 	}
 }
 
-// Who asks for the turn of a frame, and for room, allocates nothing.
+// Asking for the rate and the room of a frame allocates nothing.
 func TestFramesWaitWithoutMemory(t *testing.T) {
 	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate} })
 	who := tenancy.Principal{KeyID: keyID(n.admin)}
@@ -79,7 +79,7 @@ func TestFramesWaitWithoutMemory(t *testing.T) {
 	}
 }
 
-// One namespace of a host has half of its streams at most; the others' stay free.
+// One namespace of a host may open at most half of its streams, so that the others stay free.
 func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)
@@ -103,7 +103,7 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 		exchange(t, n.stream(url, b.key), &workerpb.StreamLifecycleRequest{RequestId: 9})
 	}
 	refused(b.key, "4 streams are open on this node")
-	// One that ends makes room for another of its namespace.
+	// When a stream ends, another of its namespace may begin.
 	if err := last.CloseRequest(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	}
 }
 
-// Of the frames in hand a namespace has half at most; the others' are read on.
+// One namespace may have at most half of the frames in progress, and those of others are still read.
 func TestFramesOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 )
 
-// A message of a stream that does not come wholly ends the stream, and gives back what
-// it took of the bytes that the node has in hand for all.
+// An incomplete message ends its stream and gives back the bytes that it took from the node's budget.
 func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MessageWait = 50 * time.Millisecond })
@@ -27,7 +26,7 @@ func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 	h2c.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: h2c}
 	defer transport.CloseIdleConnections()
-	go func() { _, _ = write.Write(append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...)) }() // 256 bytes are promised
+	go func() { _, _ = write.Write(append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...)) }() // the header announces 256 bytes
 	a, err := transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +41,8 @@ func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
 }
 
-// A gateway that shuts down ends a stream wherever its client is, in the middle of a
-// message, too: the client is told to open another, not that it has sent nonsense.
+// A gateway that shuts down ends a stream even in the middle of a message. The client is asked to open
+// another stream, and does not get an error about its message.
 func TestADrainInTheMiddleOfAFrame(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -52,7 +51,7 @@ func TestADrainInTheMiddleOfAFrame(t *testing.T) {
 	transport := &http.Transport{Protocols: h2c}
 	defer transport.CloseIdleConnections()
 	for drain, want := range map[string]string{"true": "14", "": "3"} {
-		begun := append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...) // 256 bytes are promised
+		begun := append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...) // the header announces 256 bytes
 		r, err := http.NewRequestWithContext(t.Context(), "POST", n.rpcFront()+"/corvo.v1.WorkerService/StreamLifecycle", io.NopCloser(bytes.NewReader(begun)))
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +65,7 @@ func TestADrainInTheMiddleOfAFrame(t *testing.T) {
 		}
 		rest, err := io.ReadAll(a.Body)
 		a.Body.Close()
-		status := a.Trailer.Get("Grpc-Status") + a.Header.Get("Grpc-Status") // in the header, where nothing else is answered
+		status := a.Trailer.Get("Grpc-Status") + a.Header.Get("Grpc-Status") // in the header if there is no other answer
 		if err != nil || len(rest) > 0 || status != want {
 			t.Errorf("drain %q: answered %q, %v, status %q, want %s", drain, rest, err, status, want)
 		}

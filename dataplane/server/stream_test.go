@@ -19,7 +19,7 @@ import (
 
 type streamClient = connect.BidiStreamForClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 
-// stream opens a stream whose headers have come.
+// stream opens a stream and waits for its headers.
 func (n *node) stream(url, key string) *streamClient {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,7 +31,7 @@ func (n *node) stream(url, key string) *streamClient {
 	return s
 }
 
-// frame sends one frame and returns its answer.
+// exchange sends one frame and returns its answer.
 func exchange(t *testing.T, s *streamClient, m *workerpb.StreamLifecycleRequest) *workerpb.StreamLifecycleResponse {
 	t.Helper()
 	if err := s.Send(m); err != nil {
@@ -44,7 +44,7 @@ func exchange(t *testing.T, s *streamClient, m *workerpb.StreamLifecycleRequest)
 	return out
 }
 
-// Frames do all at once, in order; what is refused of one of them is said in its answer.
+// A frame acks, enqueues and fetches in this order, and its answer lists the refused parts.
 func TestStreamFrames(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -52,7 +52,7 @@ func TestStreamFrames(t *testing.T) {
 	if h := s.ResponseHeader(); h.Get("X-Request-Id") == "" {
 		t.Errorf("headers %v came before the first frame", h)
 	}
-	// A frame has what it enqueues itself.
+	// A frame fetches the jobs that it enqueues.
 	out := exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 1, Queues: []string{"q"}, WorkerId: "w", FetchCount: 10, Enqueues: []*workerpb.EnqueueRequest{
 		{Queue: "q", PayloadJson: `{"i":0}`, OptionsJson: `{"unique_key":"u"}`}, {Queue: "q", PayloadJson: `{"i":1}`},
 	}})
@@ -60,8 +60,8 @@ func TestStreamFrames(t *testing.T) {
 		t.Fatalf("%v", out)
 	}
 	first, second := out.Jobs[0], out.Jobs[1]
-	// An ack frees the unique key that the enqueue of its own frame takes. A refused ack
-	// is no failure of the frame.
+	// An ack frees the unique key that an enqueue of the same frame takes. A refused ack does not fail the
+	// frame.
 	out = exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 2, WorkerId: "w",
 		Acks:     []*workerpb.AckBatchItem{{JobId: first.JobId, LeaseToken: first.LeaseToken, Usage: &workerpb.UsageReport{CostUsdExact: "0.000000001"}}, {JobId: "nonsense"}, {JobId: second.JobId, LeaseToken: first.LeaseToken}},
 		Enqueues: []*workerpb.EnqueueRequest{{Queue: "q", OptionsJson: `{"unique_key":"u"}`}},
@@ -81,7 +81,7 @@ func TestStreamFrames(t *testing.T) {
 	if out.Acked != 1 {
 		t.Errorf("%v", out)
 	}
-	// Enqueues are all or none, and a frame that is refused has done nothing.
+	// Enqueues are all or none, and a refused frame has no effect.
 	before := n.cell.Applied()
 	for i, bad := range []*workerpb.StreamLifecycleRequest{
 		{Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}, {Queue: "no queue"}}},
@@ -106,8 +106,7 @@ func TestStreamFrames(t *testing.T) {
 	}
 }
 
-// Frames that are sent without waiting are answered in order, and jobs stand in the
-// order of their frames.
+// Frames that are sent ahead are answered in order, and their jobs are in the order of the frames.
 func TestStreamPipelines(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -148,7 +147,7 @@ func TestStreamPipelines(t *testing.T) {
 	}
 }
 
-// An answer without anything waits for work, and is woken by it.
+// A frame that would get an empty answer waits for work, and the work wakes it.
 func TestStreamWaits(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -162,7 +161,8 @@ func TestStreamWaits(t *testing.T) {
 	}
 }
 
-// Who may not go on is told so; who may do less is refused that alone.
+// A stream whose key is revoked ends with the reason; a key with fewer rights is refused only the parts that
+// it lacks.
 func TestStreamRights(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -185,7 +185,7 @@ func TestStreamRights(t *testing.T) {
 	}
 }
 
-// A node that shuts down answers what it has begun and sends its streams elsewhere.
+// A node that shuts down answers the frames that have begun and asks its streams to open elsewhere.
 func TestStreamDrains(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -197,7 +197,7 @@ func TestStreamDrains(t *testing.T) {
 	}
 }
 
-// So many streams may be open, and no more.
+// At most the maximum number of streams may be open.
 func TestStreamsAtTheBound(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxStreams = 2 })
@@ -214,12 +214,12 @@ func TestStreamsAtTheBound(t *testing.T) {
 	}
 }
 
-// A frame for which there is no room waits until there is.
+// A frame waits until there is room.
 func TestStreamFramesAtTheBound(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.StreamFrames = 1 })
 	s := n.stream(n.rpcFront(), n.admin)
-	n.server.frames <- struct{}{} // somebody else's
+	n.server.frames <- struct{}{} // of another stream
 	if err := s.Send(&workerpb.StreamLifecycleRequest{RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestStreamFramesAtTheBound(t *testing.T) {
 	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 && len(n.server.frames) == 0 })
 }
 
-// What comes faster than the rate is spread, but for a few.
+// Frames above the rate are spread over time, except for a burst.
 func TestStreamPace(t *testing.T) {
 	t.Parallel()
 	p, now := framePace{every: time.Second / DefaultStreamRate}, time.Now()
@@ -257,7 +257,7 @@ func TestStreamPace(t *testing.T) {
 	}
 }
 
-// Errors in a row slow a stream, more and more up to a bound.
+// Errors in a row slow a stream down, more and more up to a bound.
 func TestStreamSlows(t *testing.T) {
 	t.Parallel()
 	x := &stream{}

@@ -12,7 +12,7 @@ import (
 
 var wildcards = regexp.MustCompile(`\{[^}]*\}`)
 
-// strictRoutes are the routes that refuse what they do not know, and paths of theirs.
+// strictRoutes returns the routes that refuse unknown parameters and fields, by a sample path.
 func strictRoutes(n *node) map[string]serve.Route {
 	all := map[string]serve.Route{}
 	for _, route := range n.server.table() {
@@ -23,7 +23,7 @@ func strictRoutes(n *node) map[string]serve.Route {
 	return all
 }
 
-// A parameter that a management route does not take is refused by its name.
+// A management route refuses an unknown parameter by its name.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -47,8 +47,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	}
 }
 
-// What is sent to a route without a body is read all the same: who sends it means
-// something by it.
+// A body that is sent to a route without one is read and refused, because its sender expects an effect.
 func TestNoBodyIsIgnored(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -78,7 +77,7 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	}
 }
 
-// Only what says plainly that it may deletes a queue with jobs that have not settled.
+// A queue with unsettled jobs is deleted only with a plain confirmation.
 func TestDeleteQueueAsksPlainly(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -100,7 +99,7 @@ func TestDeleteQueueAsksPlainly(t *testing.T) {
 	n.answers(http.StatusOK, `{"status":"deleted"}`, "DELETE", "q?confirm=true&if_settled=false", "")
 }
 
-// The name in a path is the resource's; a body may leave it out, and not contradict it.
+// The path has the resource's name. A body may omit the name but must not contradict it.
 func TestABodyNamesWhatItsPathNames(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -128,7 +127,7 @@ func TestABodyNamesWhatItsPathNames(t *testing.T) {
 	}
 }
 
-// Routes of workers ignore a field that they do not know, and say so.
+// Routes of workers ignore an unknown field and warn about it.
 func TestWorkersAreWarned(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// What happened in the last minute is told by queue, to those who may see the queue.
+// The throughput of the last minute is listed by queue, for callers with the right to the queue.
 func TestThroughput(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

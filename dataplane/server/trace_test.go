@@ -21,8 +21,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Three steps of a client's trace, each of its own span, and a trace that is not
-// sampled.
+// Three spans of a client's trace, and a trace that is not sampled.
 const (
 	clientTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	notSampled  = "00-11111111111111111111111111111111-2222222222222222-00"
@@ -33,7 +32,7 @@ func step(n int) (spanID, traceparent string) {
 	return spanID, "00-" + clientTrace + "-" + spanID + "-01"
 }
 
-// tracedNode is an open node whose spans go to a receiver; "" sends none.
+// tracedNode starts an open node whose spans go to a receiver; "" sends none.
 func tracedNode(t *testing.T, endpoint string) *node {
 	t.Helper()
 	ctx := context.Background()
@@ -93,12 +92,12 @@ func must[T any](n *node, status int, method, path, body string, header ...strin
 	return out
 }
 
-// below waits for the span of a name that is a child of another.
+// below waits for a span with a name and a parent.
 func below(r *otlptest.Receiver, parent otlptest.Span, name string) otlptest.Span {
 	return r.Await(name, func(s otlptest.Span) bool { return s.ParentID == parent.SpanID })
 }
 
-// under waits for the request of a route that a client's span sent.
+// under waits for the span of a request that a client's span sent.
 func under(r *otlptest.Receiver, spanID, name string) otlptest.Span {
 	return r.Await(name, func(s otlptest.Span) bool { return s.ParentID == spanID && s.TraceID == clientTrace })
 }
@@ -112,7 +111,7 @@ func wantAttributes(t *testing.T, s otlptest.Span, want map[string]any) {
 	}
 }
 
-// committed checks that a span's op is seen on its way through the log.
+// committed checks that the trace shows a span's op in the log.
 func committed(t *testing.T, r *otlptest.Receiver, s otlptest.Span) {
 	t.Helper()
 	commit := below(r, s, "commit")
@@ -123,8 +122,7 @@ func committed(t *testing.T, r *otlptest.Receiver, s otlptest.Span) {
 	}
 }
 
-// Who asks why an agent's answer took so long sees the job from its enqueue to its
-// ack, across processes: what it waited for, and what it cost.
+// A trace shows an agent's job from its enqueue to its ack, across processes, with its waits and its cost.
 func TestAJobIsFollowed(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -178,7 +176,7 @@ func TestAJobIsFollowed(t *testing.T) {
 	committed(t, r, ack)
 }
 
-// A job's trace survives its failures, and they are seen in it.
+// A job keeps its trace after a failure, and the trace shows the failure.
 func TestARetryKeepsItsTrace(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -204,7 +202,7 @@ func TestARetryKeepsItsTrace(t *testing.T) {
 	}
 }
 
-// Jobs of clients that know nothing of traces are followed all the same.
+// Jobs of clients without traces get a trace of the server.
 func TestOwnTraceIsStored(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -221,7 +219,7 @@ func TestOwnTraceIsStored(t *testing.T) {
 	}
 }
 
-// A gateway's span comes between a client and us, and the job keeps the client's.
+// A gateway's span lies between the client's and the server's, and the job keeps the client's.
 func TestThroughAGateway(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -234,7 +232,7 @@ func TestThroughAGateway(t *testing.T) {
 		produce := r.Await("enqueue q", func(s otlptest.Span) bool { return s.Attributes["messaging.message.id"] == got.JobID })
 		request := r.Await("POST /api/v1/enqueue", func(s otlptest.Span) bool { return s.SpanID == produce.ParentID })
 		if want == "" {
-			want = produce.SpanID // the client knows of no trace: the job has ours
+			want = produce.SpanID // the client has no trace, so the job has the server's
 		}
 		if request.ParentID != gateway || request.TraceID != clientTrace || got.Headers["traceparent"] != "00-"+clientTrace+"-"+want+"-01" {
 			t.Errorf("below %s, the job has %v:\n%s", gateway, got.Headers, otlptest.Text([]otlptest.Span{request, produce}))
@@ -242,8 +240,7 @@ func TestThroughAGateway(t *testing.T) {
 	}
 }
 
-// A batch is one span of the producer, and one of the consumer that points to
-// every job's.
+// A batch request is one span of the producer. The consumer's span links to the span of every job.
 func TestBatchesAreFollowed(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -263,7 +260,7 @@ func TestBatchesAreFollowed(t *testing.T) {
 	if len(jobs.Jobs) != 3 {
 		t.Fatalf("fetched %+v", jobs)
 	}
-	// What a job says of itself wins, even if nobody can read it.
+	// A job's own headers have precedence, even if they are invalid.
 	for i, want := range []api.Strings{{"traceparent": enqueuedBy, "tracestate": "v=1"}, {"traceparent": "mine"}, {"Traceparent": otherBy}} {
 		if diff(t, jobs.Jobs[i].Headers, want) {
 			t.Errorf("job %d has headers %v, want %v", i, jobs.Jobs[i].Headers, want)
@@ -302,7 +299,7 @@ func TestBatchesAreFollowed(t *testing.T) {
 	committed(t, r, ack)
 }
 
-// A refusal shows in the trace as what it was.
+// The trace shows a refusal with its code.
 func TestRefusalsAreSeen(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -317,8 +314,8 @@ func TestRefusalsAreSeen(t *testing.T) {
 	}
 }
 
-// Idle workers poll all day: that must not fill anybody's trace store, unless they
-// say that they want to see it.
+// The polls of idle workers leave no spans, so that they do not fill trace stores, unless the client traces
+// them.
 func TestEmptyPolls(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -328,7 +325,7 @@ func TestEmptyPolls(t *testing.T) {
 		must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"timeout":0}`, header...)
 	}
 	fetched, fetchedBy := step(2)
-	// A gateway's span says nothing of what its client wants to see.
+	// A gateway's span does not mean that the client traces the request.
 	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy, telemetry.ClientHeader+": ")
 	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy)
 	fetch := below(r, under(r, fetched, "POST /api/v1/fetch"), "fetch q")
@@ -337,8 +334,8 @@ func TestEmptyPolls(t *testing.T) {
 	}
 }
 
-// Nothing is sent of a trace whose client did not sample it, and of no trace when
-// tracing is off. The jobs' headers travel in both.
+// No span is sent for a trace that its client did not sample, or if tracing is off. The jobs' headers are
+// stored in both cases.
 func TestHeadersTravelWithoutSpans(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -362,7 +359,7 @@ func TestHeadersTravelWithoutSpans(t *testing.T) {
 			}
 			continue
 		}
-		// The next one is sampled, and so ends the wait for spans that must not come.
+		// The next request is sampled, and its span ends the wait for spans that must not come.
 		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`)
 		r.Await("POST /api/v1/enqueue", nil)
 		for _, s := range r.Spans() {
@@ -373,8 +370,7 @@ func TestHeadersTravelWithoutSpans(t *testing.T) {
 	}
 }
 
-// A client's headers are its own: a job with as many as it may have is taken, and
-// goes without what the server would add.
+// A client may use all headers of a job: the server then adds none of its own.
 func TestFullHeaders(t *testing.T) {
 	t.Parallel()
 	n := tracedNode(t, "")
@@ -400,7 +396,7 @@ func TestFullHeaders(t *testing.T) {
 	}
 }
 
-// Without tracing an operation asks nothing and makes nothing.
+// Without tracing an operation allocates nothing.
 func TestNoSpanNoWork(t *testing.T) {
 	q := &request{}
 	r := httptest.NewRequest("POST", "/", nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// tampering changes what fetches are answered.
+// tampering changes the answers to fetches.
 type tampering struct {
 	http.RoundTripper
 	old, new string
@@ -35,7 +35,7 @@ func (t tampering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a, nil
 }
 
-// misread is a client of the node that finds something else in the jobs it fetches.
+// misread returns a client for which a text in its fetched jobs is replaced.
 func (n *node) misread(old, instead string) *client.Client {
 	n.t.Helper()
 	c, err := client.New(n.url, n.admin, client.WithRetries(0), client.WithHTTPClient(&http.Client{Transport: tampering{http.DefaultTransport, old, instead}}))
@@ -46,8 +46,7 @@ func (n *node) misread(old, instead string) *client.Client {
 	return c
 }
 
-// A job that a worker cannot read fails, with a reason, and those that came with it are
-// worked on.
+// A job that a worker cannot read fails with a reason, and the other jobs of the fetch are worked on.
 func TestJobThatCannotBeReadFailsAlone(t *testing.T) {
 	t.Parallel()
 	for name, stream := range map[string]bool{"polls": false, "a stream that does not come through": true} {
@@ -81,7 +80,7 @@ func TestJobThatCannotBeReadFailsAlone(t *testing.T) {
 	}
 }
 
-// So it is for those who fetch by themselves.
+// The same for programs that call Fetch themselves.
 func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -123,7 +122,7 @@ func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	if job, err := c.Fetch(t.Context(), batch.FetchRequest); job != nil || err != nil {
 		t.Errorf("of an empty queue: %v, %v", job, err)
 	}
-	// A key is the fetch's own, and of nothing that comes of it.
+	// The key applies to the fetch only, and not to the failures that follow.
 	keyed := enqueue("odd", "z", "odd")
 	*batch.Count = 2
 	jobs, err = c.FetchBatch(client.WithIdempotencyKey(t.Context(), "batch"), batch)
@@ -137,8 +136,7 @@ func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	failed(keyed[2])
 }
 
-// Who gets jobs is told also of one that stays leased, since the server could not be told
-// that it failed.
+// The caller also learns of a job that stays leased because the server could not be told of its failure.
 func TestFetchedJobsWhoseFailureCannotBeTold(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -150,7 +148,7 @@ func TestFetchedJobsWhoseFailureCannotBeTold(t *testing.T) {
 		}
 		ids = append(ids, out.JobID)
 	}
-	c := n.misread(`"max_retries":7`, `"max_retries":"7","job_id":"`+ids[0]+`"`) // which has another lease
+	c := n.misread(`"max_retries":7`, `"max_retries":"7","job_id":"`+ids[0]+`"`) // this job has another lease
 	count, now := 2, 0
 	jobs, err := c.FetchBatch(t.Context(), api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, Timeout: &now}, Count: &count})
 	if len(jobs) != 1 || jobs[0].JobID != ids[0] || err == nil || !strings.Contains(err.Error(), "the server cannot be told") {

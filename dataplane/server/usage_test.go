@@ -30,7 +30,7 @@ func (n *node) seeded() {
 	})
 }
 
-// ran has a job of a queue enqueued, fetched and acked with usage.
+// ran enqueues, fetches and acks a job with usage.
 func (n *node) ran(queue, more, usage string) string {
 	n.t.Helper()
 	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"`+more+`}`)
@@ -88,7 +88,7 @@ func TestUsageSummary(t *testing.T) {
 					t.Errorf("the queues %q", names)
 				}
 			}
-			// Nothing was used before.
+			// No usage before.
 			past := must[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=day&timezone=Europe/Berlin&from=2020-03-28T12:00:00Z&to=2020-03-30T12:00:00Z", "")
 			if past.Totals != (api.UsageSums{}) || len(past.Groups) != 0 || past.Period != "48h0m0s" {
 				t.Errorf("long ago: %+v", past)
@@ -189,7 +189,7 @@ func TestPrices(t *testing.T) {
 	if list := must[[]api.Price](n, 200, "GET", "/prices", ""); len(list) != len(shipped)+1 || list[0] != made {
 		t.Errorf("%d prices are listed", len(list))
 	}
-	// Every shard has it, and what is charged from then on says so.
+	// Every shard has the price, and later charges use it.
 	for _, queue := range queueOn(2) {
 		eventually(t, "the price to be everywhere", func() bool {
 			id := n.ran(queue, "", `{"input_tokens":1000000,"model":"gpt-4.1","provider":"openai"}`)

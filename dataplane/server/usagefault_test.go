@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// usageFaults are usage reports that no number of ours holds, or that say too much, with
-// why each is kept aside; empty where it counts.
+// usageFaults are usage reports, most with values out of range, and the reason why each is rejected; empty if
+// it counts.
 var usageFaults = []struct{ usage, want string }{
 	{`{"input_tokens":1,"cost_usd":0.30000000000000004}`, ""},
 	{`{"input_tokens":1000.0,"output_tokens":1e3,"cost_usd":1e-12}`, ""},
@@ -29,23 +29,23 @@ var usageFaults = []struct{ usage, want string }{
 	{`{"input_tokens":9223372036854775807}`, job.RejectedTokens},
 	{`{"input_tokens":9223372036854775807,"output_tokens":9223372036854775807,"model":"nobody's"}`, job.RejectedTokens},
 	{`{"cache_read_tokens":1e30}`, job.RejectedTokens},
-	{`{"output_tokens":1000000000000,"model":"nobody's"}`, job.RejectedCost}, // at the dearest price there is
+	{`{"output_tokens":1000000000000,"model":"nobody's"}`, job.RejectedCost}, // at the highest price
 	{`{"input_tokens":-1}`, job.RejectedNegative},
 	{`{"cost_usd":-0.5}`, job.RejectedNegative},
 	{`{"cost_usd":1,"model":"` + strings.Repeat("m", job.MaxUsageWord+1) + `"}`, job.RejectedName},
 	{`{"cost_usd":1,"provider":"` + strings.Repeat("p", job.MaxUsageWord+1) + `"}`, job.RejectedName},
 }
 
-// taken has a job of the queue enqueued and fetched.
+// taken enqueues and fetches a job of the queue.
 func (n *node) taken(queue string) api.FetchedJob {
 	n.t.Helper()
 	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"}`)
 	return must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`)
 }
 
-// Nothing in a usage report refuses the work that it came with: whatever a client sends,
-// its ack, fail or heartbeat is done, and what cannot count is kept aside, out of all sums,
-// and the answer, an event, the view and a number in the summary say so.
+// No usage report refuses the work with which it came: the ack, fail or heartbeat is done. Values that cannot
+// count are stored apart and are in no sum, and the answer, an event, the view and a count in the summary
+// show them.
 func TestUsageNeverRefusesWork(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -81,7 +81,7 @@ func TestUsageNeverRefusesWork(t *testing.T) {
 		}
 	}
 	n.asideIs(t, int64(rejected), int64(4*len(usageFaults)-rejected))
-	// A declaration is strict, an estimate is a report of what is to come.
+	// A declaration is strict; an estimate is lenient like a report.
 	n.do("PUT", "/api/v1/budgets/queue/q0", `{"daily_usd":0.30000000000000004}`, http.StatusBadRequest, nil)
 	n.do("POST", "/api/v1/enqueue", `{"queue":"other","cost_estimate_usd":0.30000000000000004}`, http.StatusCreated, nil)
 }
@@ -102,8 +102,8 @@ func (n *node) asideIs(t *testing.T, rejected, counted int64) {
 	}
 }
 
-// The RPC's answers say it, too: of a double that is no decimal, of one beyond any
-// number, and of an exact text.
+// The RPC's answers show the rejection too: of a double that is not a decimal, of one out of range, and of an
+// exact text.
 func TestUsageNeverRefusesWorkByRPC(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
@@ -132,8 +132,8 @@ func TestUsageNeverRefusesWorkByRPC(t *testing.T) {
 	}
 }
 
-// Ten thousand of the largest reports that count are more than 64 bits hold, of a job, a
-// shard and a summary; each is counted.
+// The sum of ten thousand maximum reports exceeds 64 bits, for a job, a shard and a summary; each report
+// counts.
 func TestUsageSumsAreWide(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/host"
 )
 
-// plainLists are the reads an operator makes when a node is busy.
+// plainLists are the reads of an operator when a node is busy.
 var plainLists = []struct{ method, path, body string }{
 	{"GET", "/api/v1/queues", ""},
 	{"GET", "/api/v1/queues/q", ""},
@@ -28,7 +28,7 @@ var plainLists = []struct{ method, path, body string }{
 	{"GET", "/api/v1/metrics/throughput", ""},
 }
 
-// viewFile is the path of the view of the node's only shard.
+// viewFile returns the path of the view of the node's only shard.
 func (n *node) viewFile() (path string) {
 	n.t.Helper()
 	if err := filepath.WalkDir(n.dir, func(p string, d fs.DirEntry, err error) error {
@@ -42,8 +42,8 @@ func (n *node) viewFile() (path string) {
 	return path
 }
 
-// hangView keeps the node's view from writing, as another process could that has the
-// file locked, until the returned function is called.
+// hangView prevents the node's view from writing, as another process with a lock on the file could, until the
+// returned function is called.
 func (n *node) hangView() (letGo func()) {
 	n.t.Helper()
 	path := n.viewFile()
@@ -166,8 +166,8 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	}
 }
 
-// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches while the view is
-// older than the limit, and nothing that ends work.
+// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches while the view is older than the limit,
+// and accepts acks and fails.
 func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *Config) { c.FreshWait = 20 * time.Millisecond })

@@ -40,8 +40,8 @@ func (d directoryAuth) Authenticate(r *http.Request) (tenancy.Principal, error) 
 func (d directoryAuth) Used(string, time.Time) {}
 func (d directoryAuth) Ready() error           { return nil }
 
-// tenant is a namespace with data of its own. What is secret of it stands in no
-// request of anybody else's, so it must stand in no answer to them.
+// tenant is a namespace with data of its own. Its secrets are in no request of another tenant, so they must
+// be in no answer to one.
 type tenant struct {
 	t      *testing.T
 	server *Server
@@ -51,13 +51,13 @@ type tenant struct {
 	keyID  string
 	secret string
 	queue  string
-	values []string // what another tenant may have got hold of: ids, names, positions
+	values []string // values that another tenant may know: ids, names, positions
 	token  string   // of a lease
 	index  string   // a Corvo-Index
 	shared string   // an Idempotency-Key that others use too
 }
 
-// openTenants is a server with two namespaces that are filled.
+// openTenants starts a server with two filled namespaces.
 func openTenants(t *testing.T) (a, b *tenant) {
 	t.Helper()
 	ctx, logger := context.Background(), slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -71,7 +71,7 @@ func openTenants(t *testing.T) (a, b *tenant) {
 		}
 	})
 	directory := fleet.NewDirectory()
-	// A position of another namespace is waited for, and there is no use in that.
+	// A position of another namespace never comes, so the wait is short.
 	s, err := New(Config{Host: h, Authenticator: directoryAuth{directory}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func openTenants(t *testing.T) (a, b *tenant) {
 	return both[0], both[1]
 }
 
-// ask sends a request past the network.
+// ask sends a request without the network.
 func (v *tenant) ask(method, path, body string, header ...string) answer {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+v.key)
@@ -113,7 +113,7 @@ func (v *tenant) ask(method, path, body string, header ...string) answer {
 	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
-// must is ask for what works.
+// must sends a request that must succeed.
 func (v *tenant) must(into any, method, path, body string, header ...string) answer {
 	v.t.Helper()
 	var a answer
@@ -132,8 +132,7 @@ func (v *tenant) must(into any, method, path, body string, header ...string) ans
 	return a
 }
 
-// fill gives the namespace jobs in many states, whose every field is secret, and
-// so many more that wait.
+// fill creates jobs in many states with secrets in every field, and the given number of waiting jobs.
 func (v *tenant) fill(more int) {
 	v.t.Helper()
 	document := fmt.Sprintf(`"payload":{"x":"%[1]s"},"tags":{"t":"%[1]s"},"headers":{"h":"%[1]s"},"checkpoint":"%[1]s","retry_base_delay":"1h"`, v.secret)
@@ -172,7 +171,7 @@ func (v *tenant) fill(more int) {
 	a := v.must(nil, "POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,%s}`, "idempotent", document), "Idempotency-Key: "+v.shared)
 	v.index = a.header.Get(indexHeader)
 	v.must(nil, "POST", "/api/v1/fetch", `{"queues":["idempotent"],"timeout":0,"lease_duration":3600}`, "Idempotency-Key: fetch-"+v.shared)
-	// A key in the store opens nothing on a host; it is data like any other.
+	// A key in the store gives no access on a host; it is data like any other.
 	_, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {
 		v.t.Fatal(err)
@@ -187,7 +186,7 @@ func (v *tenant) fill(more int) {
 	v.values = append(v.values, v.queue, v.token, page.Cursor, v.index, id, v.keyID, string(v.ns), string(v.ns)+"/"+v.queue, "../"+string(v.ns))
 }
 
-// caughtUp waits until the view shows all there is.
+// caughtUp waits until the view shows everything.
 func (v *tenant) caughtUp() {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -197,11 +196,11 @@ func (v *tenant) caughtUp() {
 	}
 }
 
-// store is all that is in the tenant's store, the position included: nobody else
-// may add so much as an empty entry to its log.
+// store returns everything in the tenant's store, including the position, because no other tenant may add
+// even an empty entry to its log.
 func (v *tenant) store() (all []state.KV) {
 	v.t.Helper()
-	v.server.requests.drain() // what was refused to this tenant itself goes to its log
+	v.server.requests.drain() // refusals of the tenant's own requests go to its log
 	snapshot := v.cell.State().Snapshot()
 	defer snapshot.Close()
 	for kv, err := range snapshot.All() {
@@ -215,7 +214,7 @@ func (v *tenant) store() (all []state.KV) {
 
 var passing = regexp.MustCompile(`"(duration_ms|rate_per_minute)":[0-9.e+-]+|"as_of":"[^"]*"`)
 
-// reads is all the tenant can read of its own.
+// reads returns everything that the tenant can read of its own.
 func (v *tenant) reads() string {
 	v.t.Helper()
 	v.caughtUp()
@@ -233,13 +232,13 @@ func (v *tenant) reads() string {
 	return passing.ReplaceAllString(all.String(), "")
 }
 
-// nasty are values that got past the checks of other systems.
+// nasty are values that passed the checks of other systems.
 var nasty = []string{
 	"", "*", "%", "%%", "_", "..", "../", "../../ns_a/0", "%2e%2e%2f", "/", "//", `\`, "\x00", "own\x00x", "a:b", "a|b", "ns_a/own", "ns_b/own",
 	"' OR 1=1 --", `" OR ""="`, "job_", "JOB_00000000000000000000000000", "job_%", "null", "default", strings.Repeat("x", 5000), "\u202e", "\xff\xfe",
 }
 
-// wildcard is a part of a route's path that takes any value.
+// wildcard matches a part of a route's path that accepts any value.
 var wildcard = regexp.MustCompile(`\{[a-z_]+\}`)
 
 // attempt is one request of an attack.
@@ -252,8 +251,8 @@ func (a attempt) String() string {
 	return fmt.Sprintf("%s %.200s %.200s %.200q", a.method, a.path, a.body, a.header)
 }
 
-// attempts are the requests to a route with a value: alone, and for some with
-// what else names the victim.
+// attempts returns the requests to a route with a value: alone, and for some values with other names of the
+// victim.
 func attempts(route serve.Route, shape, value string, victim *tenant, all bool) (list []attempt) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -284,7 +283,7 @@ func attempts(route serve.Route, shape, value string, victim *tenant, all bool) 
 	return list
 }
 
-// check looks for what an answer must not tell.
+// check looks for secrets in an answer.
 func (v *tenant) check(victim *tenant, a attempt, got answer) {
 	v.t.Helper()
 	whole := fmt.Sprint(got.header) + string(got.body)
@@ -341,8 +340,7 @@ func (v *tenant) attack(victim *tenant, routes []serve.Route) (sent int) {
 	return sent
 }
 
-// A tenant gets nothing of another's, and changes nothing, whatever it sends: the
-// promise the whole cloud rests on.
+// A tenant reads nothing of another's and changes nothing, with any request. The whole cloud depends on this.
 func TestWalls(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)
@@ -367,8 +365,7 @@ func TestWalls(t *testing.T) {
 	}
 }
 
-// counts checks that what the tenant is told of how much there is counts its own,
-// by its own store.
+// counts checks that the counts shown to the tenant are those of its own store.
 func (v *tenant) counts(other *tenant) {
 	v.t.Helper()
 	v.caughtUp()
@@ -417,8 +414,8 @@ func (v *tenant) counts(other *tenant) {
 	}
 }
 
-// What exists elsewhere is answered like what exists nowhere: nobody can find out
-// by asking which jobs, queues, keys or leases others have.
+// A request about data of another tenant gets the same answer as one about data that does not exist, so that
+// nobody can find out which jobs, queues, keys or leases others have.
 func TestWallsLookTheSameFromOutside(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t)
@@ -458,7 +455,7 @@ func TestWallsLookTheSameFromOutside(t *testing.T) {
 	if one.JobID == two.JobID || again.JobID != two.JobID {
 		t.Errorf("under one key: %s in one namespace, %s and then %s in the other", one.JobID, two.JobID, again.JobID)
 	}
-	// A key is its whole text: its id opens nothing.
+	// A key is valid only as a whole: its id alone gives no access.
 	forged, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {
 		t.Fatal(err)

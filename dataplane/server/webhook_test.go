@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A webhook is sent the events of jobs it asks for, of the queues it asks for, in order.
+// A webhook receives the events of jobs that it subscribes to, of the queues that it names, in order.
 func TestJobEventsAreDelivered(t *testing.T) {
 	t.Parallel()
 	got := make(chan api.Event, 100)
@@ -65,8 +65,8 @@ func TestJobEventsAreDelivered(t *testing.T) {
 	}
 }
 
-// How many events a webhook is told of, and when, says how much happens in queues: who
-// may not see all of them is not told.
+// The number and times of a webhook's deliveries show the activity of all queues, so a key with a scope does
+// not see them.
 func TestDeliveriesDoNotShowThroughAWebhook(t *testing.T) {
 	t.Parallel()
 	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))

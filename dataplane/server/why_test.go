@@ -16,7 +16,7 @@ func (n *node) why(id string) api.Why {
 	return answers[api.Why](n, 200, "GET", "/jobs/"+id+"/why", "")
 }
 
-// wantReasons wants exactly these reasons, in order.
+// wantReasons checks for exactly these reasons, in order.
 func wantReasons(t *testing.T, w api.Why, want ...string) {
 	t.Helper()
 	var got []string
@@ -37,7 +37,7 @@ func (n *node) take(queue string) api.FetchedJob {
 	return answers[api.FetchedJob](n, 200, "POST", "/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":30}`, queue))
 }
 
-// listen has a worker ask for jobs of a queue that has none to give.
+// listen sends a fetch of a worker to a queue without jobs.
 func (n *node) listen(queue string) {
 	n.t.Helper()
 	answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":0}`, queue))
@@ -100,9 +100,9 @@ func TestWhyAProviderKeepsAJob(t *testing.T) {
 	n.enqueued(`{"queue":"q","provider":"p"}`)
 	n.take("q")
 	parked, next := n.enqueued(`{"queue":"q","provider":"p"}`), n.enqueued(`{"queue":"q","provider":"p"}`)
-	w := n.why(next) // it has not come to the gate yet
+	w := n.why(next) // the job is not at the gate yet
 	wantReasons(t, w, "provider_limit", "behind_others")
-	n.listen("q") // now both have
+	n.listen("q") // now both are
 	w = n.why(parked)
 	wantReasons(t, w, "provider_limit")
 	if r := w.Reasons[0]; r.Name != "p" || r.Until == nil || !strings.Contains(r.Message, "1 of 1 requests") {

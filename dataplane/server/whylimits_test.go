@@ -7,13 +7,13 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Each thing that keeps a job by itself is said, with its name, by the code that kept it.
+// Each limit that keeps a job is named, by the code that enforces it.
 func TestWhyALimitKeepsAJob(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	for _, c := range []struct {
-		queue, method, path, declare string // what is declared
-		first                        string // a job that is taken before; empty for none
+		queue, method, path, declare string // the declaration
+		first                        string // a job that is fetched before; empty for none
 		job                          string
 		reason, name                 string
 		state                        string
@@ -34,7 +34,7 @@ func TestWhyALimitKeepsAJob(t *testing.T) {
 			n.take(c.queue)
 		}
 		id := n.enqueued(fmt.Sprintf(`{"queue":%q,%s}`, c.queue, c.job))
-		n.listen(c.queue) // a fetch that is to find nothing
+		n.listen(c.queue) // a fetch that finds nothing
 		w := n.why(id)
 		if w.State != c.state || len(w.Reasons) == 0 || w.Reasons[0].Reason != c.reason || c.name != "" && w.Reasons[0].Name != c.name || w.Reasons[0].Message == "" {
 			t.Errorf("%s: %+v, want %s by %s while %s", c.queue, w, c.reason, c.name, c.state)
@@ -42,8 +42,7 @@ func TestWhyALimitKeepsAJob(t *testing.T) {
 	}
 }
 
-// A job's place in line is that among those of its own fairness key: the others do not
-// go before it.
+// A job's position in line counts only jobs of its own fairness key, because the others do not go before it.
 func TestWhyAKeyedJobIsNotFirst(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

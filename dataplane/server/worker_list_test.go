@@ -21,7 +21,7 @@ func init() {
 	scoped["GET /api/v1/workers"] = c
 }
 
-// workers are those listed, by id, without their times.
+// workers returns the listed workers by id, without their times.
 func (n *node) workers(key string) string {
 	n.t.Helper()
 	all, err := n.client(key).Workers(n.t.Context(), client.Read{})
@@ -49,7 +49,7 @@ func (n *node) lists(key, want string) {
 	}
 }
 
-// fetchAs fetches a job of the queues; nil where there is none.
+// fetchAs fetches a job of the queues as a worker, or returns nil.
 func (n *node) fetchAs(worker, hostname string, queues ...string) *api.FetchedJob {
 	n.t.Helper()
 	f, err := n.client(n.admin).Fetch(n.t.Context(), api.FetchRequest{Queues: queues, WorkerID: worker, Hostname: hostname, Timeout: ptr(0)})
@@ -100,10 +100,10 @@ func TestWorkers(t *testing.T) {
 	if _, err := mine.Fetch(t.Context(), api.FetchRequest{Queues: []string{"a"}, WorkerID: "w3"}); api.CodeOf(err) != api.Forbidden {
 		t.Errorf("a fetch out of scope: %v", err)
 	}
-	n.lists(n.admin, "w1@host-1 [a c] 1, w2@host-2 [idle] 0") // who was refused is no worker
+	n.lists(n.admin, "w1@host-1 [a c] 1, w2@host-2 [idle] 0") // a refused caller is not listed
 }
 
-// A worker is listed while it speaks, by whatever, and while it holds a job.
+// A worker is listed while it sends any requests, and while it holds a job.
 func TestWorkersAreForgottenUnlessTheyHold(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
@@ -148,8 +148,7 @@ func TestWorkersAreForgottenUnlessTheyHold(t *testing.T) {
 	}
 }
 
-// A node knows those that have spoken to it, and those that hold jobs anywhere, on
-// every shard.
+// A node lists the workers that sent it requests, and those that hold jobs on any node and every shard.
 func TestWorkersOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	const shards = 2
@@ -172,7 +171,7 @@ func TestWorkersOfOtherNodes(t *testing.T) {
 	}
 }
 
-// A worker says how many jobs it runs at once and that it drains, over HTTP and RPC.
+// A worker reports its concurrency and its draining, over HTTP and RPC.
 func TestWorkersReport(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -19,14 +19,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// working is a worker that runs until the end of the test, or until it is stopped.
+// working is a worker that runs until the test ends or stops it.
 type working struct {
 	t    *testing.T
 	stop context.CancelFunc
 	done chan error
 }
 
-// work runs a worker of the node that has one handler.
+// work starts a worker of the node with one handler.
 func (n *node) work(w *client.Worker, queue string, h client.Handler) *working {
 	n.t.Helper()
 	if w.Client == nil {
@@ -46,10 +46,10 @@ func (r *working) end() {
 	if err := <-r.done; err != nil {
 		r.t.Errorf("the worker ended with %v", err)
 	}
-	r.done <- nil // for who asks again
+	r.done <- nil // for a second call
 }
 
-// settled waits until a job is in a state.
+// settled waits until a job has a state.
 func (n *node) settled(id, state string) api.Job {
 	n.t.Helper()
 	c := n.client(n.admin)
@@ -132,7 +132,7 @@ func TestWorkersDoEveryJobOnce(t *testing.T) {
 	}
 }
 
-// What a handler says of its job comes to the server as it was said.
+// A handler's report about its job reaches the server unchanged.
 func TestWorkerTellsAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -176,8 +176,7 @@ func TestWorkerTellsAll(t *testing.T) {
 	}
 }
 
-// An attempt fails with the words of its error, or of its panic, and the next one goes
-// on from the checkpoint.
+// An attempt fails with the text of its error or panic, and the next one continues from the checkpoint.
 func TestWorkerFails(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -209,8 +208,8 @@ func TestWorkerFails(t *testing.T) {
 	}
 }
 
-// What the server will not take fails the attempt, which then says why, and costs no
-// other job of the worker anything.
+// If the server refuses a handler's report, the attempt fails with the reason, and the worker's other jobs
+// are unaffected.
 func TestWorkerIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -253,7 +252,7 @@ func TestWorkerIsRefused(t *testing.T) {
 	}
 }
 
-// A cancelled job's handler is told so with the next heartbeat.
+// A cancelled job's handler is notified by the next heartbeat.
 func TestWorkerHearsOfCancels(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -275,8 +274,8 @@ func TestWorkerHearsOfCancels(t *testing.T) {
 	n.settled(id, "cancelled")
 }
 
-// A worker that stops gives back what it does not get done: no attempt is counted, and
-// another goes on from the checkpoint, whether the handler listens or not.
+// A worker that stops gives back its unfinished jobs: no attempt is counted, and another worker continues
+// from the checkpoint, whether the handler watches its context or not.
 func TestWorkerDrains(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -324,7 +323,7 @@ func TestWorkerDrains(t *testing.T) {
 	}
 }
 
-// While a worker drains, the list of workers says so, and how many jobs it runs at once.
+// While a worker drains, the list of workers shows it, with its concurrency.
 func TestADrainingWorkerIsShown(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -346,7 +345,7 @@ func TestADrainingWorkerIsShown(t *testing.T) {
 	n.settled(id, "completed")
 }
 
-// An agent's iterations, their tools and the person they wait for, by the worker.
+// The worker runs an agent's iterations, with tools and a person's approval.
 func TestWorkerRunsAgents(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -387,7 +386,7 @@ func TestWorkerRunsAgents(t *testing.T) {
 	}
 }
 
-// losesAnswers sends requests and loses every other answer of those to some routes.
+// losesAnswers sends requests and loses every other answer from some routes.
 type losesAnswers struct {
 	routes []string
 	count  atomic.Int64
@@ -404,7 +403,7 @@ func (l *losesAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Answers that are lost change nothing: each thing is said again, and done once.
+// Lost answers change nothing: each report is repeated and takes effect once.
 func TestWorkerRepeats(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -434,7 +433,7 @@ func TestWorkerRepeats(t *testing.T) {
 	}
 }
 
-// A worker that is not wanted says so and ends.
+// A worker without a valid key ends with an error.
 func TestWorkerWithoutAKey(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -62,7 +62,7 @@ func (n *node) streams() (*client.Client, *cuttable) {
 	return c, cut
 }
 
-// A stream enqueues, fetches and acks what requests of their own would.
+// A stream enqueues, fetches and acks as separate requests would.
 func TestClientStream(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -89,7 +89,7 @@ func TestClientStream(t *testing.T) {
 	if a := agent.Agent; a == nil || a.MaxIterations != 3 || a.Iteration != 1 || a.MaxCostUSD != money.Dollar/10 {
 		t.Errorf("%+v", agent.Agent)
 	}
-	cost := money.Reported(1) // which no double near a dollar could tell from nothing
+	cost := money.Reported(1) // smaller than a double near a dollar can show
 	acks := []api.AckItem{
 		{JobID: plain.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken, Result: json.RawMessage(`{"r":1}`), Usage: &api.ReportedUsage{InputTokens: 5, Model: "m", Provider: "p", CostUSD: &cost}}},
 		{JobID: agent.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken}},
@@ -105,14 +105,14 @@ func TestClientStream(t *testing.T) {
 		t.Errorf("a frame that is wrong: %v", err)
 	}
 	cut.cut()
-	// Whoever sends while the connection breaks is told, and the next has a new one.
+	// A frame during the break gets an error, and the next one opens a new connection.
 	_, _ = s.Do(t.Context(), client.Frame{Acks: acks[:1]})
 	if done, err := s.Do(t.Context(), client.Frame{Acks: acks[:1]}); err != nil || done.Acked != 1 {
 		t.Errorf("after the connection was cut: %+v, %v", done, err)
 	}
 }
 
-// Many share a stream, and each has the answer to its own frame.
+// Many callers share a stream, and each gets the answer to its own frame.
 func TestClientStreamIsShared(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -133,7 +133,7 @@ func TestClientStreamIsShared(t *testing.T) {
 	all.Wait()
 }
 
-// A stream that may not be opened says why.
+// A refused stream returns the reason.
 func TestClientStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/telemetry/otlptest"
 )
 
-// One trace leads from what enqueued a job through its attempts, whatever the node
-// itself sends of it.
+// One trace leads from a job's enqueue through its attempts, even if the node itself sends no spans.
 func TestWorkerGoesOnWithATrace(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
@@ -51,7 +50,7 @@ func TestWorkerGoesOnWithATrace(t *testing.T) {
 	}
 }
 
-// A program without OpenTelemetry passes on the trace that its job is part of.
+// A program without OpenTelemetry passes on the trace of its job.
 func TestWorkerPassesATraceOn(t *testing.T) {
 	t.Parallel()
 	n := tracedNode(t, "")
