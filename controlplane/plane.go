@@ -1,6 +1,5 @@
-// Package controlplane wires the parts of a control plane: its state, the
-// reconciler, the keys that sign and the server in front of them. Open gives one
-// that serves; what it serves is decided further down.
+// Package controlplane assembles a control plane from its state, the reconciler, the signer of its keys and
+// the HTTP server. Open returns a control plane that serves. The packages below make the decisions.
 package controlplane
 
 import (
@@ -26,8 +25,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Config says what a control plane needs to know. DataDir and Endpoint are
-// required.
+// Config configures a control plane. DataDir and Endpoint are required.
 type Config struct {
 	DataDir  string
 	NodeID   string // "" = minted at the first start
@@ -44,8 +42,8 @@ type Config struct {
 	Metrics *telemetry.Registry  // nil = one of its own
 	Logger  *slog.Logger         // nil = slog.Default()
 
-	// Reached is called before and after every change the reconciler makes, for
-	// tests that stop there; nil = nobody.
+	// Reached is called before and after every change that the reconciler makes, so that a test can stop the
+	// control plane there. nil = no call.
 	Reached func(point string)
 }
 
@@ -59,8 +57,8 @@ type Plane struct {
 	work sync.WaitGroup     // the loops: reconciler and signer
 }
 
-// Open opens or creates the control plane in cfg.DataDir and returns once it takes
-// writes, has a key to sign with, and reconciles.
+// Open opens or creates the control plane in cfg.DataDir. It returns once the control plane takes writes, has
+// a signing key and reconciles.
 func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if cfg.DataDir == "" || cfg.Endpoint == "" {
 		return nil, errors.New("a control plane needs a data directory and the endpoint of its data planes")
@@ -97,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	return p, p.serve(cfg)
 }
 
-// serve makes the server and starts the loops.
+// serve builds the server and starts the loops.
 func (p *Plane) serve(cfg Config) (err error) {
 	observations := reconcile.NewObservations(cfg.Now)
 	reconciler := reconcile.New(reconcile.Config{
@@ -121,8 +119,8 @@ func (p *Plane) serve(cfg Config) (err error) {
 // Handler serves the cloud API, the fleet protocol, JWKS and health.
 func (p *Plane) Handler() http.Handler { return p.server }
 
-// EnsureOperator lets an operator's key in that somebody has made and written down
-// before. Doing it again changes nothing.
+// EnsureOperator registers the key of an operator, whose text a person has generated and stored beforehand.
+// Calling it again changes nothing.
 func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
 	c, err := server.ReadCredential(keyText, keyring.CloudOperator, "operator")
 	if err != nil {
@@ -131,8 +129,8 @@ func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
 	return p.ensure(ctx, c, &store.CreateCredential{Meta: startMeta(), Credential: c, Ensure: true})
 }
 
-// EnsureHost registers a host or gateway with a credential that somebody has made
-// and written down before. Doing it again changes nothing.
+// EnsureHost registers a host or gateway with a credential that a person has generated and stored beforehand.
+// Calling it again changes nothing.
 func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, region, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
@@ -146,9 +144,9 @@ func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, 
 	return p.ensure(ctx, c, o)
 }
 
-// ReplaceHostCredential gives a registered host or gateway another credential, whose
-// text was made and written down before, and ends its old ones. Doing it again
-// changes nothing. A credential that was revoked is a conflict.
+// ReplaceHostCredential adds a credential, whose text was generated and stored beforehand, to a registered
+// host or gateway and revokes its other credentials. Calling it again changes nothing. A revoked credential
+// is refused as a conflict.
 func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind keyring.Kind, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
@@ -177,8 +175,8 @@ func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind key
 	return nil
 }
 
-// ensure proposes an op that makes a credential unless it is there, so that a
-// start adds nothing to the log of one before.
+// ensure proposes an op that creates a credential, unless the store has that credential already. A restart
+// therefore adds nothing to the log.
 func (p *Plane) ensure(ctx context.Context, c *store.Credential, o engine.Op) error {
 	if known, ok := p.store.Credential(c.Id); ok && string(known.Hash[:]) == string(c.Hash) && string(known.Kind) == c.Kind {
 		return nil
@@ -187,15 +185,16 @@ func (p *Plane) ensure(ctx context.Context, c *store.Credential, o engine.Op) er
 	return err
 }
 
-// startMeta is who the audit log names for what a start makes.
+// startMeta returns the metadata of ops that a start proposes. The audit log shows "start" as their
+// principal.
 func startMeta() *store.Meta { return &store.Meta{Principal: "start"} }
 
-// Drain ends the streams of documents and the waits for operations, and returns
-// when the streams are closed. Other requests are not affected.
+// Drain ends the streams of documents and the waits for operations. It returns when the streams are closed.
+// Other requests are not affected.
 func (p *Plane) Drain() { p.server.Drain() }
 
-// Close drains, stops the loops, records the refused requests that wait, makes the state durable and closes it. The handler
-// must not be called any more.
+// Close drains the server, stops the loops, records the pending refused requests, makes the state durable and
+// closes it. The handler must not be called afterwards.
 func (p *Plane) Close(ctx context.Context) error {
 	if p.server != nil {
 		p.Drain()

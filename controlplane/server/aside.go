@@ -14,17 +14,16 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// asidePlace is the part of a frame that takeAside needs when the rest cannot be read.
+// asidePlace holds the fields of a frame that takeAside needs even if it cannot decode the rest.
 type asidePlace struct {
 	billing.Source
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
-// takeAside keeps a frame of a namespace that is being deleted, because the host waits for
-// an answer to its last usage before it deletes the data. takeAside tries to apply the frame
-// first, so that only this control plane decides what is refused: a proxy may have refused
-// the frame before.
+// takeAside stores a refused frame of a namespace that is being deleted, because the host deletes the data
+// only after its last usage was answered. takeAside first tries to apply the frame, so that this control
+// plane alone decides on the refusal: a proxy may have refused the frame before.
 func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) error {
 	var frame json.RawMessage
 	if err := serve.DecodeJSON(r, &frame); err != nil {
@@ -91,7 +90,7 @@ func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, list, limit, found, place, toAside)
 }
 
-// getAside answers one frame that was set aside.
+// getAside writes one frame that was set aside.
 func (s *Server) getAside(w http.ResponseWriter, r *http.Request) error {
 	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {

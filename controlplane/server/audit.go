@@ -18,7 +18,7 @@ const noOrg = "-"
 // auditParams are the parameters of the operators' list.
 var auditParams = append([]serve.Param{{Name: "org", Doc: "id or name of an organisation, - for the rows of none; default all rows"}}, paging...)
 
-// listAudit lists what was changed in an organisation, oldest first.
+// listAudit lists the changes and refused requests of an organisation, oldest first.
 func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -31,7 +31,8 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return s.writeAudit(w, r, org.ID)
 }
 
-// listAllAudit lists the rows of the whole audit log for operators, or of a part of it.
+// listAllAudit lists the audit log for operators: all rows, the rows of one organisation or those without
+// one.
 func (s *Server) listAllAudit(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Server) listAllAudit(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// writeAudit answers a page of the audit log, see store.Audit for org.
+// writeAudit writes a page of the audit log. store.Audit documents the values of org.
 func (s *Server) writeAudit(w http.ResponseWriter, r *http.Request, org tenancy.OrgID) error {
 	list := "audit of " + string(org)
 	limit, text, err := pageOf(r, list)

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 )
 
-// checkAudit recomputes a page of the audit log's chains. The cursor carries the hashes of
-// the last rows, so that a change between two pages is found.
+// checkAudit recomputes the hash chains of the audit log over one page of rows. The cursor carries the hashes
+// of the last rows, so that the next page detects a change made between the two requests.
 func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.begin(r, nil); err != nil {
 		return err

@@ -16,9 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// authenticate says who sends a request that carries a credential: a cloud token,
-// an operator's key or a fleet credential. It and authenticateMember are the only
-// places where a principal, and with it an organisation, is made.
+// authenticate returns the principal of a request that carries a cloud token, an operator's key or a fleet
+// credential. Principals, and with them organisations, are built only here and in authenticateMember.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	text := serve.Credential(r)
 	if text == "" {
@@ -35,8 +34,8 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	}
 	s.lastUsed.mark(key.ID, now.Unix())
 	who := tenancy.Principal{Org: tenancy.EveryOrg, KeyID: key.ID, Name: key.Name}
-	// The kind stands in the text the caller presented and in what is stored under
-	// its id; the stored one decides, and decides all roles but a tenant's.
+	// The caller's text and the stored credential both name a kind. The stored kind decides. It also decides
+	// the roles, except that a tenant's credential has roles of its own.
 	switch c.Kind {
 	case keyring.Org:
 		who.Org, who.Roles, who.QueueScope = tenancy.OrgID(c.Owner), key.Roles, key.QueueScope
@@ -61,13 +60,12 @@ func (c credentials) Key(id string) (tenancy.Key, bool) {
 // member is a host or gateway that has joined.
 type member struct {
 	host    fleet.Host
-	expires time.Time // when its token is refused
+	expires time.Time // when the server refuses its token
 }
 
-// memberOnly makes a handler of one for hosts and gateways, who show a service
-// token. Their routes are open in the table because a row has one permission and
-// the two have each their own: who is let in is decided here, before anything of
-// the request is read.
+// memberOnly wraps a handler for hosts and gateways, which authenticate with a service token. The routes
+// table declares these routes open, because a row has one permission but hosts and gateways each have their
+// own. memberOnly therefore authenticates the member before it reads anything else of the request.
 func (s *Server) memberOnly(handle func(http.ResponseWriter, *http.Request, member) error) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		m, err := s.authenticateMember(r)
@@ -78,7 +76,7 @@ func (s *Server) memberOnly(handle func(http.ResponseWriter, *http.Request, memb
 	}
 }
 
-// rights are what a service token's role must grant.
+// rights maps the role in a service token to the permission that the role must grant.
 var rights = map[tenancy.Role]tenancy.Permission{
 	tenancy.HostMember:    tenancy.FleetHost,
 	tenancy.GatewayMember: tenancy.FleetGateway,
@@ -117,7 +115,7 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	return member{host: host, expires: claims.Expires.Add(token.Leeway)}, nil
 }
 
-// roleOf is the role of a member by what it was registered as.
+// roleOf returns the role of a member of a registered kind.
 func roleOf(kind keyring.Kind) tenancy.Role {
 	switch kind {
 	case keyring.Host:
@@ -128,8 +126,8 @@ func roleOf(kind keyring.Kind) tenancy.Role {
 	return ""
 }
 
-// mayJoin says whether a host or gateway still has a credential that is good: when
-// the last is revoked its token, which nobody can call back, opens nothing.
+// mayJoin reports whether a host or gateway still has a valid credential. A service token cannot be recalled,
+// so the server refuses it once the last credential is revoked.
 func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 	all, err := s.store.Credentials(ctx, host)
 	if err != nil {
@@ -144,9 +142,9 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 	return false, nil
 }
 
-// lastUsed is when credentials were last used, in Unix seconds, in memory: a log
-// entry for each request would cost more than the request. Only those that exist
-// get here, so their bound is that of credentials.
+// lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
+// log entry for each request would cost more than the request. It holds existing credentials only, so the
+// number of credentials bounds its size.
 type lastUsed struct{ byID sync.Map } // id -> *atomic.Int64
 
 func (l *lastUsed) mark(id string, unix int64) {

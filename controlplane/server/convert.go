@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Everything between the nouns of the control plane and the wire's forms of them.
+// This file converts between the types of the control plane and those of the API.
 
 func timeOf(ns int64) api.Time { return api.TimeOf(time.Unix(0, ns)) }
 
@@ -88,7 +88,7 @@ func (s *Server) toKey(c fleet.Credential) api.Key {
 	return k
 }
 
-// kindWords are the words of HostSpec.Kind.
+// kindWords maps a kind to its word in HostSpec.Kind.
 var kindWords = map[keyring.Kind]string{keyring.Host: "host", keyring.Gateway: "gateway"}
 
 func (s *Server) toHost(h fleet.Host) api.Host {

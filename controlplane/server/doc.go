@@ -1,7 +1,6 @@
-// Package server is the control plane's front door: the cloud API for people and
-// their tools, and the fleet protocol for hosts and gateways. It owns the table of
-// routes (routes.go), who is asking (auth.go), the keys that sign (signer.go) and
-// what each route does, one file per noun. What a change does is decided in store,
-// what follows from it in plan. It may import everything of the control plane but
-// the package that wires it.
+// Package server is the HTTP server of the control plane: the cloud API for people and their tools, and the
+// fleet protocol for hosts and gateways. It owns the table of routes (routes.go), authentication (auth.go),
+// the signing keys (signer.go) and the handlers, one file per noun. Package store decides the effect of a
+// change, and package plan the steps that follow from it. This package may import every package of the
+// control plane but the one that assembles them.
 package server

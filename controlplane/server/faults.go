@@ -10,22 +10,21 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 )
 
-// faults collects all that is wrong with a request. The zero value is a request without
-// faults.
+// faults collects everything that is wrong with a request. Its zero value is empty.
 type faults struct{ fault.List }
 
 // add records a value that can never be accepted.
 func (f *faults) add(field, format string, args ...any) { f.Invalid(field, format, args...) }
 
-// unsupported records a documented value that is not built.
+// unsupported records a documented value that is not implemented yet.
 func (f *faults) unsupported(field, format string, args ...any) {
 	f.Add(api.Unsupported, field, format, args...)
 }
 
 func (f *faults) err() error { return f.Err() }
 
-// name checks the name of an organisation, a namespace or a host. An id never is
-// one: it has an underscore.
+// name checks the name of an organisation, a namespace or a host. An id is never a valid name, because it
+// contains an underscore.
 func (f *faults) name(name string) {
 	ok := name != "" && len(name) <= store.MaxName && 'a' <= name[0] && name[0] <= 'z'
 	for i := range len(name) {
@@ -37,8 +36,8 @@ func (f *faults) name(name string) {
 	}
 }
 
-// asks says whether a raw value asks for anything: null, and what is empty or 0,
-// does not, for clients that write every field they know.
+// asks reports whether a raw value asks for anything. null and empty or zero values do not, so that a client
+// may write every field it knows.
 func asks(raw json.RawMessage) bool {
 	switch string(bytes.TrimSpace(raw)) {
 	case "", "null", "0", `""`, "{}", "[]", "false":

@@ -13,11 +13,11 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// DefaultRegion is where a host is that does not say where.
+// DefaultRegion is the region of a host that names none.
 const DefaultRegion = "local"
 
-// NewHost is the op that registers a host or gateway with its credential, whose
-// owner is the id it gets here.
+// NewHost returns the op that registers a host or gateway with its credential. It generates the id and sets
+// it as the credential's owner.
 func (s *Server) NewHost(meta *store.Meta, name string, kind keyring.Kind, region string, credential *store.Credential) (*store.CreateHost, error) {
 	if region == "" {
 		region = DefaultRegion
@@ -76,8 +76,7 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: credential})
 }
 
-// listHosts lists all hosts and gateways. The store gives them all at once; the
-// page is cut here.
+// listHosts lists all hosts and gateways. The store returns all of them, so listHosts cuts the page.
 func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {
 	const list = "hosts"
 	limit, after, err := pageOf(r, list)
@@ -108,17 +107,17 @@ func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
 	return writeResource(w, http.StatusOK, host.Version, s.toHost(host))
 }
 
-// jwks is the keys that service tokens and documents are signed with.
+// jwks writes the public keys of service tokens and documents.
 func (s *Server) jwks(w http.ResponseWriter, _ *http.Request) error {
 	_, jwks := s.cfg.Signer.Trusted()
 	w.Header().Set("Content-Type", "application/jwk-set+json")
-	// Short: a key signs soon after it is first published.
+	// The time is short, because a new key signs soon after it is published.
 	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(Announce.Seconds()/2)))
 	_, _ = w.Write(jwks) // an error means that the client is gone
 	return nil
 }
 
-// healthz says whether the process can do its work at all: its store answers.
+// healthz reports whether the process can work: whether its store answers.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if err := s.alive(r); err != nil {
 		if r.Context().Err() == nil {
@@ -137,7 +136,7 @@ func (s *Server) alive(r *http.Request) error {
 	return err
 }
 
-// readyz says whether requests should be sent here.
+// readyz reports whether a load balancer should send requests here.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if s.draining.Err() != nil {
 		return api.Errorf(api.Unhealthy, "this control plane is shutting down")

@@ -11,9 +11,8 @@ import (
 
 const idempotencyHeader = "Idempotency-Key"
 
-// idempotency is what makes a repeat of this request answer as the first did: its
-// key, and the hash that tells a repeat from another request under the same key. It
-// is nil when the client sent no key.
+// idempotency returns the idempotency key of a request with a hash of the request. The hash tells a repeat
+// from another request under the same key. idempotency returns nil when the client sent no key.
 func idempotency(r *http.Request, body []byte) (*store.Idempotency, error) {
 	values := r.Header.Values(idempotencyHeader)
 	if len(values) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -36,8 +35,8 @@ func validIdempotencyKey(key string) bool {
 	return key != "" && len(key) <= store.MaxIdempotencyKey
 }
 
-// requestHash is SHA-256 of the parts of a request that decide what it does. The
-// first two cannot hold the line end that separates them.
+// requestHash returns the SHA-256 of the parts of a request that decide its effect. The method and the URI
+// cannot contain the newline that separates them.
 func requestHash(method, uri string, body []byte) []byte {
 	h := sha256.New()
 	io.WriteString(h, method+"\n"+uri+"\n") // a hash never fails to write

@@ -16,12 +16,12 @@ const (
 	gatewayPrefix   = "gw_"
 )
 
-// crockford writes ids in lower case: a namespace's is the name of a directory, on
-// file systems too that do not tell cases apart.
+// crockford encodes ids in lower case, because a namespace's id is the name of a directory and some file
+// systems ignore case.
 var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID is a prefix, 48 bits of Unix milliseconds and 80 random bits: ids sort by
-// creation. The only errors are random's.
+// newID returns the prefix followed by 48 bits of Unix milliseconds and 80 random bits, so that ids sort by
+// creation. It fails only if reading the random bits fails.
 func newID(random io.Reader, prefix string, nowNs int64) (string, error) {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(nowNs/1e6)<<16)

@@ -20,19 +20,19 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// MaxOverlap is for how long at most the old key works on after a rotation.
+// MaxOverlap bounds how long the old key stays valid after a rotation.
 const MaxOverlap = 7 * 24 * time.Hour
 
-// maxKeyLife is how far ahead a key's expiry may lie.
+// maxKeyLife bounds how far ahead a key's expiry may lie.
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
-// door is what the keys of an owner open: a namespace, or with cloud tokens an
-// organisation. The routes of the two differ in nothing else.
-type door struct {
+// keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
+// organisation. Their routes differ in nothing else.
+type keyOwner struct {
 	kind  keyring.Kind
 	noun  string
 	roles []tenancy.Role // built-in ones that a key may have
-	// custom lists the roles of the owner that a key may have, too; nil = it has none.
+	// custom lists the custom roles that a key of this owner may have; nil = the owner has none.
 	custom func(s *Server, q request, owner string) ([]fleet.Role, error)
 	locate func(*Server, request, tenancy.Permission) (string, error)
 	read   tenancy.Permission
@@ -40,7 +40,7 @@ type door struct {
 }
 
 var (
-	namespaceKeys = door{
+	namespaceKeys = keyOwner{
 		kind: keyring.Namespace, noun: "API key", roles: tenancy.Roles(), read: tenancy.KeyManage, manage: tenancy.KeyManage,
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
 			ns, err := s.namespace(q, what)
@@ -50,7 +50,7 @@ var (
 			return s.store.Roles(q.Context(), tenancy.NamespaceID(owner))
 		},
 	}
-	cloudTokens = door{
+	cloudTokens = keyOwner{
 		kind: keyring.Org, noun: "cloud token", read: tenancy.OrgRead, manage: tenancy.OrgManage,
 		roles: []tenancy.Role{tenancy.Admin, tenancy.Operator, tenancy.ReadOnly},
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
@@ -60,7 +60,7 @@ var (
 	}
 )
 
-func (s *Server) createKey(d door) serve.Handler {
+func (s *Server) createKey(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var body api.CreateCloudKeyRequest
 		q, err := s.begin(r, &body)
@@ -98,7 +98,7 @@ func (s *Server) createKey(d door) serve.Handler {
 	}
 }
 
-func (s *Server) rotateKey(d door) serve.Handler {
+func (s *Server) rotateKey(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var body api.RotateKeyRequest
 		q, err := s.begin(r, &body)
@@ -141,13 +141,13 @@ func (s *Server) rotateKey(d door) serve.Handler {
 	}
 }
 
-// writeNewKey answers a create or rotate that made the credential id.
-func (s *Server) writeNewKey(w http.ResponseWriter, d door, secret secret, id string) error {
+// writeNewKey writes the response to a create or rotate that produced the credential id.
+func (s *Server) writeNewKey(w http.ResponseWriter, d keyOwner, secret secret, id string) error {
 	made, ok := s.store.Credential(id)
 	switch {
 	case secret.text != "" && id != secret.id:
-		// A repeat under an Idempotency-Key: the secret minted just now opens
-		// nothing, and the one that does was not kept.
+		// The request repeats another under the same Idempotency-Key: the secret minted for this one is not
+		// registered, and the first one was not stored.
 		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created %s %s and received its secret, which is not stored: revoke it and create another", d.noun, id)
 	case !ok:
 		return api.Errorf(api.NotFound, "%s %s was created and has been revoked since", d.noun, id)
@@ -155,7 +155,7 @@ func (s *Server) writeNewKey(w http.ResponseWriter, d door, secret secret, id st
 	return serve.WriteJSON(w, http.StatusCreated, api.CloudKey{Key: s.toKey(made), APIKey: secret.text})
 }
 
-func (s *Server) listKeys(d door) serve.Handler {
+func (s *Server) listKeys(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := s.begin(r, nil)
 		if err != nil {
@@ -174,8 +174,8 @@ func (s *Server) listKeys(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		// There are so few that the store gives them all; those of one moment are
-		// ordered by id, so that a cursor has one place.
+		// An owner has few keys, so the store returns all of them. Keys created at the same moment are
+		// ordered by id, so that a cursor names one position.
 		place := func(c fleet.Credential) string { return fmt.Sprintf("%020d %s", c.CreatedAt.UnixNano(), c.ID) }
 		slices.SortFunc(all, func(a, b fleet.Credential) int { return cmp.Compare(place(a), place(b)) })
 		all = slices.DeleteFunc(all, func(c fleet.Credential) bool { return c.Kind != d.kind || place(c) <= after })
@@ -183,7 +183,7 @@ func (s *Server) listKeys(d door) serve.Handler {
 	}
 }
 
-func (s *Server) getKey(d door) serve.Handler {
+func (s *Server) getKey(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := s.begin(r, nil)
 		if err != nil {
@@ -197,9 +197,8 @@ func (s *Server) getKey(d door) serve.Handler {
 	}
 }
 
-// setKey replaces what a person chooses about a key. The caller needs the rights that the
-// key has and those that it gets.
-func (s *Server) setKey(d door) serve.Handler {
+// setKey replaces the settings of a key. The caller needs the rights that the key has and those that it gets.
+func (s *Server) setKey(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var body api.SetKeyRequest
 		q, err := s.begin(r, &body)
@@ -251,8 +250,8 @@ func (s *Server) setKey(d door) serve.Handler {
 	}
 }
 
-// callerVersion is the version of the caller's token at which it has the rights that the
-// request was judged by; 0 for an operator, who has all.
+// callerVersion returns the version of the caller's token, if the token still has the rights by which this
+// request was authorized. It returns 0 for an operator, who has all rights.
 func (s *Server) callerVersion(q request) (int64, error) {
 	if q.operates() {
 		return 0, nil
@@ -264,7 +263,7 @@ func (s *Server) callerVersion(q request) (int64, error) {
 	return c.Version, nil
 }
 
-func (s *Server) revokeKey(d door) serve.Handler {
+func (s *Server) revokeKey(d keyOwner) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := s.begin(r, nil)
 		if err != nil {
@@ -300,9 +299,9 @@ func (s *Server) revokeKey(d door) serve.Handler {
 	}
 }
 
-// key is the credential named in the path, if it is the owner's and the caller has
-// the right there.
-func (s *Server) key(q request, d door, what tenancy.Permission) (fleet.Credential, error) {
+// key returns the credential named in the path, if the owner in the path has it and the caller has the
+// permission there.
+func (s *Server) key(q request, d keyOwner, what tenancy.Permission) (fleet.Credential, error) {
 	owner, err := d.locate(s, q, what)
 	if err != nil {
 		return fleet.Credential{}, err
@@ -316,16 +315,16 @@ func (s *Server) key(q request, d door, what tenancy.Permission) (fleet.Credenti
 }
 
 // customOf lists the custom roles that a key of an owner may have.
-func (d door) customOf(s *Server, q request, owner string) ([]fleet.Role, error) {
+func (d keyOwner) customOf(s *Server, q request, owner string) ([]fleet.Role, error) {
 	if d.custom == nil {
 		return nil, nil
 	}
 	return d.custom(s, q, owner)
 }
 
-// key is the key a request describes, without id and secret. custom are the roles that it
-// may have besides the built-in ones of its door.
-func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now time.Time) tenancy.Key {
+// key validates a request and returns the key that it describes, without id and secret. custom lists the
+// roles that the key may have besides the built-in ones.
+func (f *faults) key(r *api.CreateKeyRequest, d keyOwner, custom []fleet.Role, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
 		f.add("name", "has %d bytes: at most %d are allowed", len(r.Name), tenancy.MaxKeyName)
@@ -371,16 +370,16 @@ func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now t
 	return k
 }
 
-// secret is what a new credential is opened with. Its text is known here only when
-// it was made here.
+// secret holds the id and hash of a new credential's secret. text is set only if the server generated the
+// secret.
 type secret struct {
 	id   string
 	hash [32]byte
 	text string
 }
 
-// secret reads the id and hash of a secret that was made elsewhere; the zero secret
-// is one to be minted.
+// secret reads the id and hash of a secret that the client generated. It returns the zero secret if the
+// server must mint one.
 func (f *faults) secret(id, hash string) (s secret) {
 	if id == "" && hash == "" {
 		return secret{}
@@ -400,7 +399,7 @@ func (f *faults) secret(id, hash string) (s secret) {
 	return s
 }
 
-// mint makes a secret where the client has made none.
+// mint generates a secret unless the client has generated one.
 func (c *secret) mint(s *Server, kind keyring.Kind) (err error) {
 	if c.id != "" {
 		return nil
@@ -409,7 +408,7 @@ func (c *secret) mint(s *Server, kind keyring.Kind) (err error) {
 	return err
 }
 
-// toCredential is a key as the store's ops carry it.
+// toCredential converts a key to the form that the store's ops carry.
 func toCredential(k tenancy.Key, kind keyring.Kind, owner string) *store.Credential {
 	c := &store.Credential{Id: k.ID, Kind: string(kind), Owner: owner, Name: k.Name, Hash: k.Hash[:]}
 	for _, r := range k.Roles {
@@ -424,8 +423,8 @@ func toCredential(k tenancy.Key, kind keyring.Kind, owner string) *store.Credent
 	return c
 }
 
-// ReadCredential is the credential whose text somebody wrote to a file before it is
-// known here, without an owner.
+// ReadCredential parses the text of a credential that a person stored in a file beforehand. The result has no
+// owner.
 func ReadCredential(text string, kind keyring.Kind, name string) (*store.Credential, error) {
 	found, id, ok := keyring.Parse(text)
 	if !ok || found != kind {

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// The bounds of what members send.
+// Bounds and prefixes of the reports and usage that members send.
 const (
 	MaxReportCells = 100_000
 	MaxReportKeys  = 100_000 // of LastUsed
@@ -29,8 +29,8 @@ const (
 	gatewayStream  = "gateway/"
 )
 
-// join exchanges a fleet credential for a service token, and notes where the
-// member is, if that has changed.
+// join exchanges a fleet credential for a service token. It records the member's address and version if they
+// have changed.
 func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	var body wire.JoinRequest
 	q, err := s.begin(r, &body)
@@ -54,7 +54,7 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.Address != host.Address || body.Version != host.Binary {
-		q.meta.Idempotency = nil // a repeat changes nothing anyway
+		q.meta.Idempotency = nil // repeating the op changes nothing anyway
 		_, err := propose[any](r.Context(), s, &store.JoinHost{Meta: q.meta, Id: host.ID, Address: body.Address, Version: body.Version})
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	return s.admit(w, host)
 }
 
-// member checks what a member says of itself.
+// member validates the address and version that a member reports about itself.
 func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	u, err := url.Parse(r.Address)
 	switch {
@@ -79,9 +79,8 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	}
 }
 
-// admit answers a service token, to a gateway also the one it shows to hosts. They
-// differ in their audience: a host that keeps what it was shown can do nothing here
-// with it.
+// admit writes a service token, and for a gateway a second one that the gateway presents to hosts. Their
+// audiences differ, so that a host cannot use the second token at the control plane.
 func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
 	key, err := s.cfg.Signer.Key()
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
 	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
-// report takes where a member stands. Gateways have no cells, and report when keys
+// report takes the status of a member. A host reports its cells. A gateway has no cells and reports when keys
 // were last used.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error {
 	var body wire.Report
@@ -118,7 +117,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 	}
 	now := s.cfg.Now().Unix()
 	for id, unix := range body.LastUsed {
-		// A credential that was revoked meanwhile is nobody's.
+		// A credential that was revoked meanwhile is skipped.
 		if c, ok := s.store.Credential(id); ok && (c.Kind == keyring.Namespace || c.Kind == keyring.Org) {
 			s.lastUsed.mark(id, min(unix, now))
 		}
@@ -129,7 +128,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 	return serve.WriteJSON(w, http.StatusOK, struct{}{})
 }
 
-// cellStates are the words of a cell's state.
+// cellStates lists the valid states of a cell.
 var cellStates = map[string]bool{wire.Opening: true, wire.Opened: true, wire.Closing: true, wire.Gone: true, wire.Failed: true}
 
 func (f *faults) report(r *wire.Report, kind keyring.Kind) {
@@ -154,7 +153,7 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	}
 }
 
-// readUsage answers how far a source's usage has been applied.
+// readUsage writes the number up to which a source's usage has been applied.
 func (s *Server) readUsage(w http.ResponseWriter, r *http.Request, m member) error {
 	query := r.URL.Query()
 	source := billing.Source{Namespace: query.Get("namespace"), Stream: query.Get("stream"), Incarnation: query.Get("incarnation")}
@@ -184,7 +183,7 @@ func (s *Server) takeUsage(w http.ResponseWriter, r *http.Request, m member) err
 	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
 }
 
-// applyUsage applies a frame and returns how far the usage of its source is applied then.
+// applyUsage applies a frame and returns the number up to which the usage of its source is then applied.
 func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uint64, error) {
 	if err := frame.Validate(); err != nil {
 		return 0, api.Wrap(err, api.ValidationError, err.Error())
@@ -209,8 +208,8 @@ func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uin
 	return applied.Last, nil
 }
 
-// maySend refuses usage that is not the member's to report: a host speaks for the
-// shards of namespaces placed on it, a gateway for its own traffic.
+// maySend refuses usage that the member may not report. A host reports for the shards of namespaces placed on
+// it, a gateway for its own traffic.
 func (s *Server) maySend(r *http.Request, m member, source billing.Source) error {
 	if m.host.Kind == keyring.Gateway {
 		if source.Stream != gatewayStream+m.host.ID {

@@ -14,14 +14,13 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// namespace is the namespace named in the path: by id, or by its name in the
-// caller's organisation. One of an organisation the caller has no rights in is not
-// there for it.
+// namespace returns the namespace in the path, named by its id or by its name in the caller's organisation. A
+// namespace of an organisation in which the caller has no rights is reported as not found.
 func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace, error) {
 	idOrName := q.PathValue("ns")
 	org := q.who.Org
 	if q.operates() {
-		org = "" // a name says nothing without an organisation
+		org = "" // a name identifies a namespace only within an organisation
 	}
 	ns, err := s.store.Namespace(q.Context(), org, idOrName)
 	if err != nil && api.CodeOf(err) != api.NotFound {
@@ -33,8 +32,8 @@ func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace,
 	return ns, nil
 }
 
-// createNamespaceBody is api.CreateNamespaceRequest with the documented fields
-// that are not built.
+// createNamespaceBody has the fields of api.CreateNamespaceRequest and the documented fields that are not
+// implemented yet.
 type createNamespaceBody struct {
 	Name string     `json:"name"`
 	Spec *specInput `json:"spec"`
@@ -56,7 +55,7 @@ const (
 	dedicatedTier = "dedicated"
 )
 
-// spec fills in the defaults of a namespace's spec and checks it, its region apart.
+// spec applies the defaults of a namespace's spec and checks all of it but the region.
 func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	out := api.NamespaceSpec{Tier: sharedTier, Replicas: 1, Shards: 1}
 	if in == nil {
@@ -88,15 +87,15 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	return out
 }
 
-// updateNamespaceBody is api.UpdateNamespaceRequest with the documented fields that
-// are not built.
+// updateNamespaceBody has the fields of api.UpdateNamespaceRequest and the documented fields that are not
+// implemented yet.
 type updateNamespaceBody struct {
 	Spec *specInput `json:"spec"`
 }
 
-// specChange returns the deletion protection that a change of a spec asks for; nil = as
-// it is. The other fields take the value they have, so that a client may send the
-// spec of an answer with one field changed.
+// specChange returns the deletion protection that an update asks for; nil = unchanged. The other fields are
+// accepted only with their present value, so that a client may send back a spec it has read with one field
+// changed.
 func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
 	if in == nil {
 		return nil
@@ -119,7 +118,7 @@ func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
 	return in.DeletionProtection
 }
 
-// unbuilt refuses the documented fields of a spec that are not built.
+// unbuilt refuses the documented fields of a spec that are not implemented yet.
 func (f *faults) unbuilt(in *specInput) {
 	if asks(in.Limits) {
 		f.unsupported("spec.limits", "is not built yet: leave it out")
@@ -129,8 +128,8 @@ func (f *faults) unbuilt(in *specInput) {
 	}
 }
 
-// region checks a region or chooses the cloud's first. The regions of a cloud are
-// those of its hosts, in the order of their registration.
+// region checks a region, or chooses the cloud's first if region is empty. The regions of a cloud are the
+// regions of its hosts, in the order of registration.
 func (s *Server) region(q request, f *faults, region string) (string, error) {
 	hosts, err := s.store.Hosts(q.Context())
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 // MaxOperationWait is the longest ?wait= of an operation.
 const MaxOperationWait = time.Minute
 
-// operation is the operation named in the path, if the caller has rights in its
-// organisation.
+// operation returns the operation named in the path, if the caller has rights in its organisation.
 func (s *Server) operation(q request) (fleet.Operation, error) {
 	id := q.PathValue("id")
 	o, err := s.store.Operation(q.Context(), id)
@@ -28,8 +27,8 @@ func (s *Server) operation(q request) (fleet.Operation, error) {
 	return o, nil
 }
 
-// writeOperation answers that an operation is under way, or how it went if the
-// request is a repeat.
+// writeOperation writes an operation with status 202. If the request is a repeat, the operation may have
+// ended already.
 func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id string) error {
 	o, err := s.store.Operation(r.Context(), id)
 	if err != nil {
@@ -39,8 +38,7 @@ func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id strin
 	return serve.WriteJSON(w, http.StatusAccepted, s.toOperation(o))
 }
 
-// getOperation answers an operation; with ?wait= when it has ended, or the wait
-// has.
+// getOperation writes an operation. With ?wait= it first waits until the operation or the wait has ended.
 func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -56,7 +54,7 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for waiting := wait > 0; ; {
-		// Taken before the look, so that what changes after it ends the wait.
+		// The channel is read before the operation, so that any later change ends the wait.
 		_, changed := s.store.Changes()
 		o, err := s.operation(q)
 		if err != nil {
@@ -75,13 +73,13 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 			return r.Context().Err()
 		}
 		if _, err := s.authenticate(r); err != nil {
-			return err // revoked while it waited
+			return err // the credential was revoked during the wait
 		}
 	}
 }
 
-// listOperations lists an organisation's operations, newest first. A tenant's is
-// its own.
+// listOperations lists an organisation's operations, newest first. A tenant sees those of its own
+// organisation.
 func (s *Server) listOperations(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// org is the organisation named in the path, by id or name. One that the caller
-// has no rights in is not there for it.
+// org returns the organisation in the path, named by id or name. An organisation in which the caller has no
+// rights is reported as not found.
 func (s *Server) org(q request, what tenancy.Permission) (fleet.Org, error) {
 	return s.orgNamed(q, what, q.PathValue("org"))
 }
@@ -54,7 +54,7 @@ func (s *Server) createOrg(w http.ResponseWriter, r *http.Request) error {
 	return writeResource(w, http.StatusCreated, org.Version, toOrg(org))
 }
 
-// listOrgs shows a tenant its own organisation and those who run the cloud all.
+// listOrgs lists all organisations for an operator, and for a tenant its own organisation.
 func (s *Server) listOrgs(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

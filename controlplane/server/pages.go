@@ -12,25 +12,25 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 )
 
-// The bounds of a page.
+// Bounds of the number of items on a page.
 const (
 	DefaultPage = 100
 	MaxPage     = store.MaxPage
 )
 
-// paging are the parameters of a list.
+// paging lists the query parameters of a list.
 var paging = []serve.Param{
 	{Name: "limit", Type: "integer", Doc: "items on a page, from 1 to 1000; default 100"},
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }
 
-// auditPaging are the parameters of a check of the audit log.
+// auditPaging lists the query parameters of a check of the audit log.
 var auditPaging = []serve.Param{
 	{Name: "limit", Type: "integer", Doc: "rows to check, from 1 to 1000; default 100"},
 	{Name: "cursor", Doc: "cursor of the next rows, from the answer before"},
 }
 
-// The pages of the document; api.Page is generic, and a schema needs a name.
+// These types name the pages in the OpenAPI document, because api.Page is generic and a schema needs a name.
 type (
 	orgPage       api.Page[api.Org]
 	namespacePage api.Page[api.Namespace]
@@ -42,14 +42,14 @@ type (
 	asidePage     api.Page[api.AsideUsage]
 )
 
-// cursor is what a cursor's text says: a place in one list, and in no other.
+// cursor is the decoded text of a cursor: a position in one list. Other lists refuse it.
 type cursor struct {
 	List  string `json:"l"`
 	After string `json:"a"`
 }
 
-// pageOf reads ?limit= and ?cursor= of a request for a list: how many items, and
-// after which ("" = from the start).
+// pageOf reads ?limit= and ?cursor= of a list request. after is the position of the last item of the page
+// before; "" = start of the list.
 func pageOf(r *http.Request, list string) (limit int, after string, err error) {
 	query := r.URL.Query()
 	limit = DefaultPage
@@ -74,18 +74,18 @@ func pageOf(r *http.Request, list string) (limit int, after string, err error) {
 	return limit, c.After, nil
 }
 
-// cursorAfter builds the cursor of a list that goes on after a place.
+// cursorAfter builds the cursor that continues a list after a position.
 func cursorAfter(list, after string) (string, error) {
 	text, err := json.Marshal(cursor{List: list, After: after})
 	return base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// writePage answers a page. found are the items after the cursor, one more than
-// limit if there are so many; place is where an item stands in the list.
+// writePage writes one page. found holds the items after the cursor: one more than limit if there are that
+// many. place returns the position of an item in the list.
 func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, place func(F) string, convert func(F) T) error {
 	page := api.Page[T]{Items: []T{}}
-	// The store gives no more than its own bound, so after a page of that there may
-	// be an empty one.
+	// The store returns at most store.MaxPage items, so that many may mean that there are more. The page
+	// after them may be empty.
 	if len(found) > limit || len(found) == store.MaxPage {
 		found = found[:limit]
 		var err error

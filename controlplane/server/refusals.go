@@ -15,50 +15,49 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The server gathers refused requests before it records them, because a row of the audit
-// log is a commit and is never deleted, and a refused request must cost its sender more
-// than us. Requests that are alike become one row with a count. Each organisation has a
-// budget of rows of its own, and so have all callers that nobody knows together: a flood
-// raises counts, and hides nobody else's rows. All budgets are written in one commit.
+// The server collects refused requests before it records them, because a row of the audit log costs a commit
+// and is never deleted, and a refused request must cost its sender more than the server. Equal requests
+// become one row with a count. Each organisation has its own budget of rows, and all unauthenticated callers
+// share one. A flood therefore raises counts and hides no other organisation's rows. One commit writes the
+// rows of all budgets.
 const (
-	// refusalWindow is the least time between two commits, and so the time for which
-	// requests that are alike are counted together.
+	// refusalWindow is the least time between two commits. Equal requests within it are counted together.
 	refusalWindow = time.Second
-	// maxRefusalKinds bounds the requests of one budget that are not alike and wait to be
-	// recorded, and maxWaitingRefusals those of all budgets. More are only counted.
+	// maxRefusalKinds bounds the kinds of refused requests that wait in one budget, and maxWaitingRefusals
+	// those in all budgets. Requests of further kinds are only counted.
 	maxRefusalKinds    = 64
 	maxWaitingRefusals = 4096
-	// refusalBurst is how many rows a budget has at once, and refusalEvery the time after
-	// which it has another: 1,440 a day at most.
+	// refusalBurst is the number of rows that a full budget has. A budget gains one row every refusalEvery:
+	// 1,440 a day at most.
 	refusalBurst = 64
 	refusalEvery = time.Minute
-	// refusalTimeout bounds the wait for a commit. After refusalRetry it is tried again.
+	// refusalTimeout bounds the wait for a commit. refusalRetry is the wait before the next try.
 	refusalTimeout = 10 * time.Second
 	refusalRetry   = 5 * time.Second
 )
 
 const (
-	// failedAuthentication is the action of requests whose caller nobody knows. Their
-	// routes are not recorded, so that strangers cannot choose what the log says.
+	// failedAuthentication is the action of unauthenticated requests. Their routes are not recorded, so that
+	// strangers cannot choose the text of the log.
 	failedAuthentication = "authenticate"
-	// leftOut is the action of the row that counts requests of which nothing else is known.
+	// leftOut is the action of the row that counts the requests for which a budget had no room.
 	leftOut = "left out"
 )
 
-// refusal is the part that refused requests have in common when they are alike.
+// refusal holds the fields that equal refused requests share.
 type refusal struct {
 	principal, action string
 	code              api.Code
 }
 
-// budgetKey names a budget: an organisation's, that of the cloud's operators and parts
-// (org is empty), or that of all callers that nobody knows.
+// budgetKey names a budget. An organisation has one, operators and members of the cloud share one (org is
+// empty), and all unauthenticated callers share one (known is false).
 type budgetKey struct {
 	org   tenancy.OrgID
 	known bool
 }
 
-// refusals gathers refused requests until they are recorded.
+// refusals collects refused requests until they are recorded.
 type refusals struct {
 	record func(ctx context.Context, o *store.RecordRefusals) error
 	log    *slog.Logger
@@ -66,27 +65,27 @@ type refusals struct {
 	mu      sync.Mutex
 	budgets map[budgetKey]*budget
 	waiting int         // kinds in all budgets
-	timer   *time.Timer // of the next run; nil = nothing waits
+	timer   *time.Timer // of the next run; nil = none is due
 	closed  bool
 
 	running sync.Mutex // one run at a time
-	// trying was proposed and may be in the log. It is proposed again as it is, because its
-	// batch id makes a repeat harmless. It is guarded by running.
+	// trying was proposed and may be in the log. It is proposed again unchanged, because its batch id makes a
+	// repeat harmless. running guards it.
 	trying *store.RecordRefusals
 }
 
-// budget is the refused requests of an organisation.
+// budget holds the pending refused requests of an organisation and the rows it may still write.
 type budget struct {
 	counts map[refusal]uint64
-	order  []refusal // as they came
+	order  []refusal // in order of arrival
 	lost   uint64    // requests for which there was no room
-	// room is how many rows the budget has, as of refilled.
+	// room is the number of rows that the budget may still write, refilled up to the time refilled.
 	room     int
 	refilled time.Time
 }
 
-// onRefused gathers a refused request: a failure to authenticate, a missing permission,
-// and a write of a known caller that is refused for another reason.
+// onRefused collects a refused request: a failure to authenticate, a missing permission, or a write of an
+// authenticated caller that is refused for another reason.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if route == nil || !errors.As(err, &e) {
@@ -96,7 +95,7 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
 	switch {
 	case status < 400 || status > 499:
-		return // the request was not refused, the server failed
+		return // the server failed; it did not refuse the request
 	case denied && who.KeyID == "":
 		s.refusals.add(budgetKey{}, refusal{action: failedAuthentication, code: e.Code})
 		return
@@ -137,7 +136,7 @@ func (q *refusals) add(key budgetKey, k refusal) {
 	}
 }
 
-// run makes one commit, and comes again while something waits.
+// run makes one commit and schedules itself again while requests wait.
 func (q *refusals) run() {
 	q.running.Lock()
 	defer q.running.Unlock()
@@ -145,7 +144,7 @@ func (q *refusals) run() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timer = nil
-	if next == 0 && q.waiting > 0 { // they came while the others were being recorded
+	if next == 0 && q.waiting > 0 { // requests arrived during the commit
 		next = refusalWindow
 	}
 	if next > 0 && !q.closed {
@@ -153,7 +152,7 @@ func (q *refusals) run() {
 	}
 }
 
-// close records the requests that still wait, as long as ctx lasts, and gathers no more.
+// close records the pending requests until ctx ends, and collects no more.
 func (q *refusals) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
@@ -167,8 +166,8 @@ func (q *refusals) close(ctx context.Context) {
 	}
 }
 
-// pass proposes one op and returns the time until the next; 0 = nothing waits, or, at
-// shutdown, nothing more can be done. running must be held.
+// pass proposes one op and returns the time until the next. 0 means that nothing waits or, at shutdown, that
+// the rest is lost. The caller holds running.
 func (q *refusals) pass(ctx context.Context, all bool) (next time.Duration) {
 	if q.trying == nil {
 		var wait time.Duration
@@ -194,9 +193,9 @@ func (q *refusals) pass(ctx context.Context, all bool) (next time.Duration) {
 	return refusalWindow
 }
 
-// take builds the next op from all budgets that have rows left, or, with all, from all
-// budgets. Without an op it returns the time until there may be one; 0 = nothing waits.
-// A map's order is random, so that no budget always comes last.
+// take builds the next op from the budgets that have rows left or, if all is set, from all budgets. If it
+// returns no op, it returns the time until there may be one; 0 = nothing waits. Go's map order is random, so
+// no budget is always the last.
 func (q *refusals) take(now time.Time, all bool) (_ *store.RecordRefusals, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,7 +203,7 @@ func (q *refusals) take(now time.Time, all bool) (_ *store.RecordRefusals, wait 
 	for key, b := range q.budgets {
 		b.refill(now)
 		if !b.waits() && b.room == refusalBurst {
-			delete(q.budgets, key) // it is as good as a new one
+			delete(q.budgets, key) // a new budget would be equal
 			continue
 		}
 		room := b.room
@@ -246,7 +245,7 @@ func (b *budget) rows(org tenancy.OrgID, n int) (all []*store.Refusal) {
 	return all
 }
 
-// refill adds the rows that time has given.
+// refill adds the rows that the budget has gained since refilled.
 func (b *budget) refill(now time.Time) {
 	if b.room == refusalBurst || b.refilled.IsZero() {
 		b.refilled = now
@@ -257,6 +256,6 @@ func (b *budget) refill(now time.Time) {
 	}
 }
 
-// Close records the refused requests that wait to be recorded. The handler must not be
-// called any more, and the store must be open still.
+// Close records the pending refused requests. The handler must not be called afterwards, and the store must
+// still be open.
 func (s *Server) Close(ctx context.Context) { s.refusals.close(ctx) }

@@ -13,10 +13,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Custom roles of a namespace are sets of permissions that its keys have by name. Their
-// routes are those of a node's /api/v1/auth/roles.
+// Custom roles of a namespace are named sets of permissions for its keys. Their routes equal those of a
+// node's /api/v1/auth/roles.
 
-// roleRoutes are the rows for the roles of a namespace.
+// roleRoutes returns the routes for the roles of a namespace.
 func (s *Server) roleRoutes() []serve.Route {
 	const path = cloud + "/namespaces/{ns}/roles"
 	return []serve.Route{
@@ -58,7 +58,7 @@ func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
 	for _, role := range custom {
 		all = append(all, toRole(role))
 	}
-	// A place begins with 0 for built-in roles, so that they come first.
+	// The position of a built-in role begins with 0, so that built-in roles come first.
 	place := func(role api.Role) string {
 		if role.BuiltIn {
 			return fmt.Sprintf("0%d", slices.Index(tenancy.Roles(), tenancy.Role(role.Name)))
@@ -101,7 +101,7 @@ func (s *Server) createRole(w http.ResponseWriter, r *http.Request) error {
 	return s.declareRole(w, q, ns, body, nil)
 }
 
-// putRole replaces a role, or makes it if it is not there.
+// putRole replaces a role, or creates it.
 func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	var body api.RoleRequest
 	q, err := s.begin(r, &body)
@@ -133,8 +133,8 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	return s.declareRole(w, q, ns, body, nil)
 }
 
-// declareRole proposes the role that a body describes. was is the role that it replaces;
-// nil = there is none yet.
+// declareRole proposes the role that a body describes. was is the role that it replaces; nil = the role is
+// new.
 func (s *Server) declareRole(w http.ResponseWriter, q request, ns fleet.Namespace, body api.RoleRequest, was *fleet.Role) error {
 	if err := builtIn(body.Name); err != nil {
 		return err
@@ -216,8 +216,8 @@ func builtIn(name string) error {
 	return api.Errorf(api.Conflict, "the role %s is built in and cannot be changed: create another with the permissions you want", name)
 }
 
-// mayDeclare refuses to declare or delete a role beyond the caller's own rights. A role is
-// for keys of every queue.
+// mayDeclare refuses to declare or delete a role with permissions beyond the caller's own. The caller must
+// not be limited to some queues, because a role applies to keys of every queue.
 func mayDeclare(q request, role fleet.Role) error {
 	if len(q.who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "a role is about the whole namespace; %s covers only %v", q.who, q.who.QueueScope)
@@ -225,8 +225,8 @@ func mayDeclare(q request, role fleet.Role) error {
 	return tenancy.MayGive(q.who, tenancy.Where{Org: q.who.Org}, role.Permissions)
 }
 
-// mayGrant refuses a key with rights beyond the caller's own. custom are the roles of the
-// key's namespace.
+// mayGrant refuses a key with rights beyond the caller's own. custom lists the custom roles of the key's
+// namespace.
 func mayGrant(q request, key tenancy.Key, custom []fleet.Role) error {
 	where := tenancy.Where{Org: q.who.Org}
 	if err := tenancy.MayGrant(q.who, where, key.Roles, key.QueueScope); err != nil {
@@ -243,7 +243,8 @@ func mayGrant(q request, key tenancy.Key, custom []fleet.Role) error {
 	return nil
 }
 
-// role is the custom role that a request describes.
+// role validates a request and returns the custom role that it describes, its permissions in the standard
+// order.
 func (f *faults) role(r api.RoleRequest) fleet.Role {
 	role := fleet.Role{Name: r.Name}
 	if err := tenancy.CheckRoleName(r.Name); err != nil {
@@ -274,7 +275,7 @@ func toRole(r fleet.Role) api.Role {
 	return shown
 }
 
-// toBuiltInRole shows what a built-in role grants in a namespace.
+// toBuiltInRole converts a built-in role, with its permissions in a namespace.
 func toBuiltInRole(role tenancy.Role) api.Role {
 	shown := api.Role{Name: string(role), Permissions: []string{}, BuiltIn: true, Version: 1}
 	for _, p := range role.Permissions() {

@@ -10,19 +10,19 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// cloud is where the cloud API's paths begin.
+// cloud is the common prefix of the cloud API's paths.
 const cloud = "/cloud/v1"
 
-// apiVersion is that of the cloud API's contract.
+// apiVersion is the version of the cloud API.
 const apiVersion = "1"
 
-// metricsPath is where Prometheus asks.
+// metricsPath is the path of the metrics in the cloud API.
 const metricsPath = cloud + "/metrics"
 
-// scrapePath is where Prometheus asks by default.
+// scrapePath is the path that Prometheus scrapes by default.
 const scrapePath = "/metrics"
 
-// table is the routes as they are served.
+// table returns the routes, each marked strict or lenient.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
@@ -31,9 +31,9 @@ func (s *Server) table() []serve.Route {
 	return table
 }
 
-// lenient says whether a route passes over what it does not know: what is open, what
-// hosts and gateways of other versions call, what the tools of others ask for in their
-// own words, and what is not built yet and so knows nothing.
+// lenient reports whether a route ignores unknown fields and parameters. Open routes do, and so do the routes
+// of hosts and gateways, because their versions differ. Scrape routes do, because scrapers send parameters of
+// their own, and so do unimplemented routes, which know no parameters.
 func lenient(route serve.Route) bool {
 	switch route.Permission {
 	case serve.Open, tenancy.FleetJoin:
@@ -42,7 +42,7 @@ func lenient(route serve.Route) bool {
 	return route.Path == metricsPath || route.Path == scrapePath || route.Unbuilt
 }
 
-// routes is the table of everything this server answers.
+// routes returns all routes of this server.
 func (s *Server) routes() []serve.Route {
 	built := []serve.Route{
 		{Method: "GET", Path: cloud + "/orgs", Permission: tenancy.OrgRead, Handler: s.listOrgs, Query: paging,
@@ -108,8 +108,8 @@ func (s *Server) routes() []serve.Route {
 	return append(built, unbuiltRoutes()...)
 }
 
-// elsewhereRoutes are the rows of the data plane's paths: they say where it answers, to
-// those who have taken the control plane's URL for that of the gateway.
+// elsewhereRoutes returns routes for the paths of the data plane. They name the gateway's URL to clients that
+// were configured with the control plane's.
 func (s *Server) elsewhereRoutes() (all []serve.Route) {
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: s.elsewhere, Summary: elsewhereSummary,
@@ -125,8 +125,8 @@ func (s *Server) elsewhere(http.ResponseWriter, *http.Request) error {
 	return api.Errorf(api.NotFound, "this is the control plane of a cloud, and jobs and queues are not here: send the request to %s", s.cfg.Endpoint)
 }
 
-// keyRoutes are the rows for the keys of a door.
-func (s *Server) keyRoutes(path, noun string, d door) []serve.Route {
+// keyRoutes returns the routes for the keys of one kind of owner.
+func (s *Server) keyRoutes(path, noun string, d keyOwner) []serve.Route {
 	article := "a "
 	if noun[0] == 'A' {
 		article = "an "
@@ -147,8 +147,8 @@ func (s *Server) keyRoutes(path, noun string, d door) []serve.Route {
 	}
 }
 
-// fleetRoutes are the rows for hosts and gateways. Those below memberOnly are open
-// to nobody: see there.
+// fleetRoutes returns the routes for hosts and gateways. memberOnly authenticates the routes that the table
+// declares open.
 func (s *Server) fleetRoutes() []serve.Route {
 	return []serve.Route{
 		{Method: "POST", Path: wire.JoinPath, Permission: tenancy.FleetJoin, Handler: s.join, Summary: fleetSummary},
@@ -162,7 +162,8 @@ func (s *Server) fleetRoutes() []serve.Route {
 
 const fleetSummary = "Serve hosts and gateways (see api/fleet)"
 
-// document is the OpenAPI document of a table: what people and their tools call.
+// document returns the OpenAPI document of a table. It leaves out the routes for hosts and gateways, the data
+// plane's paths and unimplemented routes.
 func document(table []serve.Route) ([]byte, error) {
 	var public []serve.Route
 	for _, r := range table {

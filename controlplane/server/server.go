@@ -22,15 +22,14 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// DefaultProposeTimeout is how long a write waits for its commit.
+// DefaultProposeTimeout bounds how long a write waits for its commit.
 const DefaultProposeTimeout = 10 * time.Second
 
 // maxBody bounds the body of a request of the cloud API, in bytes.
 const maxBody = 256 << 10
 
-// Config is what a server needs. The http.Server in front of it should set
-// ReadHeaderTimeout and IdleTimeout, and no ReadTimeout; a WriteTimeout, if any, of
-// more than MaxOperationWait. Streams set their own.
+// Config configures a server. The http.Server in front of it should set ReadHeaderTimeout and IdleTimeout but
+// no ReadTimeout. A WriteTimeout must exceed MaxOperationWait. Streams set deadlines of their own.
 type Config struct {
 	Store        *store.Store
 	Observations *reconcile.Observations
@@ -47,7 +46,7 @@ type Config struct {
 	Logger         *slog.Logger         // nil = slog.Default()
 }
 
-// Server serves the routes of the control plane's table. It is an http.Handler.
+// Server serves the routes of the control plane. It is an http.Handler.
 type Server struct {
 	cfg      Config
 	store    *store.Store
@@ -58,11 +57,11 @@ type Server struct {
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
-	mu       sync.Mutex // held to begin a stream and to begin draining
+	mu       sync.Mutex // held to begin a stream or draining
 	streams  sync.WaitGroup
 }
 
-// New makes the server. Its errors are mistakes in cfg or in the table of routes.
+// New builds a server. It fails if cfg or the table of routes is wrong.
 func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil || cfg.Observations == nil || cfg.Reconciler == nil || cfg.Signer == nil {
 		return nil, errors.New("server: a store, observations, a reconciler and a signer are needed")
@@ -114,9 +113,9 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the streams of documents and the waits for operations, now and from
-// now on, makes the server not ready, and returns when the streams are closed.
-// Everything else is served as before. It may be called more than once.
+// Drain ends the streams of documents and the waits for operations, refuses new ones, and makes the server
+// report that it is not ready. It returns when the streams are closed. All other requests are served as
+// before. Drain may be called more than once.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	s.drain()
@@ -124,26 +123,26 @@ func (s *Server) Drain() {
 	s.streams.Wait()
 }
 
-// request is what handlers start from: who asks, and what a write carries of that.
+// request is an HTTP request with its principal and the metadata that a write's op carries.
 type request struct {
 	*http.Request
 	who  tenancy.Principal
 	meta *store.Meta
 }
 
-// begin reads the body of a request into v (nil: it has none, or an empty object).
+// begin reads the body of a request into v. If v is nil, the request must have no body or an empty object.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	q := request{Request: r, who: serve.Principal(r.Context())}
 	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		v = &struct{}{} // whatever is sent is meant, and does not go unread
+		v = &struct{}{} // refuses unknown fields instead of ignoring the body
 	}
 	key, err := decode(r, v)
 	q.meta = &store.Meta{Principal: q.who.KeyID, Trace: telemetry.Traceparent(r.Context()), Idempotency: key}
 	return q, err
 }
 
-// decode reads a body. Only a request with an Idempotency-Key needs a copy of it,
-// for the hash.
+// decode reads a body. It copies the body only for a request with an Idempotency-Key, because only that needs
+// a hash.
 func decode(r *http.Request, v any) (*store.Idempotency, error) {
 	if r.Header[idempotencyHeader] == nil {
 		if v == nil {
@@ -162,15 +161,15 @@ func decode(r *http.Request, v any) (*store.Idempotency, error) {
 	return key, serve.Decode(r, body, v)
 }
 
-// allowed asks for a right on what belongs to an organisation.
+// allowed reports whether the caller has a permission in an organisation.
 func (q request) allowed(what tenancy.Permission, org tenancy.OrgID) bool {
 	return tenancy.Allow(q.who, what, tenancy.Where{Org: org}) == nil
 }
 
-// operates says whether the caller is of those who run the cloud.
+// operates reports whether the caller acts for the whole cloud and not for an organisation.
 func (q request) operates() bool { return q.who.Org == tenancy.EveryOrg }
 
-// propose is store.Propose within the time a write may take.
+// propose calls store.Propose with ProposeTimeout as the time limit.
 func propose[R any](ctx context.Context, s *Server, o engine.Op) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 	defer cancel()

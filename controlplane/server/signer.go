@@ -15,24 +15,23 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// The times of signing keys.
+// Durations of signing keys.
 const (
-	// DefaultSigningPeriod is how long a key signs.
+	// DefaultSigningPeriod is the time for which a key signs.
 	DefaultSigningPeriod = 24 * time.Hour
-	// MinSigningPeriod keeps the keys that are trusted at once well below
-	// store.MaxSigningKeys.
+	// MinSigningPeriod keeps the number of keys trusted at the same time well below store.MaxSigningKeys.
 	MinSigningPeriod = 5 * time.Minute
-	// Announce is how long a new key is published before it signs: followers learn
-	// of keys with the heartbeats, and those that hear nothing connect again.
+	// Announce is the time for which a new key is published before it signs. Followers learn of keys from
+	// heartbeats, and a follower without heartbeats connects again within SilenceLimit.
 	Announce = 2 * fleet.SilenceLimit
-	// Trust is for how long the keys before a new one stay trusted: what they have
-	// signed, and sign while the new one is announced, ends well before.
+	// Trust is the time for which older keys stay trusted after a new key was created. It is well above the
+	// lifetime of the tokens that they sign before and during the announcement.
 	Trust = 2 * token.Lifetime
-	// rotateRetry is how long a rotation that failed waits for its next try.
+	// rotateRetry is the wait after a failed rotation.
 	rotateRetry = 10 * time.Second
 )
 
-// SignerConfig is what a Signer needs.
+// SignerConfig configures a Signer.
 type SignerConfig struct {
 	Store  *store.Store
 	Period time.Duration // 0 = DefaultSigningPeriod
@@ -41,8 +40,8 @@ type SignerConfig struct {
 	Logger *slog.Logger
 }
 
-// Signer has the keys that sign service tokens and documents, and replaces them in
-// time. It is the only one that adds keys to its store.
+// Signer holds the keys that sign service tokens and documents, and rotates them. Nothing else adds keys to
+// its store.
 type Signer struct {
 	cfg SignerConfig
 
@@ -52,18 +51,18 @@ type Signer struct {
 	keys    []signingKey // oldest first
 	set     token.Set
 	jwks    []byte
-	goodTil time.Time // when set and jwks hold a key too many; zero = never
+	goodTil time.Time // when the first key in set and jwks ceases to be trusted; zero = never
 }
 
 // signingKey is a key with its times.
 type signingKey struct {
 	token.Key
 	created time.Time
-	until   time.Time // trusted; zero = without end
+	until   time.Time // end of trust; zero = none
 }
 
-// OpenSigner reads the keys of a store, and makes one if there is none or the
-// newest has signed long enough.
+// OpenSigner loads the keys of a store. It creates one if there is none or if the newest has signed for a
+// whole period.
 func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 	if c.Period == 0 {
 		c.Period = DefaultSigningPeriod
@@ -81,7 +80,7 @@ func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 	return g, g.Rotate(ctx)
 }
 
-// load reads the keys that are trusted.
+// load reads the keys from the store and publishes the trusted ones.
 func (g *Signer) load(ctx context.Context) error {
 	records, err := g.cfg.Store.SigningKeys(ctx)
 	if err != nil {
@@ -105,7 +104,8 @@ func (g *Signer) load(ctx context.Context) error {
 	return nil
 }
 
-// publish makes the set of the keys that are trusted now; mu is held.
+// publish drops the keys that are no longer trusted and builds the set and the JWKS from the others. The
+// caller holds mu.
 func (g *Signer) publish(now time.Time) {
 	var trusted []signingKey
 	var public []ed25519.PublicKey
@@ -125,7 +125,7 @@ func (g *Signer) publish(now time.Time) {
 	g.jwks = g.set.JWKS()
 }
 
-// Trusted are the keys whose signatures are believed now, also as a JWKS.
+// Trusted returns the keys that are trusted now, as a set and as a JWKS.
 func (g *Signer) Trusted() (token.Set, []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,9 +135,9 @@ func (g *Signer) Trusted() (token.Set, []byte) {
 	return g.set, g.jwks
 }
 
-// Key is the key that signs now: the newest that has been announced.
+// Key returns the key that signs now: the newest one whose announcement is over.
 func (g *Signer) Key() (token.Key, error) {
-	g.Trusted() // forgets those whose time is over
+	g.Trusted() // drops the keys that are no longer trusted
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.keys) == 0 {
@@ -152,7 +152,7 @@ func (g *Signer) Key() (token.Key, error) {
 	return g.keys[0].Key, nil
 }
 
-// due is how long the newest key signs on, 0 or less when it is to be replaced.
+// due returns the time until the newest key must be replaced; it may be negative.
 func (g *Signer) due() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *Signer) due() time.Duration {
 	return g.cfg.Period - g.cfg.Now().Sub(g.keys[len(g.keys)-1].created)
 }
 
-// Rotate adds a key, which signs once it is announced.
+// Rotate adds a key, which signs after its announcement.
 func (g *Signer) Rotate(ctx context.Context) error {
 	g.rotating.Lock()
 	defer g.rotating.Unlock()
@@ -182,10 +182,10 @@ func (g *Signer) Rotate(ctx context.Context) error {
 	return g.load(ctx)
 }
 
-// signerPrincipal is who the audit log names for new keys.
+// signerPrincipal is the principal of new keys in the audit log.
 const signerPrincipal = "signer"
 
-// Run replaces keys in time until ctx ends.
+// Run rotates keys in time until ctx ends.
 func (g *Signer) Run(ctx context.Context) {
 	for wait := g.due(); ; wait = max(g.due(), 0) {
 		timer := time.NewTimer(max(wait, 0))

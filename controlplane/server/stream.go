@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// docsPage is how many documents are read at once.
+	// docsPage is the number of documents read at once.
 	docsPage = 100
-	// writeLimit is how long one message may take to leave: a follower that does
-	// not read is cut off.
+	// writeLimit bounds the time that one message takes to send. A follower that does not read is
+	// disconnected.
 	writeLimit = 10 * time.Second
 )
 
-// stream is the documents on their way to one follower.
+// stream sends documents to one follower.
 type stream struct {
 	*Server
 	member
@@ -31,13 +31,13 @@ type stream struct {
 	flush *http.ResponseController
 
 	at    int64           // the follower has seen every change up to here
-	again bool            // it knew documents before this stream
-	sent  map[string]bool // namespaces it was told to have, a host
-	jwks  string          // the keys it was told last
+	again bool            // the follower had documents before this stream
+	sent  map[string]bool // namespaces that this stream reported as placed on the follower
+	jwks  string          // the JWKS that was sent last
 }
 
-// docs streams documents to a host or gateway until its token expires, its
-// credential is revoked, it goes, or the server drains.
+// docs streams documents to a host or gateway until its token expires, its credential is revoked, it
+// disconnects or the server drains.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if r.URL.Query().Get("after") == "" {
@@ -47,7 +47,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 		return api.Errorf(api.ValidationError, "after must be the number of the client's newest document, or 0")
 	}
 	if newest, _ := s.store.Changes(); after > newest {
-		// Going on would leave the follower with what never happened here.
+		// Continuing would leave the follower with changes that this control plane never made.
 		return api.Errorf(api.StateConflict, "you have seen document %d, and the newest here is %d: this control plane has lost changes", after, newest)
 	}
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
-		return nil // nobody listens
+		return nil // the client does not read a body
 	}
 	f := &stream{
 		Server: s, member: m, ctx: r.Context(), out: json.NewEncoder(w), flush: http.NewResponseController(w),
@@ -76,15 +76,14 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	return f.run()
 }
 
-// goneError is a follower that does not read any more. It is the end of a stream,
-// not a fault.
+// goneError reports that the follower no longer reads. It ends the stream without being a fault.
 type goneError struct{ error }
 
 func (f *stream) run() error {
 	ticker := time.NewTicker(wire.HeartbeatEvery)
 	defer ticker.Stop()
 	for beat := true; ; {
-		// Taken before the look, so that what changes during it is seen by the next.
+		// The channel is read before the documents, so that a change made meanwhile wakes the next round.
 		number, changed := f.store.Changes()
 		err := f.catchUp(number)
 		if err == nil && beat {
@@ -112,7 +111,7 @@ func (f *stream) run() error {
 	}
 }
 
-// trusted says whether the follower may go on listening.
+// trusted reports whether the follower's token and credential are still valid.
 func (f *stream) trusted() (bool, error) {
 	if !f.cfg.Now().Before(f.expires) {
 		return false, nil
@@ -121,7 +120,7 @@ func (f *stream) trusted() (bool, error) {
 	return f.mayJoin(f.ctx, f.host.ID)
 }
 
-// catchUp sends all documents up to a number, and those that come meanwhile.
+// catchUp sends all documents up to number, and newer ones that it reads along with them.
 func (f *stream) catchUp(number int64) error {
 	for f.at < number {
 		docs, err := f.store.Docs(f.ctx, f.at, docsPage)
@@ -143,12 +142,13 @@ func (f *stream) catchUp(number int64) error {
 	return nil
 }
 
-// share is what the follower may know of a document; ok is false for nothing.
-// Gateways know all. A host knows what is placed on it. Of a namespace that was its
-// own, and is now another's, it learns just that: if it was told of it in this
-// stream, or may have been before. A namespace moves by a new generation only, so
-// one of the first was nowhere else; and one that is being deleted is its own
-// host's to delete, or every host would hear of every namespace that ever was.
+// share returns the document as the follower may see it; ok is false if the follower may not see it. A
+// gateway sees every document. A host sees the documents of namespaces placed on it. If a namespace was
+// placed on the host and is now elsewhere, the host receives a reduced document that says absent. This holds
+// for a namespace that this stream sent before, and for one that the host may have had before the stream. The
+// first generation of a namespace was never elsewhere, because a namespace moves only with a new generation.
+// A namespace that is being deleted concerns its own host only. Without these two conditions every host would
+// receive a document for every namespace that ever existed.
 func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 	switch {
 	case f.host.Kind == keyring.Gateway:
@@ -179,7 +179,7 @@ func (f *stream) document(d wire.Doc) error {
 	return f.send(wire.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(key, text)})
 }
 
-// heartbeat says how far the follower is, and the keys if they are news to it.
+// heartbeat sends the follower's position, and the JWKS if it has changed.
 func (f *stream) heartbeat() error {
 	m := wire.Message{Number: f.at}
 	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks {
@@ -189,7 +189,7 @@ func (f *stream) heartbeat() error {
 }
 
 func (f *stream) send(m wire.Message) error {
-	// Writers that know no deadlines, such as those of tests, go without.
+	// Some writers, such as those of tests, do not support deadlines.
 	_ = f.flush.SetWriteDeadline(time.Now().Add(writeLimit))
 	if err := f.out.Encode(m); err != nil {
 		return goneError{err}

@@ -9,9 +9,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// unbuilt are the documented routes that this server does not have yet, with the
-// permission they will ask for: methods, path below /cloud/v1. They answer 501 and
-// their own name, to those who may know.
+// unbuilt lists the documented routes that this server does not implement yet: methods, path below /cloud/v1
+// and the permission that they will need. They return 501 with their own name to callers with the permission.
 var unbuilt = []struct {
 	methods    string
 	path       string
@@ -49,7 +48,7 @@ var unbuilt = []struct {
 	{"POST", "/clusters/{id}/pause-reconcile", tenancy.FleetOperate},
 }
 
-// unbuiltRoutes are the rows of the routes table for what is not built.
+// unbuiltRoutes returns the rows of the routes table for unimplemented routes.
 func unbuiltRoutes() []serve.Route {
 	all := []serve.Route{unbuiltRoute("POST", "/webhooks/stripe", serve.Open)}
 	for _, u := range unbuilt {

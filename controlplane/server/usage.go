@@ -13,16 +13,16 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The bounds of a question for usage.
+// Bounds of the time range of a usage query.
 const (
 	DefaultUsagePeriod = 30 * 24 * time.Hour
 	MaxUsagePeriod     = 10 * 366 * 24 * time.Hour
 )
 
-// groupings are the words of ?group_by=.
+// groupings lists the values of ?group_by=.
 var groupings = []string{"namespace", "queue", "model", "provider", "day"}
 
-// usageParams are the parameters of a question for usage.
+// usageParams lists the query parameters of a usage query.
 var usageParams = []serve.Param{
 	{Name: "from", Doc: "start (inclusive), an RFC 3339 time or a date, truncated to the hour; default 30 days before to"},
 	{Name: "to", Doc: "end (exclusive), like from; default the end of this hour"},
@@ -71,7 +71,7 @@ func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.Usag
 	return serve.WriteJSON(w, http.StatusOK, report)
 }
 
-// period reads what a question for usage asks.
+// period reads the time range and the grouping of a usage query.
 func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 	query := r.URL.Query()
 	var f faults
@@ -91,7 +91,7 @@ func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 		return at.UTC().Truncate(time.Hour)
 	}
 	to := read("to", now.UTC().Truncate(time.Hour).Add(time.Hour))
-	known := !f.Any() // what from is measured by
+	known := !f.Any() // from is checked against to
 	from := read("from", to.Add(-DefaultUsagePeriod))
 	switch {
 	case !known:

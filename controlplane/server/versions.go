@@ -9,18 +9,18 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// writeResource answers one resource with its version as ETag.
+// writeResource writes one resource with its version as the ETag.
 func writeResource(w http.ResponseWriter, status int, version int64, v any) error {
 	w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(version, 10)))
 	return serve.WriteJSON(w, status, v)
 }
 
-// versioned are the conditions of routes whose handlers ask expected.
+// versioned lists the conditions of routes whose handlers call expected.
 var versioned = []string{serve.IfMatch}
 
-// expected is the version a write insists on by If-Match; 0 = any. The check is the
-// store's, in the write itself. A tag that no resource of ours ever has is refused
-// here. Of several tags the present version is taken if it is among them.
+// expected returns the version that If-Match requires; 0 = any. The op itself checks the version when it is
+// applied. expected refuses a header in which no tag can be a version. If the header has several tags and one
+// is the present version, expected returns that one.
 func expected(r *http.Request, present int64) (int64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
