@@ -12,16 +12,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// AddSigningKey makes a key the one that signs from now on. Those before it stay
-// trusted until a time, or until the one they had, and are forgotten then.
+// AddSigningKey adds the key that signs from now on. The keys before it stay trusted until trusted_until_ns,
+// or until their own end if that is earlier. They are deleted afterwards.
 
-// Number is AddSigningKey's number in the log.
+// Number returns AddSigningKey's number in the log.
 func (*AddSigningKey) Number() entry.Number { return numAddSigningKey }
 
-// Class is AddSigningKey's place among waiting proposals.
+// Class returns AddSigningKey's priority among waiting proposals.
 func (*AddSigningKey) Class() pipeline.Class { return table[numAddSigningKey].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *AddSigningKey) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -31,8 +31,8 @@ func (o *AddSigningKey) Validate() error {
 	return p.err()
 }
 
-// Apply adds the key. It refuses an id that another key has, and a key too many.
-// A repeat changes nothing.
+// Apply adds the key. It refuses an id that another key has, and a key above the limit. A repeat changes
+// nothing.
 func (o *AddSigningKey) Apply(tx *Tx) (*AddSigningKeyResult, error) {
 	if _, err := tx.exec("DELETE FROM signing_keys WHERE trusted_until_ns > 0 AND trusted_until_ns <= ?", tx.clockNs()); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (o *AddSigningKey) Apply(tx *Tx) (*AddSigningKeyResult, error) {
 	if int64(len(all)) >= tx.limits.signingKeys {
 		return nil, api.Errorf(api.Conflict, "the control plane has %d signing keys, the maximum: wait until an old one is no longer trusted", tx.limits.signingKeys)
 	}
-	// The one that signed ends now, unless it is trusted for longer.
+	// The key that signed until now ends at trusted_until_ns, and so does any key that would be trusted for
+	// longer.
 	if o.TrustedUntilNs <= tx.clockNs() {
 		_, err = tx.exec("DELETE FROM signing_keys")
 	} else {
@@ -78,7 +79,7 @@ func scanSigningKey(rows *sql.Rows) (k fleet.SigningKey, err error) {
 	return k, err
 }
 
-// SigningKeys are the keys that are trusted, the one that signs last.
+// SigningKeys lists the trusted keys. The newest is the last.
 func (s *Store) SigningKeys(ctx context.Context) ([]fleet.SigningKey, error) {
 	clockNs := s.ClockNs()
 	return read(ctx, s, func(r reader) ([]fleet.SigningKey, error) {

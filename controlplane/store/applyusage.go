@@ -13,17 +13,17 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ApplyUsage adds a frame of a source, [from, to], if from is one more than the
-// last applied: to the journal as it came, and to the sums that questions are
-// answered from. It leaves no audit row, for nobody decided it.
+// ApplyUsage adds a frame [from, to] of a source if from follows the last applied number. It adds the rows
+// unchanged to the journal, and to the sums from which queries are answered. It leaves no audit row, because
+// no person decided it.
 
-// Number is ApplyUsage's number in the log.
+// Number returns ApplyUsage's number in the log.
 func (*ApplyUsage) Number() entry.Number { return numApplyUsage }
 
-// Class is ApplyUsage's place among waiting proposals.
+// Class returns ApplyUsage's priority among waiting proposals.
 func (*ApplyUsage) Class() pipeline.Class { return table[numApplyUsage].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -43,7 +43,7 @@ func (o *ApplyUsage) Validate() error {
 	return p.err()
 }
 
-// check adds what is wrong with the i-th row of a frame.
+// check adds the faults of the i-th row of a frame.
 func (r *UsageRow) check(p *problems, i int) {
 	field := func(name string) string { return fmt.Sprintf("rows[%d].%s", i, name) }
 	if r.GetHourNs() < 0 || r.GetHourNs()%int64(time.Hour) != 0 {
@@ -65,9 +65,8 @@ func (r *UsageRow) quantities() billing.Quantities {
 	}
 }
 
-// Apply adds the frame. It refuses an unknown namespace, and a frame that leaves a gap or
-// holds a part of what was applied; no frame is refused for its size. A frame that was
-// applied before changes nothing.
+// Apply adds the frame. It refuses an unknown namespace, and a frame that leaves a gap or overlaps the usage
+// that was applied. It refuses no frame for its size. A frame that was applied before changes nothing.
 func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	if _, err := tx.namespace(o.Namespace); err != nil {
 		return nil, err
@@ -90,20 +89,20 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	return &ApplyUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
 }
 
-// usageGap refuses a frame [from, to] that does not follow the last row of its source.
+// usageGap refuses a frame [from, to] that does not follow the last applied number of its source.
 func usageGap(last, from, to uint64) error {
 	refusal := api.Errorf(api.StateConflict, "the usage is applied up to %d, the frame is [%d, %d]: send from %d on", last, from, to, last+1)
 	refusal.Details = map[string]any{"last": last}
 	return refusal
 }
 
-// putSource notes how far the usage of a source is applied.
+// putSource records the number up to which the usage of a source is applied.
 func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) error {
 	return tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq, applied_ns) VALUES (?, ?, ?, ?, ?)",
 		namespace, stream, incarnation, int64(last), tx.clockNs())
 }
 
-// addUsage adds the i-th row of a frame to the journal and to its sum.
+// addUsage adds the i-th row of a frame to the journal and to the sum of its hour.
 func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
 	q := r.quantities()
 	args := []any{o.Namespace, o.Stream, o.Incarnation, int64(o.To), i, int64(o.From), tx.clockNs(), r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
@@ -121,8 +120,8 @@ type hourPart struct {
 	sum  billing.Quantities
 }
 
-// sumUsage adds a row to the sum of its hour. Each part of the sum is as much as SQL's
-// integers hold: SQL would go on with a float.
+// sumUsage adds a row to the sum of its hour. When a sum would exceed an integer of SQL, sumUsage begins
+// another part of the sum, because SQL itself would continue with a float.
 func (tx *Tx) sumUsage(namespace string, r *UsageRow, q billing.Quantities) error {
 	where := []any{namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
 	scan := func(rows *sql.Rows) (p hourPart, err error) {

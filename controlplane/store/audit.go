@@ -11,23 +11,22 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// AuditRow is one change, or refused requests that are alike.
+// AuditRow is one change, or a number of equal refused requests.
 type AuditRow struct {
 	Seq       int64
 	AtNs      int64
-	Org       tenancy.OrgID // whose; "" = the cloud's own
-	Principal string        // "" = callers that nobody knows
-	Action    string        // the op's name; method and route of refused requests
+	Org       tenancy.OrgID // of the target or the caller; "" = the cloud itself
+	Principal string        // "" = unauthenticated callers
+	Action    string        // the op's name; for refused requests the method and route
 	Target    string        // "" for refused requests
 	Refused   string        // error code of refused requests; "" = the change was made
-	Count     int64         // requests that the row stands for
+	Count     int64         // number of requests that the row records
 	Batch     string        // id of the RecordRefusals that added the row; "" = a change
 	Hash      []byte
 }
 
-// chain computes the row's hash: SHA-256 of the hash before it and the row, whose
-// numbers take eight bytes, big-endian, and whose texts have their lengths in
-// four before them. The form is permanent.
+// chain computes the row's hash: the SHA-256 of the previous hash followed by the row. Numbers are encoded in
+// eight bytes, big-endian. Each text follows its length in four bytes. This format is permanent.
 func (r AuditRow) chain(before []byte) []byte {
 	b := bytes.Clone(before)
 	for _, n := range []int64{r.Seq, r.AtNs, r.Count} {
@@ -41,15 +40,15 @@ func (r AuditRow) chain(before []byte) []byte {
 	return sum[:]
 }
 
-// audit records that the op which applies now has changed the target.
+// audit records that the op being applied has changed the target.
 func (tx *Tx) audit(m *Meta, org tenancy.OrgID, target string) error {
 	return tx.addAudit(AuditRow{Org: org, Principal: m.GetPrincipal(), Action: tx.kind.name, Target: target, Count: 1})
 }
 
-// Changes and refused requests are numbered together, and each are a chain of their own:
-// the oldest refused requests are removed, and the changes must verify without them.
+// Changes and refused requests share one sequence of numbers, but each has a hash chain of its own: the
+// oldest refused requests are removed, and the changes must verify without them.
 
-// isRefusal says whether the row is one of the chain of refused requests.
+// isRefusal reports whether the row belongs to the chain of refused requests.
 func (r AuditRow) isRefusal() bool { return r.Batch != "" }
 
 // addAudit adds a row to its chain, with the next number and the time of the entry.
@@ -65,8 +64,8 @@ func (tx *Tx) addAudit(r AuditRow) error {
 		r.Seq, r.AtNs, string(r.Org), r.Principal, r.Action, r.Target, r.Refused, r.Count, r.Batch, r.Hash)
 }
 
-// purgeRefusals removes up to most rows of refused requests whose time is over. The head
-// keeps the hash of the last of them, from which the chain of the others can be verified.
+// purgeRefusals removes up to most rows of refused requests that are older than RefusalsKept. The head keeps
+// the hash of the last removed row, from which the rest of the chain can be verified.
 func (tx *Tx) purgeRefusals(most int) error {
 	over, err := list(tx, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE batch <> '' AND at_ns <= ? ORDER BY at_ns, seq LIMIT ?", tx.clockNs()-int64(RefusalsKept), most)
 	if err != nil || len(over) == 0 {
@@ -88,8 +87,8 @@ func scanAudit(rows *sql.Rows) (r AuditRow, err error) {
 	return r, err
 }
 
-// Audit lists the audit rows of an organisation, of none ("") or all of them
-// (tenancy.EveryOrg), oldest first, those after the given one.
+// Audit lists audit rows after a given one, oldest first: those of an organisation, those without one (org
+// "") or all (tenancy.EveryOrg).
 func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit int) ([]AuditRow, error) {
 	return read(ctx, s, func(r reader) ([]AuditRow, error) {
 		if org == tenancy.EveryOrg {
@@ -99,23 +98,23 @@ func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit
 	})
 }
 
-// AuditPlace is a row of the audit log up to which both chains were found whole. The zero
-// value is the place before the first row.
+// AuditPlace is a position in the audit log up to which both chains were verified. The zero value is the
+// position before the first row.
 type AuditPlace struct {
 	Seq         int64
-	Hash        []byte // of the last row of a change up to there
-	RefusedHash []byte // of the last row of refused requests up to there
+	Hash        []byte // of the last change up to Seq
+	RefusedHash []byte // of the last refused requests up to Seq
 }
 
 // AuditCheck is the outcome of checking a part of the chain.
 type AuditCheck struct {
-	Last    AuditPlace  // the last row that fits
-	Broken  *AuditBreak // nil = every row that was checked fits
-	More    bool        // rows may follow: go on after Last
-	Removed int64       // refused requests up to this row were removed when their time was over
+	Last    AuditPlace  // the last row that was verified
+	Broken  *AuditBreak // nil = every checked row is valid
+	More    bool        // rows may follow: continue after Last
+	Removed int64       // number up to which refused requests were removed for their age
 }
 
-// AuditBreak is the first row of the audit log that does not fit.
+// AuditBreak describes the first row of the audit log that fails verification.
 type AuditBreak struct {
 	Seq  int64
 	What string
@@ -125,13 +124,12 @@ func (b *AuditBreak) Error() string {
 	return fmt.Sprintf("the audit log was changed: %s; compare it with an export or a backup", b.What)
 }
 
-// CheckAudit recomputes the chain of audit rows after a place, at most limit of them.
+// CheckAudit verifies at most limit audit rows after a position.
 func (s *Store) CheckAudit(ctx context.Context, after AuditPlace, limit int) (AuditCheck, error) {
 	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
 }
 
-// VerifyAudit recomputes the whole chain of audit rows; an error names the first row that
-// does not fit.
+// VerifyAudit verifies the whole audit log. Its error names the first row that fails.
 func (s *Store) VerifyAudit(ctx context.Context) error {
 	_, err := read(ctx, s, func(r reader) (any, error) { return nil, verifyAudit(r) })
 	return err
@@ -163,7 +161,7 @@ func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
 	if last.Seq == 0 {
 		last.Hash = make([]byte, sha256.Size)
 	}
-	if last.Seq <= h.refusedRemoved { // they may have been removed since that place was read
+	if last.Seq <= h.refusedRemoved { // rows may have been removed since the position was read
 		last.RefusedHash = h.refusedAnchor
 	}
 	for _, r := range rows {
@@ -171,7 +169,7 @@ func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
 			return AuditCheck{Last: last, Broken: broken, Removed: h.refusedRemoved}, nil
 		}
 	}
-	// A full page proves nothing about the end: there may be rows beyond the head.
+	// After a full page more rows may follow, even beyond the head, so the end is not compared yet.
 	check := AuditCheck{Last: last, More: len(rows) == limit, Removed: h.refusedRemoved}
 	if !check.More {
 		check.Broken = last.end(h)
@@ -179,8 +177,8 @@ func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
 	return check, nil
 }
 
-// follow moves the place on to the next row, if that fits. Up to removed only changes are
-// there, so a number may be missing.
+// follow verifies the next row and moves the position to it. Refused requests up to removed are gone, so
+// numbers may be missing there.
 func (p *AuditPlace) follow(r AuditRow, removed int64) *AuditBreak {
 	newest := &p.Hash
 	if r.isRefusal() {
@@ -198,7 +196,7 @@ func (p *AuditPlace) follow(r AuditRow, removed int64) *AuditBreak {
 	return nil
 }
 
-// end compares the place after the last row with the head.
+// end compares the position after the last row with the head.
 func (p *AuditPlace) end(h head) *AuditBreak {
 	last := max(p.Seq, h.refusedRemoved)
 	if last == h.auditSeq && bytes.Equal(p.Hash, h.auditHash) && bytes.Equal(p.RefusedHash, h.refusedHash) {

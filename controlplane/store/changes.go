@@ -2,11 +2,11 @@ package store
 
 import "sync"
 
-// changes tells those who wait that something has changed.
+// changes notifies the goroutines that wait for a change.
 type changes struct {
 	mu     sync.Mutex
 	number int64
-	next   chan struct{} // closed at the next change; nil = nobody has asked
+	next   chan struct{} // closed at the next change; nil = nobody waits
 }
 
 func (c *changes) announce(number int64) {

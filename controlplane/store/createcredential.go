@@ -9,16 +9,16 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// CreateCredential makes what opens a door. With ensure set, one that exists with
-// the same hash is a success that changes nothing.
+// CreateCredential adds a credential. With ensure set, a credential that exists with the same hash is a
+// success and nothing changes.
 
-// Number is CreateCredential's number in the log.
+// Number returns CreateCredential's number in the log.
 func (*CreateCredential) Number() entry.Number { return numCreateCredential }
 
-// Class is CreateCredential's place among waiting proposals.
+// Class returns CreateCredential's priority among waiting proposals.
 func (*CreateCredential) Class() pipeline.Class { return table[numCreateCredential].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CreateCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -26,8 +26,8 @@ func (o *CreateCredential) Validate() error {
 	return p.err()
 }
 
-// Apply makes the credential. It refuses an id that is taken, an owner that does
-// not exist or is on its way out, and a credential too many.
+// Apply adds the credential. It refuses an id that is taken, an owner that does not exist or is being
+// deleted, and a credential above the limit.
 func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)
@@ -50,7 +50,7 @@ func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	return &CreateCredentialResult{Id: c.GetId()}, tx.audit(o.Meta, org, c.GetId())
 }
 
-// checkOwner refuses an owner that cannot have a credential of the kind.
+// checkOwner refuses an owner that cannot have a credential of this kind.
 func (tx *Tx) checkOwner(c *Credential) error {
 	switch kind := keyring.Kind(c.GetKind()); kind {
 	case keyring.Namespace:

@@ -9,17 +9,16 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// CreateHost registers a host or gateway together with its credential. With
-// ensure set, one that exists with the same credential is a success that changes
-// nothing.
+// CreateHost registers a host or gateway together with its credential. With ensure set, a credential that
+// exists with the same hash is a success and nothing changes.
 
-// Number is CreateHost's number in the log.
+// Number returns CreateHost's number in the log.
 func (*CreateHost) Number() entry.Number { return numCreateHost }
 
-// Class is CreateHost's place among waiting proposals.
+// Class returns CreateHost's priority among waiting proposals.
 func (*CreateHost) Class() pipeline.Class { return table[numCreateHost].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CreateHost) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -36,8 +35,7 @@ func (o *CreateHost) Validate() error {
 	return p.err()
 }
 
-// Apply registers the host. It refuses an id or a name that another has, and a
-// host too many.
+// Apply registers the host. It refuses an id or a name that is taken, and a host above the limit.
 func (o *CreateHost) Apply(tx *Tx) (*CreateHostResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)

@@ -11,16 +11,16 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// CreateNamespace makes a namespace that is being provisioned, and the operation
-// that ends when it works.
+// CreateNamespace adds a namespace in the phase provisioning, and the operation that ends when the namespace
+// is ready.
 
-// Number is CreateNamespace's number in the log.
+// Number returns CreateNamespace's number in the log.
 func (*CreateNamespace) Number() entry.Number { return numCreateNamespace }
 
-// Class is CreateNamespace's place among waiting proposals.
+// Class returns CreateNamespace's priority among waiting proposals.
 func (*CreateNamespace) Class() pipeline.Class { return table[numCreateNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CreateNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -32,7 +32,7 @@ func (o *CreateNamespace) Validate() error {
 	return p.err()
 }
 
-// check adds what is wrong with a spec.
+// check adds the faults of a spec.
 func (s *Spec) check(p *problems) {
 	if s == nil {
 		p.add("spec", errors.New("is missing"))
@@ -50,9 +50,8 @@ func (s *Spec) check(p *problems) {
 	}
 }
 
-// Apply makes the namespace. It refuses an organisation that does not exist, a
-// name that another of its namespaces has, an id that was ever used, and a
-// namespace too many.
+// Apply adds the namespace. It refuses an organisation that does not exist, a name that another namespace of
+// the organisation has, an id that was ever used, and a namespace above the limit.
 func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
 	org, err := tx.org(tenancy.OrgID(o.Org))
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// CreateOrg makes an organisation.
+// CreateOrg adds an organisation.
 
-// Number is CreateOrg's number in the log.
+// Number returns CreateOrg's number in the log.
 func (*CreateOrg) Number() entry.Number { return numCreateOrg }
 
-// Class is CreateOrg's place among waiting proposals.
+// Class returns CreateOrg's priority among waiting proposals.
 func (*CreateOrg) Class() pipeline.Class { return table[numCreateOrg].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CreateOrg) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -24,8 +24,7 @@ func (o *CreateOrg) Validate() error {
 	return p.err()
 }
 
-// Apply makes the organisation. It refuses an id or a name that another has, and
-// an organisation too many.
+// Apply adds the organisation. It refuses an id or a name that is taken, and an organisation above the limit.
 func (o *CreateOrg) Apply(tx *Tx) (*CreateOrgResult, error) {
 	taken, err := number(tx, "SELECT COUNT(*) FROM orgs WHERE id = ? OR name = ?", o.Id, o.Name)
 	if err != nil {

@@ -42,7 +42,7 @@ func scanCredential(rows *sql.Rows) (c fleet.Credential, err error) {
 	return c, nil
 }
 
-// instant is a time of the state; 0 is none.
+// instant converts a time of the state; 0 is the zero time.
 func instant(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
@@ -50,7 +50,7 @@ func instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// endNs is an end as the state keeps it.
+// endNs converts an expiry to the form of the state; the zero time is 0.
 func endNs(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -58,7 +58,7 @@ func endNs(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// check adds what is wrong with a credential that shall be made.
+// check adds the faults of a new credential.
 func (c *Credential) check(p *problems, field string) {
 	if c == nil {
 		p.add(field, errors.New("is missing"))
@@ -90,8 +90,8 @@ func (c *Credential) check(p *problems, field string) {
 	}
 }
 
-// checkRoles keeps tenants' keys from roles of the cloud and the other way round. Whether a
-// namespace has the custom roles of its key, only its state knows: see checkKeyRoles.
+// checkRoles refuses roles of the cloud for tenants' keys, and the other way round. checkKeyRoles checks
+// custom roles, because only the state knows the roles of a namespace.
 func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	n := len(c.Roles)
 	fleetMember := kind == keyring.Host || kind == keyring.Gateway
@@ -111,8 +111,8 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	}
 }
 
-// addCredential makes a credential and gives the documents that show it new
-// numbers. lifetime 0 is that to its end.
+// addCredential adds a credential and renews the documents that show it. If lifetimeNs is 0, the lifetime is
+// computed from the credential's expiry.
 func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if c.ExpiresNs != 0 && c.ExpiresNs <= tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the credential would end before it begins: choose a later expires_at")
@@ -137,8 +137,8 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	return tx.touchOwner(keyring.Kind(c.Kind), c.Owner)
 }
 
-// makeRoom refuses an owner's credential too many; those that have ended do not
-// count.
+// makeRoom refuses a credential above the owner's limit. It first removes expired credentials, because they
+// do not count.
 func (tx *Tx) makeRoom(owner string) error {
 	const count = "SELECT COUNT(*) FROM credentials WHERE owner = ?"
 	n, err := number(tx, count, owner)
@@ -160,7 +160,7 @@ func (tx *Tx) makeRoom(owner string) error {
 	return nil
 }
 
-// credential finds a credential by id; nil when there is none.
+// credential finds a credential by id; nil = not found.
 func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 	c, found, err := first(tx, scanCredential, selectCredential+" WHERE id = ?", id)
 	if err != nil || !found {
@@ -169,9 +169,9 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 	return &c, nil
 }
 
-// sameCredential finds the credential that exists already: a repeat if its hash is
-// the same and that is welcome, else a conflict. One that has ended is a conflict
-// always.
+// sameCredential returns the existing credential of this id if its hash is the same and ensure is set: the op
+// is then a repeat. Otherwise an existing credential is a conflict. So is a credential that was revoked or
+// has ended.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {
@@ -203,8 +203,7 @@ func (tx *Tx) showCredential(id string) error {
 	return nil
 }
 
-// dropCredential removes a credential for ever. Documents are the caller's to
-// renew.
+// dropCredential removes a credential for ever. The caller renews the documents.
 func (tx *Tx) dropCredential(id string) error {
 	tx.changes = append(tx.changes, credentialChange{id: id})
 	if err := tx.put("INSERT INTO ended_credentials (id, ended_ns) VALUES (?, ?)", id, tx.clockNs()); err != nil {
@@ -213,7 +212,7 @@ func (tx *Tx) dropCredential(id string) error {
 	return tx.put("DELETE FROM credentials WHERE id = ?", id)
 }
 
-// orgOf is the organisation a credential is a matter of; "" for the cloud's own.
+// orgOf returns the organisation to which a credential belongs; "" = the cloud itself.
 func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 	switch kind {
 	case keyring.Org:
@@ -225,12 +224,11 @@ func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 	return "", nil
 }
 
-// Credential finds a credential of any kind by id. It is asked at every request:
-// it answers from memory. One that has ended is found for a while; its ExpiresAt
-// says so.
+// Credential finds a credential of any kind by id. It reads from memory, because every request calls it. It
+// returns an expired credential for some time; the caller checks ExpiresAt.
 func (s *Store) Credential(id string) (fleet.Credential, bool) { return s.machine.credential(id) }
 
-// Credentials lists an owner's credentials by creation.
+// Credentials lists an owner's credentials in the order of creation.
 func (s *Store) Credentials(ctx context.Context, owner string) ([]fleet.Credential, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Credential, error) {
 		return list(r, scanCredential, selectCredential+" WHERE owner = ? ORDER BY created_ns, id", owner)

@@ -21,37 +21,36 @@ import (
 var schemaSQL string
 
 const (
-	// schemaVersion stands in the file's user_version. A change of the tables is a
-	// new version and an op that migrates.
+	// schemaVersion is stored in the file's user_version. Changed tables get a new version and an op that
+	// migrates.
 	schemaVersion = 1
-	// busyTimeout is how long a truncation of SQLite's log waits for readers, and a
-	// reader for a truncation.
+	// busyTimeout bounds how long a truncation of SQLite's log waits for readers, and a reader for a
+	// truncation.
 	busyTimeout = time.Second
-	// readers is how many reads run at a time.
+	// readers is the number of reads that run at the same time.
 	readers = 4
-	// checkpointWAL is the size of SQLite's log at which an entry moves it into the
-	// file, truncateWAL that at which it waits for readers to have it empty after.
+	// Above checkpointWAL bytes an entry moves SQLite's log into the file. Above truncateWAL bytes it also
+	// waits for readers, so that the log can be emptied.
 	checkpointWAL = 8 << 20
 	truncateWAL   = 64 << 20
 )
 
-// database is one open file: the connection that writes it, used under the
-// machine's lock, and the pool that reads it.
+// database is one open file. The writer is used under the machine's lock; readers is the pool for reads.
 type database struct {
 	path    string
-	pool    *sql.DB // of the one writing connection
+	pool    *sql.DB // of the writer alone
 	writer  *sql.Conn
-	stmts   map[string]*sql.Stmt // of the writer, by their text
+	stmts   map[string]*sql.Stmt // the writer's statements by text
 	readers *sql.DB
 }
 
-// files are the names SQLite uses for the database at path.
+// files lists the names that SQLite uses for the database at path.
 func files(path string) []string {
 	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
 }
 
-// remove deletes a closed database. The main file goes first: what a crash
-// leaves of the rest means nothing without it.
+// remove deletes a closed database. It deletes the main file first, because the other files mean nothing
+// without it if a crash leaves them.
 func remove(path string) error {
 	for _, name := range files(path) {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,8 +60,8 @@ func remove(path string) error {
 	return nil
 }
 
-// dsn names the file with settings that every connection gets; set on one
-// connection of a pool they would hold for that one only.
+// dsn names the file with settings that every connection gets. A setting made on one connection of a pool
+// would hold for that connection only.
 func dsn(path, mode string, pragmas ...string) string {
 	q := url.Values{"mode": {mode}, "_pragma": append([]string{
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
@@ -71,7 +70,7 @@ func dsn(path, mode string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
-// createDatabase makes an empty state at path, durably.
+// createDatabase creates an empty state at path, durably.
 func createDatabase(path string) error {
 	if err := remove(path); err != nil {
 		return err
@@ -92,10 +91,9 @@ func createDatabase(path string) error {
 
 // openDatabase opens an existing file.
 //
-// synchronous is NORMAL: SQLite syncs when it moves its log into the file, not
-// at a commit. What a power cut takes is the newest entries, and raft's log has
-// them. It moves its log when it is told to, so that an error of the disk is
-// seen: done at a commit by SQLite itself, it would be passed over.
+// synchronous is NORMAL: SQLite syncs when it moves its log into the file, not at a commit. A power cut takes
+// only the newest entries, and raft's log has them. The machine starts each checkpoint itself, because SQLite
+// ignores a disk error during an automatic checkpoint at a commit.
 func openDatabase(path string) (_ *database, err error) {
 	db := &database{path: path, stmts: map[string]*sql.Stmt{}}
 	defer func() {
@@ -126,7 +124,7 @@ func openDatabase(path string) (_ *database, err error) {
 	return db, nil
 }
 
-// close waits for reads under way and closes all connections.
+// close waits for running reads and closes all connections.
 func (db *database) close() error {
 	var errs []error
 	if db.readers != nil {
@@ -144,7 +142,7 @@ func (db *database) close() error {
 	return errors.Join(errs...)
 }
 
-// stmt is the writer's prepared statement of a text.
+// stmt returns the writer's prepared statement of a text.
 func (db *database) stmt(text string) (*sql.Stmt, error) {
 	if stmt, ok := db.stmts[text]; ok {
 		return stmt, nil
@@ -163,11 +161,11 @@ func (db *database) exec(text string, args ...any) (sql.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A context that can end would cost a goroutine for each statement.
+	// A cancellable context would cost a goroutine for each statement.
 	return stmt.ExecContext(context.Background(), args...)
 }
 
-// walBytes is the size of SQLite's log.
+// walBytes returns the size of SQLite's log.
 func (db *database) walBytes() (int64, error) {
 	info, err := os.Stat(db.path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,7 +177,7 @@ func (db *database) walBytes() (int64, error) {
 	return info.Size(), nil
 }
 
-// boundWAL keeps SQLite's log from growing for ever.
+// boundWAL keeps SQLite's log from growing without bound.
 func (db *database) boundWAL() error {
 	size, err := db.walBytes()
 	switch {
@@ -193,8 +191,8 @@ func (db *database) boundWAL() error {
 	return nil
 }
 
-// checkpoint moves SQLite's log into the file, as far as readers let it: that
-// one stays behind is no error, it only is not emptied then.
+// checkpoint moves SQLite's log into the file, as far as readers allow. A reader that still needs the log is
+// not an error; the log is then not emptied.
 func (db *database) checkpoint(mode string) error {
 	var busy, log, done int
 	row := db.writer.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint("+mode+")")
@@ -204,8 +202,8 @@ func (db *database) checkpoint(mode string) error {
 	return nil
 }
 
-// flush makes all that was committed durable: in the file, or, where a reader
-// still looks at what was before, in a synced log. It waits for no reader.
+// flush makes every committed change durable: in the file or, while a reader still needs the older content,
+// in the synced log. It waits for no reader.
 func (db *database) flush() error {
 	if err := syncFile(db.path + "-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -216,8 +214,8 @@ func (db *database) flush() error {
 	return db.checkpoint("PASSIVE")
 }
 
-// syncFile makes a file's content durable. It must not be used on the main file
-// of an open database: closing it would drop SQLite's locks.
+// syncFile makes a file's content durable. It must not be called on the main file of an open database,
+// because closing the file would release SQLite's locks.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteNamespace begins the end of a namespace: its keys stop at once, its data
-// goes when its host says so. One that is being deleted already answers the
-// operation under way. That of a create which was not done yet fails.
+// DeleteNamespace begins to delete a namespace. Its keys stop at once; its host deletes the data later. If
+// the namespace is being deleted already, the result names the running operation. A create operation that has
+// not ended fails.
 
-// Number is DeleteNamespace's number in the log.
+// Number returns DeleteNamespace's number in the log.
 func (*DeleteNamespace) Number() entry.Number { return numDeleteNamespace }
 
-// Class is DeleteNamespace's place among waiting proposals.
+// Class returns DeleteNamespace's priority among waiting proposals.
 func (*DeleteNamespace) Class() pipeline.Class { return table[numDeleteNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -27,14 +27,14 @@ func (o *DeleteNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply begins the deletion. It refuses another version than the expected and a
-// namespace that is protected.
+// Apply begins the deletion. It refuses a version other than the expected one, and a protected namespace.
 func (o *DeleteNamespace) Apply(tx *Tx) (*DeleteNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {
 		return nil, err
 	}
-	// Before the version: the first delete changed it, and this is its repeat.
+	// This comes before the version check, because the first delete changed the version and this op may be
+	// its repeat.
 	if n.Phase == fleet.Deleting {
 		return &DeleteNamespaceResult{OperationId: n.Operation}, nil
 	}

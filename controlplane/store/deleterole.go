@@ -8,15 +8,15 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// DeleteRole takes back a custom role that no key has.
+// DeleteRole deletes a custom role that no key has.
 
-// Number is DeleteRole's number in the log.
+// Number returns DeleteRole's number in the log.
 func (*DeleteRole) Number() entry.Number { return numDeleteRole }
 
-// Class is DeleteRole's place among waiting proposals.
+// Class returns DeleteRole's priority among waiting proposals.
 func (*DeleteRole) Class() pipeline.Class { return table[numDeleteRole].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteRole) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -27,9 +27,9 @@ func (o *DeleteRole) Validate() error {
 	return p.err()
 }
 
-// Apply removes the role and renews the namespace's document. It refuses an unknown
-// namespace and role, a version that is not the one the client saw, a caller that has
-// changed since its rights were compared, and a role that a key has.
+// Apply removes the role and renews the namespace's document. It refuses an unknown namespace or role, a
+// version other than the one the client read, a caller whose credential has changed since its rights were
+// checked, and a role that a key has.
 func (o *DeleteRole) Apply(tx *Tx) (*DeleteRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

@@ -14,26 +14,25 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// A directory of state holds one database that counts, state-<n>.db, which the
-// file CURRENT names. A restored state is a new file, whole and durable before
-// CURRENT names it; so a crash leaves the old one or the new one. What CURRENT
-// does not name is the rest of something interrupted.
+// A state directory holds one current database, state-<n>.db, which the file CURRENT names. A restored state
+// is a new file, complete and durable before CURRENT names it. A crash therefore leaves either the old state
+// or the new one. Any other file is left over from an interrupted operation.
 const (
 	currentName = "CURRENT"
 	statePrefix = "state-"
 	imagePrefix = "image-"
 )
 
-// directory is an open directory of state.
+// directory is an open state directory.
 type directory struct {
 	path   string
 	lock   io.Closer
-	name   string       // of the database that counts
-	number int          // of that one
-	images atomic.Int64 // made so far
+	name   string       // of the current database
+	number int          // of the current database
+	images atomic.Int64 // created so far
 }
 
-// inUse is the error of a lock as callers know it.
+// inUse converts the error of a lock for callers.
 func inUse(path string, err error) error {
 	if errors.Is(err, durable.ErrInUse) {
 		return api.Errorf(api.Conflict, "the state in %s is %w", path, durable.ErrInUse)
@@ -41,8 +40,8 @@ func inUse(path string, err error) error {
 	return fmt.Errorf("the state in %s: %w", path, err)
 }
 
-// openDirectory locks the directory, making it if there is none, with an empty
-// state inside. Signing keys are in the state: nobody else may read it.
+// openDirectory locks the directory. It creates a missing directory with an empty state. Only its owner may
+// read it, because the state holds signing keys.
 func openDirectory(path string) (_ *directory, err error) {
 	if err := durable.MakeDir(path, 0o700); err != nil {
 		return nil, err
@@ -72,9 +71,8 @@ func openDirectory(path string) (_ *directory, err error) {
 	return d, d.sweep()
 }
 
-// found puts an empty state into a directory that has none. A state without a
-// CURRENT is one whose founding was cut short, or that has lost it; either way it
-// is the one, as long as it is alone.
+// found creates an empty state in a directory that has none. A single state without CURRENT becomes the
+// current one: either its creation was interrupted or CURRENT was lost.
 func (d *directory) found() error {
 	names, err := filepath.Glob(d.in(statePrefix + "*.db"))
 	if err != nil {
@@ -105,14 +103,14 @@ func (d *directory) read(text string) error {
 		return unhealthy("%s is damaged: put it back from a backup", d.in(currentName))
 	}
 	d.name = stateName(d.number)
-	// A missing file must not become a new, empty state.
+	// A missing file must not lead to a new, empty state.
 	if _, err := os.Stat(d.current()); err != nil {
 		return unhealthy("%s names a state that is not there (%v): put it back, or restore from a backup", d.in(currentName), err)
 	}
 	return nil
 }
 
-// sweep removes what does not count.
+// sweep removes the files that do not belong to the current state.
 func (d *directory) sweep() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -131,7 +129,7 @@ func (d *directory) sweep() error {
 	return nil
 }
 
-// point makes the numbered state the one that counts, durably.
+// point makes the numbered state the current one, durably.
 func (d *directory) point(number int) error {
 	if err := durable.SyncDir(d.path); err != nil {
 		return err
@@ -143,7 +141,7 @@ func (d *directory) point(number int) error {
 	return nil
 }
 
-// newImage is the path of another image.
+// newImage returns the path of a new image.
 func (d *directory) newImage() string {
 	return d.in(fmt.Sprintf("%s%06d.db", imagePrefix, d.images.Add(1)))
 }

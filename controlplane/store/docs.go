@@ -10,18 +10,17 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// A namespace's document is made from its present state; what is stored is only
-// its number. Whatever changes something that a document shows calls touch for
-// its namespace, in the same entry.
+// A namespace's document is built from its present state; only its number is stored. Every op that changes
+// something a document shows calls touch for the namespace, in the same entry.
 
-// touch gives a namespace's document a new number, to be written by the caller.
+// touch gives a namespace's document a new number. The caller writes it.
 func (tx *Tx) touch(n *fleet.Namespace) {
 	tx.head.docNumber++
 	tx.wake = true
 	n.DocNumber = tx.head.docNumber
 }
 
-// touchAll gives the documents of the namespaces that a query names new numbers.
+// touchAll gives new numbers to the documents of the namespaces that a query returns.
 func (tx *Tx) touchAll(query string, args ...any) error {
 	ids, err := list(tx, scalar[string], query, args...)
 	if err != nil {
@@ -37,8 +36,7 @@ func (tx *Tx) touchAll(query string, args ...any) error {
 	return nil
 }
 
-// touchOwner renews the documents that show a credential: those of namespaces
-// whose keys still open something.
+// touchOwner renews the documents that show a credential: those of namespaces whose keys are still valid.
 func (tx *Tx) touchOwner(kind keyring.Kind, owner string) error {
 	const living = " AND phase IN ('provisioning', 'active') ORDER BY id"
 	switch kind {
@@ -50,16 +48,15 @@ func (tx *Tx) touchOwner(kind keyring.Kind, owner string) error {
 	return nil
 }
 
-// Docs are the documents with numbers greater than after, at most limit and at
-// most MaxPage, in the order of their numbers. Each namespace has one, made from
-// its present state; those of deleted namespaces too, so that who was away learns
-// of it.
+// Docs returns the documents with numbers greater than after, ordered by number: at most limit and at most
+// MaxPage. Each namespace has one document, built from its present state. Deleted namespaces have one too, so
+// that a follower that was away learns of the deletion.
 func (s *Store) Docs(ctx context.Context, after int64, limit int) ([]wire.Doc, error) {
 	clockNs := s.machine.LastClock()
 	return read(ctx, s, func(r reader) ([]wire.Doc, error) { return docs(r, after, limit, clockNs) })
 }
 
-// placed is a namespace and where it is.
+// placed is a namespace with the address of its host.
 type placed struct {
 	fleet.Namespace
 	address string
@@ -79,7 +76,7 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 		return nil, err
 	}
 	all := make([]wire.Doc, 0, len(namespaces))
-	tokens := map[string][]wire.Key{} // of organisations met
+	tokens := map[string][]wire.Key{} // by organisation, read once each
 	for _, n := range namespaces {
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
@@ -107,7 +104,7 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 	return all, nil
 }
 
-// keys are an owner's credentials of a kind that have not ended, by creation.
+// keys lists an owner's enabled credentials of a kind that have not expired, in the order of creation.
 func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key, error) {
 	credentials, err := list(q, scanCredential, selectCredential+
 		" WHERE owner = ? AND kind = ? AND (expires_ns = 0 OR expires_ns > ?) ORDER BY created_ns, id", owner, string(kind), clockNs)
@@ -117,7 +114,7 @@ func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key
 	all := make([]wire.Key, 0, len(credentials))
 	for _, c := range credentials {
 		if !c.Enabled {
-			continue // a key that opens nothing is nobody's to know
+			continue // a disabled key is not shown to hosts or gateways
 		}
 		k := wire.Key{ID: c.ID, Name: c.Name, Roles: []string{}, Hash: c.Hash[:], ExpiresNs: endNs(c.ExpiresAt), CreatedNs: endNs(c.CreatedAt)}
 		for _, role := range c.Roles {
@@ -131,7 +128,7 @@ func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key
 	return all, nil
 }
 
-// wireRoles are the custom roles of a namespace as documents show them.
+// wireRoles returns the custom roles of a namespace in the form of documents.
 func wireRoles(q querier, namespace string) (all []wire.Role, err error) {
 	found, err := roles(q, namespace)
 	for _, r := range found {

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// head is where the state stands: the row of the table meta.
+// head is the row of the table meta: the position of the state and its counters.
 type head struct {
 	applied            entry.Applied
 	clockNs            int64
@@ -17,12 +17,12 @@ type head struct {
 	auditSeq           int64
 	auditHash          []byte // of the newest row of a change
 	refusedHash        []byte // of the newest row of refused requests
-	refusedAnchor      []byte // of the last of those that was removed
-	refusedRemoved     int64  // number of that row; 0 = none was
+	refusedAnchor      []byte // of the last removed row of refused requests
+	refusedRemoved     int64  // number of that row; 0 = none
 	idempotencyRecords int64
 }
 
-// readHead reads the head; a state without one is no state.
+// readHead reads the head. A state without a head is invalid.
 func readHead(q querier) (head, error) {
 	h, found, err := first(q, scanHead, `SELECT group_name, incarnation, raft_index, raft_term, clock_ns,
 		configuration, configuration_index, doc_number, audit_seq, audit_hash, refused_hash, refused_anchor, refused_removed, idempotency_records FROM meta`)

@@ -29,12 +29,12 @@ func (tx *Tx) host(id string) (fleet.Host, error) {
 	return h, err
 }
 
-// touchHost notes that a host's status has changed.
+// touchHost records that a host's status has changed.
 func (tx *Tx) touchHost(id string) error {
 	return tx.put("UPDATE hosts SET version = version + 1 WHERE id = ?", id)
 }
 
-// Host finds a host or gateway by id or name: NOT_FOUND when there is none.
+// Host finds a host or gateway by id or name, else NOT_FOUND.
 func (s *Store) Host(ctx context.Context, idOrName string) (fleet.Host, error) {
 	return read(ctx, s, func(r reader) (fleet.Host, error) {
 		h, found, err := first(r, scanHost, selectHost+" WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1", idOrName)

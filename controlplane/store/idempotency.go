@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// remembered is the answer to an earlier request.
+// remembered is the stored result of an earlier request.
 type remembered struct {
 	requestHash []byte
 	op          int64
@@ -22,8 +22,8 @@ func scanRemembered(rows *sql.Rows) (r remembered, err error) {
 	return r, err
 }
 
-// applyOnce applies an op, or answers what its idempotency key already did. What
-// was refused is not remembered: the client may mend it and try again.
+// applyOnce applies an op, or returns the result that its idempotency key already has. A refusal is not
+// stored, so that the client may correct the request and try again.
 func (tx *Tx) applyOnce(o op) (result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
@@ -35,7 +35,7 @@ func (tx *Tx) applyOnce(o op) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One whose time is over counts as forgotten, also before it was purged.
+	// An expired record counts as forgotten, even before it is purged.
 	if found && record.expiresNs > tx.clockNs() {
 		return tx.kind.repeat(key, record)
 	}
@@ -61,7 +61,7 @@ func (tx *Tx) applyOnce(o op) (result, error) {
 		principal, key.Key, key.RequestHash, int64(tx.kind.number), nonNil(data), tx.clockNs()+int64(IdempotencyPeriod))
 }
 
-// repeat is the result of the earlier request with the same key.
+// repeat returns the result of the earlier request with the same key.
 func (k *kind) repeat(key *Idempotency, record remembered) (result, error) {
 	if record.op != int64(k.number) || !bytes.Equal(record.requestHash, key.RequestHash) {
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
@@ -73,8 +73,8 @@ func (k *kind) repeat(key *Idempotency, record remembered) (result, error) {
 	return answer, nil
 }
 
-// admitKey refuses a new key at the bound. None is forgotten early, because its
-// client may still repeat the request.
+// admitKey refuses a new key at the limit. No key is forgotten early, because its client may still repeat the
+// request.
 func (tx *Tx) admitKey() error {
 	if tx.head.idempotencyRecords < tx.limits.idempotency {
 		return nil
@@ -88,8 +88,8 @@ func (tx *Tx) admitKey() error {
 	return refusal
 }
 
-// purge removes some rows whose time is over. It comes after the ops of an
-// entry, so that none of them depends on how much has been removed.
+// purge removes some expired rows. It runs after the ops of an entry, so that no op depends on how many rows
+// have been removed.
 func (tx *Tx) purge(most int) error {
 	n, err := tx.exec(`DELETE FROM idempotency WHERE (principal, key) IN
 		(SELECT principal, key FROM idempotency WHERE expires_ns <= ? ORDER BY expires_ns, principal, key LIMIT ?)`, tx.clockNs(), most)
@@ -110,7 +110,7 @@ func (tx *Tx) purge(most int) error {
 	return nil
 }
 
-// nonNil is b as a value that is not NULL.
+// nonNil returns b, or an empty slice for nil, so that SQL does not store NULL.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// imagePart is the one part of an image: the database.
+// imagePart is the name of an image's only part, the database.
 const imagePart = "state.db"
 
 // stateImage is a copy of the state in a file of its own.
@@ -24,8 +24,7 @@ type stateImage struct {
 	head head
 }
 
-// Image takes a copy of the state as of the last committed entry. Apply goes on
-// meanwhile.
+// Image copies the state as of the last committed entry. Apply continues meanwhile.
 func (m *machine) Image() (replica.Image, error) {
 	m.swap.RLock()
 	defer m.swap.RUnlock()
@@ -54,7 +53,7 @@ func (i *stateImage) take(from string) error {
 	if err := i.sum(); err != nil {
 		return err
 	}
-	// The copy itself says how far it is.
+	// The position is read from the copy, because entries are applied while it is made.
 	copied, err := sql.Open("sqlite", dsn(i.path, "ro"))
 	if err != nil {
 		return err
@@ -63,17 +62,17 @@ func (i *stateImage) take(from string) error {
 	return errors.Join(err, copied.Close())
 }
 
-// pool asks a database outside of transactions.
+// pool queries a database outside of transactions.
 type pool struct{ *sql.DB }
 
 func (p pool) query(text string, args ...any) (*sql.Rows, error) {
 	return p.QueryContext(context.Background(), text, args...)
 }
 
-// Applied is the last entry in the image.
+// Applied returns the position of the last entry in the image.
 func (i *stateImage) Applied() entry.Applied { return i.head.applied }
 
-// Configuration is the membership in the image and its index.
+// Configuration returns the membership in the image and its index.
 func (i *stateImage) Configuration() ([]byte, uint64) {
 	return i.head.configuration, i.head.configurationIndex
 }
@@ -90,10 +89,10 @@ func (i *stateImage) sum() error {
 	return errors.Join(err, f.Close())
 }
 
-// Parts is the database.
+// Parts lists the image's only part, the database.
 func (i *stateImage) Parts() []image.Part { return []image.Part{i.part} }
 
-// Open reads it.
+// Open opens the database for reading.
 func (i *stateImage) Open(name string) (io.ReadCloser, error) {
 	if name != imagePart {
 		return nil, fmt.Errorf("the image of entry %d has no part %q", i.head.applied.Index, name)
@@ -101,9 +100,9 @@ func (i *stateImage) Open(name string) (io.ReadCloser, error) {
 	return os.Open(i.path)
 }
 
-// Restore replaces the state by an image's part and makes it durable. Until the
-// new state is whole, and after a part that is cut or damaged or holds another
-// entry than the source claims, the old one counts.
+// Restore replaces the state by an image and makes it durable. The old state stays the current one until the
+// new one is complete. It also stays if the part is truncated or damaged, or holds another entry than the
+// source claims.
 func (m *machine) Restore(from image.Source) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -126,7 +125,7 @@ func (m *machine) Restore(from image.Source) error {
 		return errors.Join(fmt.Errorf("restore: %w", err), db.close(), remove(db.path))
 	}
 	if err := m.dir.point(number); err != nil {
-		// Which of the two counts after a crash is unknown: neither may be written.
+		// After a crash either of the two may be the current one, so neither may be written.
 		m.broken = fmt.Errorf("the state has failed: restore: %w", err)
 		return errors.Join(m.broken, db.close())
 	}
@@ -142,7 +141,7 @@ func (m *machine) Restore(from image.Source) error {
 	return nil
 }
 
-// compareClaim refuses an image that holds another entry than it says.
+// compareClaim refuses an image that holds another entry than it claims.
 func compareClaim(from image.Source, h head) error {
 	if claim, ok := from.(replica.Positioned); ok && claim.Applied() != h.applied {
 		return fmt.Errorf("the image holds %+v, it claims %+v", h.applied, claim.Applied())
@@ -150,8 +149,8 @@ func compareClaim(from image.Source, h head) error {
 	return nil
 }
 
-// receive copies an image's database to a file, durably, and opens it. A link
-// would not do: SQLite writes to it.
+// receive copies an image's database to a file, durably, and opens it. It does not link the file, because
+// SQLite writes to it.
 func (m *machine) receive(from image.Source, path string) (*database, error) {
 	parts := from.Parts()
 	if len(parts) != 1 || parts[0].Name != imagePart {

@@ -5,15 +5,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// JoinHost records where a host can be reached and what it runs.
+// JoinHost records the address and the version of a host.
 
-// Number is JoinHost's number in the log.
+// Number returns JoinHost's number in the log.
 func (*JoinHost) Number() entry.Number { return numJoinHost }
 
-// Class is JoinHost's place among waiting proposals.
+// Class returns JoinHost's priority among waiting proposals.
 func (*JoinHost) Class() pipeline.Class { return table[numJoinHost].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -23,8 +23,8 @@ func (o *JoinHost) Validate() error {
 	return p.err()
 }
 
-// Apply records it, and renews the documents of the namespaces on the host when
-// its address has changed. What is so already leaves no trace.
+// Apply records both. If the address has changed, it renews the documents of the namespaces on the host. If
+// nothing has changed, it writes nothing.
 func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Every bound of the control plane's state. Those that decide in Apply (limits
-// below) are part of the feature level: replicas must agree about them.
+// All bounds of the control plane's state. The bounds that decide in Apply (limits below) belong to the
+// feature level, because replicas must agree about them.
 const (
 	MaxOrgs               = 10_000
 	MaxNamespaces         = 1_000 // of an organisation, those that are not deleted
@@ -17,16 +17,15 @@ const (
 	MaxSigningKeys        = 16
 	MaxIdempotencyRecords = 100_000
 
-	// IdempotencyPeriod is how long the answer to a request with a key is
-	// remembered.
+	// IdempotencyPeriod is the time for which the result of a request with a key is stored.
 	IdempotencyPeriod = 24 * time.Hour
-	// ExpiredKept is how long a credential stays listed after its end.
+	// ExpiredKept is the time for which a credential stays listed after it expires.
 	ExpiredKept = 24 * time.Hour
-	// RefusalsKept is how long rows of refused requests stay in the audit log, as long as
-	// the records of a data plane do. Rows of changes stay for ever.
+	// RefusalsKept is the time for which rows of refused requests stay in the audit log. It equals that of a
+	// data plane. Rows of changes stay for ever.
 	RefusalsKept = 400 * 24 * time.Hour
-	// purgeRows is how many rows of each kind whose time is over go with an entry,
-	// and two more with each of its ops: more than can be added.
+	// An entry removes at most purgeRows expired idempotency records and as many credentials, and two more of
+	// each for each of its ops. That is more than it can add.
 	purgeRows = 32
 
 	MaxID             = 64  // bytes of an id
@@ -37,17 +36,17 @@ const (
 	MaxVersion        = 128 // bytes of the version of a host's binary
 	MaxUsageWord      = 128 // bytes of a usage row's queue, model and provider
 	MaxStream         = 128 // bytes of a usage source's stream and incarnation
-	MaxPrincipal      = 256 // bytes of who acts
+	MaxPrincipal      = 256 // bytes of a principal
 	MaxTrace          = 64  // bytes of a traceparent
 	MaxIdempotencyKey = 255 // bytes
 	MaxRoles          = tenancy.MaxKeyRoles
 	MaxPage           = 1_000 // rows of one page of a list
 	MaxRefusals       = 256   // rows of the audit log that one RecordRefusals adds
-	MaxAction         = 256   // bytes of what a refused request asked for
+	MaxAction         = 256   // bytes of a refused request's action
 	MaxCode           = 64    // bytes of an error code
 )
 
-// limits are the bounds that decide in Apply.
+// limits holds the bounds that decide in Apply.
 type limits struct {
 	orgs, namespaces, hosts, keys, roles, signingKeys, idempotency int64
 }

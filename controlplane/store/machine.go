@@ -14,13 +14,13 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// machine is the state machine: entries of ops applied to SQLite.
+// machine is the state machine: it applies the ops of entries to SQLite.
 type machine struct {
 	dir    *directory
 	limits limits // set before the first Apply
 
-	writing sync.Mutex // held by whoever uses the writing connection
-	broken  error      // why the state cannot be trusted any longer; guarded by writing
+	writing sync.Mutex // held by the user of the writing connection
+	broken  error      // the reason why the state is no longer valid; guarded by writing
 
 	swap sync.RWMutex // held for reading while db is used, for writing while it is replaced
 	db   *database    // nil once closed
@@ -29,12 +29,12 @@ type machine struct {
 	changes changes
 
 	mu          sync.RWMutex
-	credentials map[string]fleet.Credential // all there are, by id
+	credentials map[string]fleet.Credential // all credentials by id
 }
 
 var _ replica.Machine = (*machine)(nil)
 
-// openMachine opens the state in a directory, which it makes if there is none.
+// openMachine opens the state in a directory, and creates it if it is missing.
 func openMachine(path string) (_ *machine, err error) {
 	m := &machine{limits: defaultLimits}
 	if m.dir, err = openDirectory(path); err != nil {
@@ -56,7 +56,7 @@ func openMachine(path string) (_ *machine, err error) {
 	return m, nil
 }
 
-// load reads what is kept in memory beside the database.
+// load reads the parts of the state that are kept in memory.
 func load(db *database) (head, map[string]fleet.Credential, error) {
 	h, err := readHead(db)
 	if err != nil {
@@ -81,8 +81,7 @@ func (m *machine) install(h head, credentials map[string]fleet.Credential) {
 	m.changes.announce(h.docNumber)
 }
 
-// close closes the files. Everything committed is in them, though not durable:
-// for that there is Flush.
+// close closes the files. They hold every committed change, but only Flush makes them durable.
 func (m *machine) close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -101,13 +100,13 @@ func (m *machine) close() error {
 
 var errClosed = api.Errorf(api.LeaderUnavailable, "the control plane is shutting down")
 
-// Applied is the last entry in the state.
+// Applied returns the position of the last entry in the state.
 func (m *machine) Applied() entry.Applied { return m.head.Load().applied }
 
-// LastClock is the clock of the last entry.
+// LastClock returns the clock of the last entry.
 func (m *machine) LastClock() int64 { return m.head.Load().clockNs }
 
-// Configuration is the last recorded membership and its index.
+// Configuration returns the last recorded membership and its index.
 func (m *machine) Configuration() ([]byte, uint64) {
 	h := m.head.Load()
 	return h.configuration, h.configurationIndex
@@ -122,8 +121,8 @@ func (m *machine) Configure(at entry.Applied, configuration []byte) error {
 	})
 }
 
-// Apply applies an entry, its ops in their order. Each result is the op's or the
-// *api.Error that refused it.
+// Apply applies the ops of an entry in order. Each result is the op's result or the *api.Error that refused
+// it.
 func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > FeatureLevel {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, FeatureLevel)
@@ -158,7 +157,7 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return results, nil
 }
 
-// applyOne applies one op and answers its result or its refusal.
+// applyOne applies one op and returns its result or its refusal.
 func (tx *Tx) applyOne(o op) (any, error) {
 	var answer result
 	tx.kind = kindOf(o.Number())
@@ -175,8 +174,8 @@ func (tx *Tx) applyOne(o op) (any, error) {
 	return answer, nil
 }
 
-// transact runs f as one transaction that ends with the head, and publishes what
-// it did. After an error the state is what it was, and is used no more.
+// transact runs f and writes the head in one transaction, then publishes the changes. After an error the
+// database is rolled back and the machine refuses further use.
 func (m *machine) transact(f func(*Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -213,7 +212,7 @@ func (m *machine) commit(tx *Tx, f func(*Tx) error) error {
 	return errors.Join(err, rollbackErr)
 }
 
-// publish shows a committed entry to readers: the caches, then whoever waits.
+// publish shows a committed entry to readers: it updates the caches and then notifies waiting goroutines.
 func (m *machine) publish(tx *Tx) {
 	if len(tx.changes) > 0 {
 		m.mu.Lock()
@@ -232,7 +231,7 @@ func (m *machine) publish(tx *Tx) {
 	}
 }
 
-// Flush makes everything applied durable: raft's log may be cut after it.
+// Flush makes every applied entry durable. Raft's log may be truncated afterwards.
 func (m *machine) Flush() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -258,7 +257,7 @@ func (m *machine) read(ctx context.Context, f func(reader) error) (err error) {
 		return err
 	}
 	defer func() {
-		// One that ended with its context is rolled back already.
+		// A transaction whose context has ended is rolled back already.
 		if end := tx.Rollback(); end != nil && !errors.Is(end, sql.ErrTxDone) {
 			err = errors.Join(err, end)
 		}

@@ -25,7 +25,7 @@ func noNamespace(idOrName string) error {
 	return api.Errorf(api.NotFound, "there is no namespace %q", idOrName)
 }
 
-// namespace finds a namespace by id, a deleted one too.
+// namespace finds a namespace by id, even if it is deleted.
 func (tx *Tx) namespace(id string) (fleet.Namespace, error) {
 	n, found, err := first(tx, scanNamespace, selectNamespace+" WHERE id = ?", id)
 	if err == nil && !found {
@@ -34,7 +34,7 @@ func (tx *Tx) namespace(id string) (fleet.Namespace, error) {
 	return n, err
 }
 
-// living finds a namespace by id that is not deleted.
+// living finds a namespace by id unless it is deleted.
 func (tx *Tx) living(id string) (fleet.Namespace, error) {
 	n, err := tx.namespace(id)
 	if err == nil && n.Phase == fleet.Deleted {
@@ -50,7 +50,7 @@ func (tx *Tx) insertNamespace(n fleet.Namespace) error {
 		s.DeletionProtection, string(n.Phase), n.HostID, n.Operation, n.Trace, n.DocNumber, n.CreatedNs)
 }
 
-// updateNamespace writes what can change of a namespace, as a new version.
+// updateNamespace writes the variable columns of a namespace, as a new version.
 func (tx *Tx) updateNamespace(n fleet.Namespace) error {
 	return tx.put(`UPDATE namespaces SET version = ?, generation = ?, observed = ?, deletion_protection = ?, phase = ?,
 		host = ?, operation = ?, trace = ?, doc_number = ? WHERE id = ?`,
@@ -58,7 +58,7 @@ func (tx *Tx) updateNamespace(n fleet.Namespace) error {
 		n.HostID, n.Operation, n.Trace, n.DocNumber, string(n.ID))
 }
 
-// checkVersion refuses a write that was made for another version; 0 = any.
+// checkVersion refuses a write that expects another version; 0 = any.
 func checkVersion(n fleet.Namespace, expect int64) error {
 	if expect == 0 || expect == n.Version {
 		return nil
@@ -76,14 +76,13 @@ func checkGeneration(n fleet.Namespace, generation int64) error {
 	return api.Errorf(api.StateConflict, "namespace %s is at generation %d, the step was planned for %d: plan again", n.ID, n.Generation, generation)
 }
 
-// misplaced refuses a step that does not fit where a namespace stands.
+// misplaced refuses a step that does not fit the phase and host of a namespace.
 func misplaced(n fleet.Namespace, step string) error {
 	return api.Errorf(api.StateConflict, "namespace %s cannot be %s: it is %s on host %q: plan again", n.ID, step, n.Phase, n.HostID)
 }
 
-// Namespace finds a namespace by id, or by name within an organisation ("" = only
-// by id): NOT_FOUND when there is none or it is deleted. With an organisation,
-// another's namespace is not found.
+// Namespace finds a namespace by id, or by name within an organisation, unless it is deleted; else NOT_FOUND.
+// If org is "", only an id is accepted. Otherwise a namespace of another organisation is not found.
 func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName string) (fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) (n fleet.Namespace, err error) {
 		var found bool
@@ -100,8 +99,7 @@ func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName strin
 	})
 }
 
-// Namespaces lists an organisation's namespaces that are not deleted by id, those
-// after the given one.
+// Namespaces lists the namespaces of an organisation that are not deleted, by id, after a given one.
 func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy.NamespaceID, limit int) ([]fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
 		return list(r, scanNamespace, selectNamespace+" WHERE org = ? AND id > ? AND phase <> 'deleted' ORDER BY id LIMIT ?",
@@ -109,8 +107,7 @@ func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy
 	})
 }
 
-// Unsettled lists the namespaces that the reconciler has work with: all whose
-// operation is under way, by id.
+// Unsettled lists the namespaces that the reconciler must work on, by id: all with a running operation.
 func (s *Store) Unsettled(ctx context.Context) ([]fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
 		return list(r, scanNamespace, selectNamespace+" WHERE operation <> '' ORDER BY id")

@@ -18,8 +18,8 @@ func scanOperation(rows *sql.Rows) (o fleet.Operation, err error) {
 
 func noOperation(id string) error { return api.Errorf(api.NotFound, "there is no operation %q", id) }
 
-// begin starts an operation on a namespace, which becomes the one under way. One
-// with its id must not exist.
+// begin starts an operation on a namespace and makes it the namespace's running one. It refuses an id that is
+// taken.
 func (tx *Tx) begin(n *fleet.Namespace, id, kind string, m *Meta) error {
 	taken, err := number(tx, "SELECT COUNT(*) FROM operations WHERE id = ?", id)
 	if err != nil {
@@ -34,7 +34,7 @@ func (tx *Tx) begin(n *fleet.Namespace, id, kind string, m *Meta) error {
 		id, kind, string(n.Org), string(n.ID), n.Name, string(fleet.Running), tx.clockNs())
 }
 
-// finish ends the operation under way; a nil failure is success.
+// finish ends the running operation; a nil failure is success.
 func (tx *Tx) finish(n *fleet.Namespace, failure *api.Error) error {
 	status, code, text := fleet.Done, api.Code(""), ""
 	if failure != nil {
@@ -46,7 +46,7 @@ func (tx *Tx) finish(n *fleet.Namespace, failure *api.Error) error {
 		string(status), string(code), text, tx.clockNs(), id, string(fleet.Running))
 }
 
-// Operation finds an operation: NOT_FOUND when there is none.
+// Operation finds an operation by id, else NOT_FOUND.
 func (s *Store) Operation(ctx context.Context, id string) (fleet.Operation, error) {
 	return read(ctx, s, func(r reader) (fleet.Operation, error) { return operation(r, id) })
 }
@@ -59,8 +59,8 @@ func operation(q querier, id string) (fleet.Operation, error) {
 	return o, err
 }
 
-// Operations lists an organisation's operations, newest first, those older than
-// the given one ("" = all). An organisation does not have that one: NOT_FOUND.
+// Operations lists the operations of an organisation that are older than a given one ("" = all), newest
+// first. It returns NOT_FOUND if the organisation does not have the given operation.
 func (s *Store) Operations(ctx context.Context, org tenancy.OrgID, before string, limit int) ([]fleet.Operation, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Operation, error) {
 		if before == "" {

@@ -30,15 +30,15 @@ func noOrg(idOrName string) error {
 	return api.Errorf(api.NotFound, "there is no organisation %q", idOrName)
 }
 
-// touchOrg notes that an organisation's status has changed.
+// touchOrg records that an organisation's status has changed.
 func (tx *Tx) touchOrg(id tenancy.OrgID) error {
 	return tx.put("UPDATE orgs SET version = version + 1 WHERE id = ?", string(id))
 }
 
-// Org finds an organisation by id or name: NOT_FOUND when there is none.
+// Org finds an organisation by id or name, else NOT_FOUND.
 func (s *Store) Org(ctx context.Context, idOrName string) (fleet.Org, error) {
 	return read(ctx, s, func(r reader) (fleet.Org, error) {
-		// An id goes before another's name.
+		// If one organisation's id is another's name, the id wins.
 		o, found, err := first(r, scanOrg, selectOrg+" WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1", idOrName)
 		if err == nil && !found {
 			err = noOrg(idOrName)
@@ -47,7 +47,7 @@ func (s *Store) Org(ctx context.Context, idOrName string) (fleet.Org, error) {
 	})
 }
 
-// Orgs lists organisations by id, those after the given one.
+// Orgs lists organisations by id, after a given one.
 func (s *Store) Orgs(ctx context.Context, after tenancy.OrgID, limit int) ([]fleet.Org, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Org, error) {
 		return list(r, scanOrg, selectOrg+" WHERE id > ? ORDER BY id LIMIT ?", string(after), page(limit))

@@ -8,15 +8,15 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// PlaceNamespace chooses the host of a namespace that has none.
+// PlaceNamespace sets the host of a namespace that has none.
 
-// Number is PlaceNamespace's number in the log.
+// Number returns PlaceNamespace's number in the log.
 func (*PlaceNamespace) Number() entry.Number { return numPlaceNamespace }
 
-// Class is PlaceNamespace's place among waiting proposals.
+// Class returns PlaceNamespace's priority among waiting proposals.
 func (*PlaceNamespace) Class() pipeline.Class { return table[numPlaceNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -26,8 +26,8 @@ func (o *PlaceNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply places the namespace. It refuses another generation, a namespace that is
-// elsewhere or not to be placed, and what is no host. A repeat changes nothing.
+// Apply places the namespace. It refuses another generation, a namespace on another host, a namespace that is
+// being deleted or is deleted, an unknown host and a gateway. A repeat changes nothing.
 func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

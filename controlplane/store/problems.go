@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/api/fault"
 )
 
-// problems collects everything that is wrong with an op. The zero value is ready for use.
+// problems collects all faults of an op. Its zero value is empty.
 type problems struct{ fault.List }
 
-// add records err, if any, for a field.
+// add records err for a field, unless it is nil.
 func (p *problems) add(field string, err error) {
 	if err != nil {
 		p.Invalid(field, "%v", err)
@@ -22,7 +22,7 @@ func (p *problems) add(field string, err error) {
 
 func (p *problems) err() error { return p.Err() }
 
-// check looks at what every op's Meta may hold. A nil Meta is an empty one.
+// check checks the Meta of an op. A nil Meta counts as empty.
 func (m *Meta) check(p *problems) {
 	p.add("meta.principal", checkText(m.GetPrincipal(), MaxPrincipal))
 	p.add("meta.trace", checkText(m.GetTrace(), MaxTrace))
@@ -34,7 +34,7 @@ func (m *Meta) check(p *problems) {
 	p.add("meta.idempotency.request_hash", checkSize(key.RequestHash, sha256.Size))
 }
 
-// checkUTF8 checks a text that others have checked before.
+// checkUTF8 checks the length and the encoding of a text that may hold control characters.
 func checkUTF8(s string, most int) error {
 	if len(s) > most {
 		return fmt.Errorf("has %d bytes; at most %d are allowed", len(s), most)

@@ -11,17 +11,17 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// PutRole makes a custom role of a namespace, or replaces the permissions that it grants
-// to all keys that have it.
+// PutRole creates a custom role of a namespace, or replaces the permissions that it grants to all keys with
+// the role.
 
-// Number is PutRole's number in the log.
+// Number returns PutRole's number in the log.
 func (*PutRole) Number() entry.Number { return numPutRole }
 
-// Class is PutRole's place among waiting proposals. It is that of a revocation, because a
-// role may be changed to take rights away.
+// Class returns PutRole's priority among waiting proposals. It equals that of a revocation, because a change
+// of a role may take rights away.
 func (*PutRole) Class() pipeline.Class { return table[numPutRole].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *PutRole) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -33,9 +33,9 @@ func (o *PutRole) Validate() error {
 	return p.err()
 }
 
-// Apply writes the role and renews the namespace's document. It refuses an unknown
-// namespace and one that is being deleted, a role too many, a version that is not the one
-// the client saw, and a caller that has changed since its rights were compared.
+// Apply writes the role and renews the namespace's document. It refuses a namespace that is unknown or being
+// deleted, a role above the limit, a version other than the one the client read, and a caller whose
+// credential has changed since its rights were checked.
 func (o *PutRole) Apply(tx *Tx) (*PutRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// querier asks the database: an op within its entry, or a reader.
+// querier queries the database, for an op within its entry or for a reader.
 type querier interface {
 	query(text string, args ...any) (*sql.Rows, error)
 }
@@ -23,7 +23,7 @@ func (r reader) query(text string, args ...any) (*sql.Rows, error) {
 	return r.tx.QueryContext(r.ctx, text, args...)
 }
 
-// list reads every row of an answer.
+// list reads all rows of a query.
 func list[T any](q querier, scan func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {
 	rows, err := q.query(text, args...)
 	if err != nil {
@@ -40,7 +40,7 @@ func list[T any](q querier, scan func(*sql.Rows) (T, error), text string, args .
 	return all, rows.Err()
 }
 
-// first reads the first row of an answer.
+// first reads the first row of a query.
 func first[T any](q querier, scan func(*sql.Rows) (T, error), text string, args ...any) (one T, found bool, err error) {
 	all, err := list(q, scan, text, args...)
 	if err != nil || len(all) == 0 {
@@ -55,14 +55,13 @@ func scalar[T any](rows *sql.Rows) (v T, err error) {
 	return v, err
 }
 
-// number is an answer of one integer.
+// number returns the one integer that a query selects; 0 = no row.
 func number(q querier, text string, args ...any) (int64, error) {
 	n, _, err := first(q, scalar[int64], text, args...)
 	return n, err
 }
 
-// read runs f on the state as of the last committed entry. Every error is an
-// *api.Error.
+// read runs f on the state as of the last committed entry. Every error is an *api.Error.
 func read[T any](ctx context.Context, s *Store, f func(reader) (T, error)) (answer T, err error) {
 	err = s.machine.read(ctx, func(r reader) (err error) {
 		answer, err = f(r)
@@ -75,7 +74,7 @@ func read[T any](ctx context.Context, s *Store, f func(reader) (T, error)) (answ
 	return answer, nil
 }
 
-// outward makes any error of a read an *api.Error.
+// outward converts any error of a read to an *api.Error.
 func outward(ctx context.Context, err error) error {
 	var e *api.Error
 	switch {
@@ -87,8 +86,8 @@ func outward(ctx context.Context, err error) error {
 	return api.Wrap(err, api.Internal, "the control plane's state cannot be read")
 }
 
-// unhealthy is an error that says the state is damaged.
+// unhealthy returns an error that reports a damaged state.
 func unhealthy(format string, args ...any) error { return api.Errorf(api.Unhealthy, format, args...) }
 
-// page is how many rows a list answers at most: limit, or MaxPage if that is less.
+// page bounds the number of rows of a list: limit, or MaxPage if that is less.
 func page(limit int) int { return max(0, min(limit, MaxPage)) }

@@ -9,18 +9,17 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// RecordRefusals adds refused requests to the audit log. A server gathers the requests
-// first, so that a caller who floods it with them costs few commits and rows. The batch id
-// makes a repeat harmless; Meta's idempotency key would not do, because each one takes a
-// place in a table that is bounded for a day.
+// RecordRefusals adds refused requests to the audit log. A server collects them first, so that a caller who
+// floods it causes few commits and rows. The batch id makes a repeat harmless. Meta's idempotency key was
+// rejected, because each key takes a row for a day in a bounded table.
 
-// Number is RecordRefusals' number in the log.
+// Number returns RecordRefusals' number in the log.
 func (*RecordRefusals) Number() entry.Number { return numRecordRefusals }
 
-// Class is RecordRefusals' place among waiting proposals.
+// Class returns RecordRefusals' priority among waiting proposals.
 func (*RecordRefusals) Class() pipeline.Class { return table[numRecordRefusals].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RecordRefusals) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -45,7 +44,7 @@ func (o *RecordRefusals) Validate() error {
 
 // Apply records the requests. It refuses nothing.
 func (o *RecordRefusals) Apply(tx *Tx) (*RecordRefusalsResult, error) {
-	// batch <> '' has SQLite use the index, which holds only rows of batches.
+	// The condition batch <> '' lets SQLite use the index, which holds only rows with a batch.
 	known, err := number(tx, "SELECT count(*) FROM audit WHERE batch = ? AND batch <> ''", o.Batch)
 	if err != nil || known > 0 {
 		return &RecordRefusalsResult{}, err

@@ -7,17 +7,17 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// RemoveNamespace records that the host has deleted the namespace's data (or that
-// it never was on one): its credentials go, its delete operation is done. A row
-// stays, for the document that tells gateways to forget it and for its usage.
+// RemoveNamespace records that the host has deleted the namespace's data, or that the namespace was never
+// placed. It deletes the namespace's credentials and ends its delete operation. The row stays, for the
+// document that tells gateways of the deletion and for the usage.
 
-// Number is RemoveNamespace's number in the log.
+// Number returns RemoveNamespace's number in the log.
 func (*RemoveNamespace) Number() entry.Number { return numRemoveNamespace }
 
-// Class is RemoveNamespace's place among waiting proposals.
+// Class returns RemoveNamespace's priority among waiting proposals.
 func (*RemoveNamespace) Class() pipeline.Class { return table[numRemoveNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RemoveNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -26,8 +26,8 @@ func (o *RemoveNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply ends the namespace. It refuses another generation and a namespace that is
-// not being deleted. A repeat changes nothing.
+// Apply marks the namespace deleted. It refuses another generation and a namespace that is not being deleted.
+// A repeat changes nothing.
 func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RevokeCredential ends a credential at once. A part of the cloud may end any; an op that
-// a caller asks for is refused like a change, see SetCredential.
+// RevokeCredential ends a credential at once. A component of the cloud may end any credential. If a caller of
+// the API asks, the op is refused under the same conditions as SetCredential.
 
-// Number is RevokeCredential's number in the log.
+// Number returns RevokeCredential's number in the log.
 func (*RevokeCredential) Number() entry.Number { return numRevokeCredential }
 
-// Class is RevokeCredential's place among waiting proposals.
+// Class returns RevokeCredential's priority among waiting proposals.
 func (*RevokeCredential) Class() pipeline.Class { return table[numRevokeCredential].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RevokeCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -25,8 +25,8 @@ func (o *RevokeCredential) Validate() error {
 	return p.err()
 }
 
-// Apply removes the credential. It refuses one that does not exist and, if a caller asks,
-// one that has changed since, and the last token that administers an organisation.
+// Apply removes the credential. It refuses one that does not exist. If a caller of the API asks, it also
+// refuses a credential that has changed since, and the last token that administers an organisation.
 func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	c, err := tx.credential(o.Id)
 	if err != nil {

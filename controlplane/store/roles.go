@@ -24,7 +24,7 @@ func scanRole(rows *sql.Rows) (r fleet.Role, err error) {
 	return r, err
 }
 
-// roles are the custom roles of a namespace, by name.
+// roles lists the custom roles of a namespace, by name.
 func roles(q querier, namespace string) ([]fleet.Role, error) {
 	return list(q, scanRole, "SELECT "+roleColumns+" FROM roles WHERE namespace = ? ORDER BY name", namespace)
 }
@@ -36,8 +36,8 @@ func role(q querier, namespace, name string) (r fleet.Role, found bool, err erro
 
 func noRole(name string) error { return api.Errorf(api.NotFound, "there is no role %q", name) }
 
-// roleAt finds the role that an op changes. It refuses a role that is not there, and one
-// that is not at the version that the client has seen; 0 = any.
+// roleAt finds the role that an op changes. It refuses a missing role, and a version other than the one the
+// client read; 0 = any.
 func (tx *Tx) roleAt(namespace, name string, version int64) (fleet.Role, error) {
 	r, found, err := role(tx, namespace, name)
 	switch {
@@ -51,12 +51,12 @@ func (tx *Tx) roleAt(namespace, name string, version int64) (fleet.Role, error) 
 	return r, nil
 }
 
-// checkKeyRoles refuses roles that a credential cannot have. A namespace's key has built-in
-// roles and those of its namespace; a cloud token has built-in ones only, because it opens
-// all namespaces of its organisation.
+// checkKeyRoles refuses roles that a credential cannot have. A namespace's key has built-in roles and custom
+// roles of its namespace. A cloud token has built-in roles only, because it is valid in all namespaces of its
+// organisation.
 func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) error {
 	if kind != keyring.Namespace && kind != keyring.Org {
-		return nil // Validate has compared the roles of other kinds
+		return nil // Validate has checked the roles of other kinds
 	}
 	for _, name := range names {
 		if tenancy.Role(name).Valid() {
@@ -75,7 +75,7 @@ func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) err
 	return nil
 }
 
-// keyWith finds a credential of a namespace that has a role and has not ended; "" = none.
+// keyWith finds a credential of a namespace that has a role and has not expired; "" = none.
 func (tx *Tx) keyWith(namespace, name string) (id string, err error) {
 	all, err := list(tx, scanCredential, selectCredential+" WHERE owner = ? AND (expires_ns = 0 OR expires_ns > ?) ORDER BY created_ns, id", namespace, tx.clockNs())
 	for _, c := range all {
@@ -86,7 +86,7 @@ func (tx *Tx) keyWith(namespace, name string) (id string, err error) {
 	return "", err
 }
 
-// checkPermissions adds what is wrong with the permissions of a custom role.
+// checkPermissions adds the faults of a custom role's permissions.
 func checkPermissions(p *problems, permissions []string) {
 	if n, most := len(permissions), len(tenancy.DataPlanePermissions()); n == 0 || n > most {
 		p.add("permissions", fmt.Errorf("has %d entries: it takes 1 to %d", n, most))
@@ -104,7 +104,7 @@ func (s *Store) Roles(ctx context.Context, namespace tenancy.NamespaceID) ([]fle
 	return read(ctx, s, func(r reader) ([]fleet.Role, error) { return roles(r, string(namespace)) })
 }
 
-// Role finds a custom role of a namespace: NOT_FOUND when there is none.
+// Role finds a custom role of a namespace, else NOT_FOUND.
 func (s *Store) Role(ctx context.Context, namespace tenancy.NamespaceID, name string) (fleet.Role, error) {
 	return read(ctx, s, func(r reader) (fleet.Role, error) {
 		found, ok, err := role(r, string(namespace), name)

@@ -10,17 +10,17 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RotateCredential makes a new credential with the name, owner, roles and scope of
-// an old one, which ends at old_expires_ns, or sooner if it would anyway. The new
-// one lives as long as the old one was made to.
+// RotateCredential creates a credential with the name, owner, roles and scope of an old one. The old one ends
+// at old_expires_ns, or at its own expiry if that is earlier. The new one has the lifetime that the old one
+// was created with.
 
-// Number is RotateCredential's number in the log.
+// Number returns RotateCredential's number in the log.
 func (*RotateCredential) Number() entry.Number { return numRotateCredential }
 
-// Class is RotateCredential's place among waiting proposals.
+// Class returns RotateCredential's priority among waiting proposals.
 func (*RotateCredential) Class() pipeline.Class { return table[numRotateCredential].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *RotateCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -34,9 +34,9 @@ func (o *RotateCredential) Validate() error {
 	return p.err()
 }
 
-// Apply makes the new credential and ends the old one. It refuses one that does
-// not exist or has ended, an id that is taken, and a credential too many. A
-// repeat, known by the new one's id and hash, changes nothing.
+// Apply creates the new credential and ends the old one. It refuses an old one that does not exist, has
+// expired or is disabled, an id that is taken, and a credential above the limit. A repeat, recognised by the
+// new id and hash, changes nothing.
 func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	same, err := tx.sameCredential(o.NewId, o.NewHash, true)
 	if err != nil {
@@ -85,8 +85,8 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	return &RotateCredentialResult{Id: o.NewId}, tx.audit(o.Meta, org, o.OldId)
 }
 
-// endCredential lets a credential end at a time, or sooner if it would anyway. The
-// one that follows it renews the documents.
+// endCredential sets the end of a credential, unless it expires earlier. Adding its successor renews the
+// documents.
 func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 	switch end := endNs(c.ExpiresAt); {
 	case atNs <= tx.clockNs():

@@ -11,24 +11,23 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetAsideUsage keeps a frame that ApplyUsage refuses, so that the source goes on after it
-// and its namespace can be deleted. SetAsideUsage adds nothing to the sums: an operator
-// decides whether somebody pays.
+// SetAsideUsage stores a frame that ApplyUsage refuses, so that the source can continue after it and its
+// namespace can be deleted. It adds nothing to the sums: an operator decides whether the organisation pays.
 
 const (
-	// MaxAsideFrame is the most bytes of a frame that is set aside.
+	// MaxAsideFrame bounds the bytes of a frame that is set aside.
 	MaxAsideFrame = 4 << 20
-	// MaxAsideReason is the most bytes of the refusal's code, and of its message.
+	// MaxAsideReason bounds the bytes of the refusal's code, and those of its message.
 	MaxAsideReason = 1024
 )
 
-// Number is SetAsideUsage's number in the log.
+// Number returns SetAsideUsage's number in the log.
 func (*SetAsideUsage) Number() entry.Number { return numSetAsideUsage }
 
-// Class is SetAsideUsage's place among waiting proposals.
+// Class returns SetAsideUsage's priority among waiting proposals.
 func (*SetAsideUsage) Class() pipeline.Class { return table[numSetAsideUsage].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetAsideUsage) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -49,9 +48,8 @@ func (o *SetAsideUsage) Validate() error {
 	return p.err()
 }
 
-// Apply keeps the frame. It refuses an unknown namespace, a namespace that nobody deletes
-// and a frame that does not follow the last one. A frame that was kept or applied before
-// changes nothing.
+// Apply stores the frame. It refuses an unknown namespace, a namespace that is not being deleted, and a frame
+// that does not follow the last one. A frame that was stored or applied before changes nothing.
 func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 	ns, err := tx.namespace(o.Namespace)
 	if err != nil {

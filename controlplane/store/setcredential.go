@@ -13,16 +13,16 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// SetCredential replaces what a person chooses about an API key or a cloud token: name,
-// roles, scope, expiry and whether it opens anything. Its secret stays.
+// SetCredential replaces the settings of an API key or a cloud token: name, roles, scope, expiry and whether
+// it is enabled. Its secret stays.
 
-// Number is SetCredential's number in the log.
+// Number returns SetCredential's number in the log.
 func (*SetCredential) Number() entry.Number { return numSetCredential }
 
-// Class is SetCredential's place among waiting proposals.
+// Class returns SetCredential's priority among waiting proposals.
 func (*SetCredential) Class() pipeline.Class { return table[numSetCredential].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SetCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -45,10 +45,10 @@ func (o *SetCredential) Validate() error {
 	return p.err()
 }
 
-// Apply changes the credential and the documents that show it. It refuses one that is not
-// there or has ended, a version that is not the one the client saw, a credential or a
-// caller that has changed since the caller's rights were compared, and to take the last
-// administrator from an organisation.
+// Apply changes the credential and renews the documents that show it. It refuses a credential that does not
+// exist or has expired, and a version other than the one the client read. It refuses a change if the
+// credential or the caller's own has changed since the caller's rights were checked. It also refuses to take
+// the last administrator from an organisation.
 func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 	was, err := tx.credential(o.Id)
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 	return &SetCredentialResult{}, tx.audit(o.Meta, org, o.Id)
 }
 
-// check refuses a change that must not be.
+// check refuses a change that is not allowed.
 func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	if was.Kind != keyring.Namespace && was.Kind != keyring.Org {
 		return api.Errorf(api.StateConflict, "credential %q of kind %s can only be rotated or revoked", o.Id, was.Kind)
@@ -106,8 +106,8 @@ func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	return tx.staysAdministered(was)
 }
 
-// judged is an op on a credential that a caller asks for, with the versions at which the
-// client saw the credential and the caller's rights were compared with it.
+// judged is an op on a credential that a caller of the API asks for. It carries the version that the client
+// read, and the versions of both credentials at which the caller's rights were checked.
 type judged interface {
 	GetMeta() *Meta
 	GetIfVersion() int64
@@ -115,8 +115,8 @@ type judged interface {
 	GetCallerVersion() int64
 }
 
-// unchanged refuses an op if the credential is not at the client's version, or if it or
-// the caller's own credential has changed since the caller's rights were compared.
+// unchanged refuses an op if the credential is not at the client's version, or if the credential or the
+// caller's own has changed since the caller's rights were checked.
 func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
 	switch {
 	case o.GetIfVersion() != 0 && o.GetIfVersion() != c.Version:
@@ -127,8 +127,8 @@ func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
 	return tx.callerUnchanged(o.GetMeta(), o.GetCallerVersion())
 }
 
-// callerUnchanged refuses an op whose caller's own credential is not at the version at
-// which the caller's rights were compared; 0 = an operator's, who has all rights.
+// callerUnchanged refuses an op if the caller's own credential is not at the version at which the caller's
+// rights were checked; 0 = an operator, who has all rights.
 func (tx *Tx) callerUnchanged(m *Meta, version int64) error {
 	if version == 0 {
 		return nil
@@ -140,13 +140,14 @@ func (tx *Tx) callerUnchanged(m *Meta, version int64) error {
 	return err
 }
 
-// administers says whether a cloud token can always make others.
+// administers reports whether a cloud token can always create others: it is enabled, has the role admin and
+// every queue, and never expires.
 func administers(c fleet.Credential) bool {
 	return c.Enabled && c.ExpiresAt.IsZero() && len(c.QueueScope) == 0 && slices.Contains(c.Roles, tenancy.Admin)
 }
 
-// staysAdministered refuses to change or end the last token that administers an
-// organisation, because nobody but the cloud's operators could make tokens any more.
+// staysAdministered refuses to change or end the last token that administers an organisation, because then
+// only the cloud's operators could create tokens for it.
 func (tx *Tx) staysAdministered(c *fleet.Credential) error {
 	if c.Kind != keyring.Org || !administers(*c) {
 		return nil

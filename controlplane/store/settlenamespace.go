@@ -6,16 +6,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SettleNamespace records that the host has the namespace open: it is active and
-// its create operation is done.
+// SettleNamespace records that the host has opened the namespace. The namespace becomes active and its create
+// operation ends.
 
-// Number is SettleNamespace's number in the log.
+// Number returns SettleNamespace's number in the log.
 func (*SettleNamespace) Number() entry.Number { return numSettleNamespace }
 
-// Class is SettleNamespace's place among waiting proposals.
+// Class returns SettleNamespace's priority among waiting proposals.
 func (*SettleNamespace) Class() pipeline.Class { return table[numSettleNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *SettleNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -24,8 +24,8 @@ func (o *SettleNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply makes the namespace active. It refuses another generation, and a
-// namespace that is on no host or on its way out. A repeat changes nothing.
+// Apply makes the namespace active. It refuses another generation, and a namespace that is not placed or is
+// being deleted or is deleted. A repeat changes nothing.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

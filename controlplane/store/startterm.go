@@ -5,16 +5,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// StartTerm is a new leader's first op. It changes nothing: its entry anchors the
-// clock of the term.
+// StartTerm is the first op of a new leader. It changes nothing; its entry fixes the clock of the term.
 
-// Number is StartTerm's number in the log.
+// Number returns StartTerm's number in the log.
 func (*StartTerm) Number() entry.Number { return numStartTerm }
 
-// Class is StartTerm's place among waiting proposals.
+// Class returns StartTerm's priority among waiting proposals.
 func (*StartTerm) Class() pipeline.Class { return table[numStartTerm].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -22,5 +21,5 @@ func (o *StartTerm) Validate() error {
 	return p.err()
 }
 
-// Apply answers. It refuses nothing.
+// Apply returns an empty result. It refuses nothing.
 func (o *StartTerm) Apply(*Tx) (*StartTermResult, error) { return &StartTermResult{}, nil }

@@ -1,7 +1,6 @@
-// Package store is the control plane's state: a replicated state machine whose
-// content is SQLite. Every change is an op in the log; its SQL, the applied index
-// and the audit row are one transaction. Observations (what hosts report, when
-// keys were last used) are not state and not here. See DESIGN.md.
+// Package store is the control plane's state: a replicated state machine on SQLite. Every change is an op in
+// the log. One transaction holds its SQL, the applied index and the audit row. Observations (reports of
+// hosts, the last use of keys) are not part of the state. See DESIGN.md.
 package store
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// group is the name of the control plane's raft group, for ever.
+// group is the permanent name of the control plane's raft group.
 const group = "control-plane"
 
-// Config says where the state lives.
+// Config configures a store.
 type Config struct {
 	Dir           string // holds raft/ and state/
 	NodeID        string
@@ -36,19 +35,19 @@ type Config struct {
 	Logger        *slog.Logger         // nil = the default
 }
 
-// Store is the open state. Its methods may be called by any goroutine.
+// Store is the open state. Any goroutine may call its methods.
 type Store struct {
 	machine *machine
 	group   *engine.Group
 }
 
-// Open opens or creates the state in c.Dir, as the sole member of its group. It
-// returns before the store takes writes: see Ready.
+// Open opens or creates the state in c.Dir, as the only member of its group. It returns before the store
+// takes writes: see Ready.
 func Open(c Config) (_ *Store, err error) {
 	if c.Dir == "" {
 		return nil, api.Errorf(api.ValidationError, "the control plane's state needs a directory")
 	}
-	// Signing keys are in the log and in the state: nobody else may read them.
+	// Only the owner may read the log and the state, because both hold signing keys.
 	raft := filepath.Join(c.Dir, "raft")
 	if err := engine.CheckSpace(raft); err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func (s *Store) Ready(ctx context.Context) error { return s.group.Ready(ctx) }
 // Verify returns once every write acknowledged before the call is applied here.
 func (s *Store) Verify(ctx context.Context) error { return s.group.Verify(ctx) }
 
-// Err is why the store has stopped by itself; nil while it has not.
+// Err returns the error that stopped the store; nil = it runs.
 func (s *Store) Err() error { return s.group.Err() }
 
 // Close makes the state durable and closes it.
@@ -87,18 +86,17 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(s.group.Close(ctx), s.machine.close())
 }
 
-// ClockNs is the clock the next entry would carry: what expiries are made from.
+// ClockNs returns the clock that the next entry would carry. Expiries are computed from it.
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
-// Propose commits one op and returns its result. An op that is refused has
-// changed nothing; every error is an *api.Error. What an answered op has written
-// is seen by every read that begins afterwards.
+// Propose commits one op and returns its result. A refused op has changed nothing. Every error is an
+// *api.Error. Every read that begins after Propose has returned sees the op's changes.
 func Propose[R any](ctx context.Context, s *Store, o engine.Op) (R, error) {
 	answer, _, err := engine.Propose[R](ctx, s.group, o)
 	return answer, err
 }
 
-// Changes answers the number of the newest document and a channel that is closed
-// when there is a newer one, or when anything else has changed that the
-// reconciler or a follower of documents works from: a host, the signing keys.
+// Changes returns the number of the newest document and a channel. The channel is closed when a newer
+// document exists, or when a host or a signing key changes, because the reconciler and the followers of
+// documents depend on both.
 func (s *Store) Changes() (number int64, changed <-chan struct{}) { return s.machine.changes.watch() }

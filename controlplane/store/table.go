@@ -10,12 +10,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// FeatureLevel is the highest feature level this binary understands; an entry
-// written at a higher one stops the replica.
+// FeatureLevel is the highest feature level that this binary understands. An entry with a higher level stops
+// the replica.
 const FeatureLevel = 1
 
-// The numbers of the ops as they stand in the log: permanent. A new meaning is a
-// new op with the next number.
+// The numbers of the ops in the log are permanent. A new meaning needs a new op with the next number.
 const (
 	numStartTerm        entry.Number = 1
 	numCreateOrg        entry.Number = 2
@@ -39,16 +38,15 @@ const (
 	numDeleteRole       entry.Number = 21
 )
 
-// The classes of the ops. What closes doors and what the reconciler does comes
-// before what people ask for; usage, which its sender keeps, comes last and is
-// refused first.
+// The classes of the ops. Revocations and the ops of the reconciler come before the requests of people. Usage
+// comes last and is refused first, because its sender keeps it.
 const (
 	urgent = pipeline.ClassSettle
 	people = pipeline.ClassEnqueue
 	bulk   = pipeline.ClassManage
 )
 
-// table is every op there is, by number.
+// table lists all ops by number.
 var table = [...]*kind{
 	numStartTerm:        newKind("start-term", urgent, (*StartTerm).Apply),
 	numCreateOrg:        newKind("create-org", people, (*CreateOrg).Apply),
@@ -72,8 +70,7 @@ var table = [...]*kind{
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 }
 
-// op is one change: what the pipeline needs of it, and what it takes to read it
-// back from the log.
+// op is one change, as the pipeline proposes it and as the log stores it.
 type op interface {
 	pipeline.Op
 	proto.Message
@@ -81,7 +78,7 @@ type op interface {
 	UnmarshalVT([]byte) error
 }
 
-// result is what an op answers when it was not refused.
+// result is the outcome of an op that was not refused.
 type result interface {
 	proto.Message
 	MarshalVT() ([]byte, error)
@@ -91,7 +88,7 @@ type result interface {
 // kind is one row of the table of ops.
 type kind struct {
 	number    entry.Number
-	name      string // stands in the audit log
+	name      string // appears in the audit log
 	class     pipeline.Class
 	new       func() op
 	newResult func() result
@@ -99,7 +96,7 @@ type kind struct {
 	fields    func() *fields
 }
 
-// newKind makes the row of an op from its Apply, whose types say the rest.
+// newKind builds the row of an op from its Apply, whose signature names the types of the op and its result.
 func newKind[O, R any, PO interface {
 	*O
 	op
@@ -121,12 +118,12 @@ func newKind[O, R any, PO interface {
 			}
 			return r, nil
 		},
-		// Descriptors are not there yet while package variables are made.
+		// Descriptors do not exist yet while package variables are initialised.
 		fields: sync.OnceValue(func() *fields { return fieldsOf(zero.ProtoReflect().Descriptor()) }),
 	}
 }
 
-// kindOf is the row of a number; nil when this binary has none.
+// kindOf returns the row of a number; nil = unknown.
 func kindOf(n entry.Number) *kind {
 	if uint64(n) >= uint64(len(table)) {
 		return nil
@@ -134,8 +131,8 @@ func kindOf(n entry.Number) *kind {
 	return table[n]
 }
 
-// decode reads one op of an entry. It fails on a number, a field or bytes that
-// this binary does not understand. The op shares no memory with the entry.
+// decode decodes one op of an entry. It fails on a number, a field or bytes that this binary does not
+// understand. The op shares no memory with the entry.
 func decode(framed entry.Op) (op, error) {
 	k := kindOf(framed.Number)
 	if k == nil {

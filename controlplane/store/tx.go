@@ -8,30 +8,29 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// Tx is what an op applies to: one SQL transaction, that of its entry. Whatever
-// an op does is undone when it answers an error, also what stands in memory
-// here.
+// Tx is the SQL transaction of an entry, to which its ops apply. If an op returns a refusal, all its changes
+// are undone, including those in pending.
 type Tx struct {
 	db     *database
 	limits limits
-	kind   *kind // of the op that applies now
+	kind   *kind // of the op being applied
 	pending
 }
 
-// pending is what an op changes besides rows.
+// pending holds the changes of an op outside the database.
 type pending struct {
 	head    head
-	changes []credentialChange // of the cache, made once the entry is committed
-	wake    bool               // documents have changed, or what the reconciler works from
+	changes []credentialChange // of the cache, applied once the entry is committed
+	wake    bool               // documents or the reconciler's input have changed
 }
 
 // credentialChange is one change of the cache of credentials.
 type credentialChange struct {
 	id  string
-	now *fleet.Credential // nil = it is gone
+	now *fleet.Credential // nil = removed
 }
 
-// clockNs is the time of the entry: the only one there is.
+// clockNs returns the time of the entry. Ops use no other clock.
 func (tx *Tx) clockNs() int64 { return tx.head.clockNs }
 
 func (tx *Tx) query(text string, args ...any) (*sql.Rows, error) {
@@ -46,7 +45,7 @@ func (db *database) query(text string, args ...any) (*sql.Rows, error) {
 	return stmt.Query(args...)
 }
 
-// exec runs a statement and says how many rows it changed.
+// exec runs a statement and returns the number of changed rows.
 func (tx *Tx) exec(text string, args ...any) (changed int64, err error) {
 	done, err := tx.db.exec(text, args...)
 	if err != nil {
@@ -64,9 +63,8 @@ func (tx *Tx) put(text string, args ...any) error {
 	return err
 }
 
-// attempt runs f so that it has either happened or not. A bare *api.Error of f
-// is a refusal: f is undone and the refusal returned. Any other error is
-// returned as the second, and nothing can be trusted any longer.
+// attempt runs f completely or undoes it. If f returns a bare *api.Error, attempt undoes f and returns the
+// refusal. It returns any other error as err, and the state is then no longer valid.
 func (tx *Tx) attempt(f func() error) (refused *api.Error, err error) {
 	before := tx.pending
 	before.changes = tx.changes[:len(tx.changes):len(tx.changes)]
@@ -74,8 +72,7 @@ func (tx *Tx) attempt(f func() error) (refused *api.Error, err error) {
 		return nil, err
 	}
 	if err := f(); err != nil {
-		// Only a bare refusal is an answer. One that was wrapped on its way came
-		// from where no refusal was expected.
+		// Only a bare *api.Error is a refusal. A wrapped one comes from a call that must not refuse.
 		refused, ok := err.(*api.Error)
 		if !ok {
 			return nil, err

@@ -7,16 +7,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// UpdateNamespace changes what may change of a namespace's spec. Hosts need not
-// do anything about it, so its generation stays.
+// UpdateNamespace changes the variable part of a namespace's spec. Hosts need not act on the change, so the
+// generation stays.
 
-// Number is UpdateNamespace's number in the log.
+// Number returns UpdateNamespace's number in the log.
 func (*UpdateNamespace) Number() entry.Number { return numUpdateNamespace }
 
-// Class is UpdateNamespace's place among waiting proposals.
+// Class returns UpdateNamespace's priority among waiting proposals.
 func (*UpdateNamespace) Class() pipeline.Class { return table[numUpdateNamespace].class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *UpdateNamespace) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
@@ -25,8 +25,8 @@ func (o *UpdateNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply changes the spec. It refuses another version than the expected, and a
-// namespace that is being deleted. What is so already leaves no trace.
+// Apply changes the spec. It refuses a version other than the expected one, and a namespace that is being
+// deleted. If nothing changes, it writes nothing.
 func (o *UpdateNamespace) Apply(tx *Tx) (*UpdateNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

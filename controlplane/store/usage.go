@@ -24,8 +24,8 @@ var (
 	meterSums    = sums(meterNames[:])
 )
 
-// sums is the SQL of the sums of columns, each in two halves, for scanTotals: SQLite
-// refuses a sum that takes more than 63 bits.
+// sums returns the SQL that sums columns, each in two halves for scanTotals, because SQLite refuses a sum of
+// more than 63 bits.
 func sums(columns []string) string {
 	halves := make([]string, len(columns))
 	for i, c := range columns {
@@ -34,7 +34,7 @@ func sums(columns []string) string {
 	return strings.Join(halves, ", ")
 }
 
-// scanTotals reads what sums has summed, behind a key.
+// scanTotals reads a key and the sums that the SQL of sums selects.
 func scanTotals(rows *sql.Rows, key any) (t billing.Totals, err error) {
 	var high, low [len(meterNames)]int64
 	into := []any{key}
@@ -55,26 +55,25 @@ func meters(q billing.Quantities) []any {
 		q.Requests, q.RequestBytes, q.ResponseBytes}
 }
 
-// places are where to scan the meters to.
+// places returns the addresses of the meters, for Scan.
 func places(q *billing.Quantities) []any {
 	return []any{&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
 		&q.Requests, &q.RequestBytes, &q.ResponseBytes}
 }
 
-// lastUsage is how far a source's usage has been applied.
+// lastUsage returns the number up to which a source's usage has been applied; 0 = none.
 func lastUsage(q querier, source billing.Source) (uint64, error) {
 	last, err := number(q, "SELECT last_seq FROM usage_sources WHERE namespace = ? AND stream = ? AND incarnation = ?",
 		source.Namespace, source.Stream, source.Incarnation)
 	return uint64(last), err
 }
 
-// LastUsage is how far a source's usage has been applied, 0 for not at all.
+// LastUsage returns the number up to which a source's usage has been applied; 0 = none.
 func (s *Store) LastUsage(ctx context.Context, source billing.Source) (uint64, error) {
 	return read(ctx, s, func(r reader) (uint64, error) { return lastUsage(r, source) })
 }
 
-// UsageQuery asks for usage in [FromNs, ToNs) of an organisation, or of one of its
-// namespaces.
+// UsageQuery asks for the usage of an organisation, or of one of its namespaces, in [FromNs, ToNs).
 type UsageQuery struct {
 	Org          tenancy.OrgID
 	Namespace    tenancy.NamespaceID // "" = all of the organisation's, deleted ones too
@@ -82,23 +81,23 @@ type UsageQuery struct {
 	GroupBy      string              // "", or namespace, queue, model, provider, day
 }
 
-// UsageGroup is what was used under one key of the grouping; namespaces are keyed
-// by id, days as 2006-01-02 in UTC.
+// UsageGroup is the usage under one key of the grouping. Namespaces are keyed by id, days by 2006-01-02 in
+// UTC.
 type UsageGroup struct {
 	Key string
 	billing.Totals
 }
 
-// dayNs are a day's nanoseconds.
+// dayNs is a day in nanoseconds.
 const dayNs = int64(24 * time.Hour)
 
-// usageKeys are the words of UsageQuery.GroupBy and the SQL of their keys.
+// usageKeys maps the values of UsageQuery.GroupBy to the SQL of their keys.
 var usageKeys = map[string]string{
 	"": "0", "namespace": "namespace", "queue": "queue", "model": "model", "provider": "provider",
 	"day": fmt.Sprintf("hour_ns / %d", dayNs),
 }
 
-// validate says what is wrong with a query.
+// validate reports the faults of a query.
 func (q UsageQuery) validate() error {
 	var p problems
 	if q.Org == "" && q.Namespace == "" {
@@ -118,12 +117,11 @@ func (q UsageQuery) validate() error {
 	return p.err()
 }
 
-// UsageSums answer a UsageQuery.
+// UsageSums is the result of a UsageQuery.
 type UsageSums struct {
 	Total  billing.Totals
 	Groups []UsageGroup // ordered by key; none without GroupBy
-	// AsOfNs is when usage of the namespaces was applied last, whatever hour it is of; 0
-	// for never.
+	// AsOfNs is the time at which usage of the namespaces was last applied, of any hour; 0 = never.
 	AsOfNs int64
 }
 
@@ -165,7 +163,7 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	return out, err
 }
 
-// usageOf is the SQL of the namespaces that a query is about.
+// usageOf returns the SQL of the namespaces that a query covers.
 func usageOf(r querier, q UsageQuery) (text string, args []any, err error) {
 	if q.Namespace == "" {
 		known, err := number(r, "SELECT COUNT(*) FROM orgs WHERE id = ?", string(q.Org))

@@ -27,15 +27,15 @@ func scanAside(rows *sql.Rows) (a AsideUsage, err error) {
 	return a, err
 }
 
-// AsideUsage lists the frames that were set aside, oldest first, those after the given
-// one. The list leaves out the frames' contents because each may have MaxAsideFrame bytes.
+// AsideUsage lists the frames that were set aside, oldest first, after a given one. The list leaves out the
+// frames' contents, because each may have MaxAsideFrame bytes.
 func (s *Store) AsideUsage(ctx context.Context, after int64, limit int) ([]AsideUsage, error) {
 	return read(ctx, s, func(r reader) ([]AsideUsage, error) {
 		return list(r, scanAside, "SELECT "+asideColumns+" FROM usage_aside WHERE seq > ? ORDER BY seq LIMIT ?", after, page(limit))
 	})
 }
 
-// AsideFrame reads one frame that was set aside, with its JSON: NOT_FOUND when there is none.
+// AsideFrame reads one frame that was set aside, with its JSON; else NOT_FOUND.
 func (s *Store) AsideFrame(ctx context.Context, seq int64) (a AsideUsage, frame []byte, err error) {
 	frame, err = read(ctx, s, func(r reader) ([]byte, error) {
 		var found bool

@@ -7,12 +7,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// fields are what a message may have, by number. The generated decoder keeps
-// unknown fields aside in private; in an op they mean that a newer binary wrote
-// it, and applying it without them would let replicas drift apart.
+// fields lists the fields that a message may have, by number. The generated decoder hides unknown fields. In
+// an op an unknown field means that a newer binary wrote it, and replicas that ignored the field would
+// diverge.
 type fields struct {
 	name  protoreflect.FullName
-	known map[protowire.Number]*fields // of a message field its own; else nil
+	known map[protowire.Number]*fields // the fields of a message field; nil for any other field
 }
 
 func fieldsOf(d protoreflect.MessageDescriptor) *fields {
@@ -27,8 +27,8 @@ func fieldsOf(d protoreflect.MessageDescriptor) *fields {
 	return f
 }
 
-// check reports the first field of an encoded message that this binary does not
-// know. Wrong wire types are the decoder's to find.
+// check reports the first field of an encoded message that this binary does not know. The decoder reports
+// wrong wire types.
 func (f *fields) check(data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)
