@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// life makes a namespace, waits until it works, deletes it and waits until it is
-// gone, whatever happens to the control plane meanwhile.
+// life creates a namespace, waits until it is ready, deletes it and waits until it is deleted, even if the
+// control plane stops meanwhile.
 func life(t *testing.T, p *plane, c *client.Cloud) (create, remove api.Operation) {
 	t.Helper()
 	var err error
@@ -24,7 +24,7 @@ func life(t *testing.T, p *plane, c *client.Cloud) (create, remove api.Operation
 	}
 	ended := func(id string) (o api.Operation) {
 		until(t, "operation "+id+" ends", func() bool {
-			// Without a plane there is no answer, and the question is asked again.
+			// A closed plane gives no answer, so the test asks again.
 			o, err = c.Operation(t.Context(), id)
 			return err == nil && o.Status != api.OperationRunning
 		})
@@ -38,8 +38,8 @@ func life(t *testing.T, p *plane, c *client.Cloud) (create, remove api.Operation
 	return create, ended(remove.ID)
 }
 
-// Wherever the reconciler stops, before or after any of its effects: when the
-// control plane is opened again every operation ends, and nothing was done twice.
+// The reconciler may stop before or after any of its changes. When the control plane is opened again, every
+// operation ends and nothing is done twice.
 func TestCrashAtEveryPointOfReconcile(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func TestCrashAtEveryPointOfReconcile(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(points)
 	}
-	// The last is passed a moment after the operation has ended.
+	// The last point is passed a moment after the operation has ended.
 	until(t, "the reconciler is done", func() bool { return len(passed()) >= len(want) })
 	if got := passed(); !slices.Equal(got, want) {
 		t.Fatalf("the reconciler passes %q, want %q", got, want)
@@ -99,7 +99,7 @@ func crashAt(t *testing.T, point string) {
 	create, remove := life(t, p, p.cloud(admin))
 	select {
 	case <-crashed:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatalf("the reconciler did not pass %q", point)
 	}
 	restarted.Wait()

@@ -19,10 +19,10 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// patience is how long a test waits for what must come: disks stall.
-const patience = time.Minute
+// waitLimit bounds how long a test waits for a condition, because disks stall.
+const waitLimit = time.Minute
 
-// clock is the real one, and can be put forward.
+// clock is the real clock, which a test can set forward.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -31,12 +31,12 @@ func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// until waits for what must become true.
+// until waits until a condition is true.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	over := time.After(patience)
+	over := time.After(waitLimit)
 	for !f() {
 		select {
 		case <-over:
@@ -46,8 +46,8 @@ func until(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// plane is a real control plane behind a real listener, whose address stays while
-// the plane behind it is closed and opened again.
+// plane is a real control plane behind a real listener. The address stays while a test closes the plane and
+// opens it again.
 type plane struct {
 	*Plane
 	t        testing.TB
@@ -60,15 +60,14 @@ type plane struct {
 	down    atomic.Bool
 }
 
-// startPlane opens a control plane on an empty directory. change may alter its
-// configuration.
+// startPlane opens a control plane on an empty directory. change may change its configuration.
 func startPlane(t testing.TB, change func(*Config)) *plane {
 	t.Helper()
 	p := &plane{t: t}
 	p.cfg = Config{
 		DataDir: t.TempDir(), Endpoint: "http://gateway.test", Version: "test",
-		// A busy disk is not what these tests judge.
-		ProposeTimeout: patience, Now: p.clock.Now, Logger: quiet(),
+		// The limit is long, because these tests do not measure the disk.
+		ProposeTimeout: waitLimit, Now: p.clock.Now, Logger: quiet(),
 	}
 	if change != nil {
 		change(&p.cfg)
@@ -93,7 +92,7 @@ func startPlane(t testing.TB, change func(*Config)) *plane {
 
 func (p *plane) open() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	var err error
 	if p.Plane, err = Open(ctx, p.cfg); err != nil {
@@ -104,7 +103,7 @@ func (p *plane) open() {
 	}
 }
 
-// close ends the plane; requests are refused from then on.
+// close closes the plane. Its listener refuses requests afterwards.
 func (p *plane) close() {
 	p.t.Helper()
 	p.down.Store(true)
@@ -126,10 +125,10 @@ func (p *plane) restart() {
 	p.down.Store(false)
 }
 
-// cloud is a client with a key.
+// cloud returns a client with a key.
 func (p *plane) cloud(key string) *client.Cloud {
 	p.t.Helper()
-	c, err := client.NewCloud(p.front.URL, key, client.WithTimeout(patience))
+	c, err := client.NewCloud(p.front.URL, key, client.WithTimeout(waitLimit))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -137,7 +136,7 @@ func (p *plane) cloud(key string) *client.Cloud {
 	return c
 }
 
-// org makes an organisation and an admin's token to it.
+// org creates an organisation and a token of its admin.
 func (p *plane) org(name string) (api.Org, string) {
 	p.t.Helper()
 	ctx, ops := p.t.Context(), p.cloud(p.operator)
@@ -152,7 +151,7 @@ func (p *plane) org(name string) (api.Org, string) {
 	return org, made.APIKey
 }
 
-// namespace makes a namespace and waits until it works.
+// namespace creates a namespace and waits until it is ready.
 func (p *plane) namespace(c *client.Cloud, org, name string) api.Namespace {
 	p.t.Helper()
 	op, err := c.CreateNamespace(p.t.Context(), org, api.CreateNamespaceRequest{Name: name})
@@ -169,8 +168,8 @@ func (p *plane) namespace(c *client.Cloud, org, name string) api.Namespace {
 	return ns
 }
 
-// host is a data-plane host without a data plane: it speaks the fleet protocol and
-// says of every namespace what a host would.
+// host is a host without a data plane: it speaks the fleet protocol and reports on each namespace as a real
+// host would.
 type host struct {
 	t      testing.TB
 	member *wire.Member
@@ -178,9 +177,9 @@ type host struct {
 	mu    sync.Mutex
 	docs  map[string]wire.Doc // the newest, by namespace
 	sick  string              // why it opens nothing; "" = it does
-	deaf  bool                // it acts on nothing
-	owes  *billing.Frame      // usage that must reach the plane before a namespace is deleted
-	wrong []string            // what it should never have been sent
+	deaf  bool                // the reason why it opens nothing; "" = it opens namespaces
+	owes  *billing.Frame      // it ignores its documents
+	wrong []string            // errors: documents that it must not receive
 
 	kick chan struct{} // holds one: there is something to report
 }
@@ -239,7 +238,7 @@ func (h *host) nudge() {
 	}
 }
 
-// be changes how the host is.
+// be sets the behaviour of the host.
 func (h *host) be(deaf bool, sick string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -247,7 +246,7 @@ func (h *host) be(deaf bool, sick string) {
 	h.nudge()
 }
 
-// reports until ctx ends: at once when something changed, and again and again.
+// reports sends reports until ctx ends: at once after a change, and at intervals.
 func (h *host) reports(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -258,14 +257,13 @@ func (h *host) reports(ctx context.Context) {
 		case <-tick.C:
 		case <-h.kick:
 		}
-		// A plane that is down or has not let it in yet is asked again.
+		// A plane that is closed, or has not accepted the host yet, is asked again.
 		h.settle(ctx)
 		_ = h.member.Report(ctx, h.report())
 	}
 }
 
-// settle delivers the usage that is owed of a namespace that is to be deleted, as the usage
-// sink of a host does.
+// settle delivers the last usage of namespaces that are being deleted, as the usage sink of a host does.
 func (h *host) settle(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,7 +300,7 @@ func (h *host) report() wire.Report {
 	return r
 }
 
-// doc is the newest document of a namespace.
+// doc returns the newest document of a namespace.
 func (h *host) doc(namespace string) (wire.Doc, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -310,7 +308,7 @@ func (h *host) doc(namespace string) (wire.Doc, bool) {
 	return d, ok
 }
 
-// has says whether the newest document of a namespace holds a key.
+// has reports whether the newest document of a namespace holds a key.
 func (h *host) has(namespace, key string) bool {
 	d, _ := h.doc(namespace)
 	for _, k := range d.Keys {

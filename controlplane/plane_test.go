@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// A namespace lives: when its create is done its host has it open and gateways know
-// where, when its delete is done nothing is left.
+// The test follows a namespace through its life. When its create operation is done, its host has opened it
+// and gateways know the host. When its delete operation is done, nothing is left.
 func TestANamespacesLife(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -30,7 +30,7 @@ func TestANamespacesLife(t *testing.T) {
 		ns.Status.Endpoint != "http://gateway.test" || ns.Org != org.ID || ns.Spec.Region != server.DefaultRegion {
 		t.Errorf("a namespace whose create is done: %+v", ns)
 	}
-	// The gateway's document follows within a moment; then it says all it takes.
+	// The gateway's next document, a moment later, reports that the namespace is ready.
 	until(t, "the gateway hears that the namespace is ready", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
 	d, _ := g.doc(ns.ID)
 	if d.Host != h.member.ID() || d.Address != "http://h1.test" || d.Desired != wire.Open || d.Name != "orders" || d.Org != org.ID || len(d.Keys) != 1 {
@@ -57,14 +57,14 @@ func TestANamespacesLife(t *testing.T) {
 		t.Errorf("a deleted namespace: %v", err)
 	}
 	until(t, "the gateway hears that the namespace is gone", func() bool { d, _ := g.doc(ns.ID); return d.Desired == wire.Absent && len(d.Keys) == 0 })
-	// Its name is free again, for another namespace.
+	// Another namespace may take the name.
 	if again := p.namespace(c, "acme", "orders"); again.ID == ns.ID {
 		t.Error("a new namespace has the id of a deleted one")
 	}
 }
 
-// A namespace whose last usage the control plane refuses is deleted all the same. The usage
-// is set aside, and is there after a restart.
+// A namespace is deleted even if the control plane refuses its last usage. The usage is set aside and is
+// there after a restart.
 func TestDeleteWithRefusedUsage(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -92,8 +92,7 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 	}
 }
 
-// What an operation waits for is said, in it and at its namespace, until it is not
-// waited for any more.
+// An operation and its namespace report the reason of a wait until the wait is over.
 func TestWaitingIsExplained(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -124,8 +123,8 @@ func TestWaitingIsExplained(t *testing.T) {
 	}
 }
 
-// A namespace that is deleted before a host was found is gone at once, and its
-// create has failed and says why.
+// A namespace that is deleted before it has a host is deleted at once. Its create operation has failed and
+// reports the reason.
 func TestDeleteBeforePlacement(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -151,7 +150,7 @@ func TestDeleteBeforePlacement(t *testing.T) {
 	}
 }
 
-// Namespaces are spread over the hosts that report.
+// The planner spreads namespaces over the hosts that report.
 func TestNamespacesAreSpread(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -181,15 +180,14 @@ func TestNamespacesAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range hosts {
-		// A host that is there may have had no time to report before the first.
+		// A running host may not have reported before the first namespace was placed.
 		if h.Status.Namespaces < 1 || h.Status.Namespaces > 3 {
 			t.Errorf("host %s has %d of 6 namespaces", h.Name, h.Status.Namespaces)
 		}
 	}
 }
 
-// A key that is made opens, and one that is revoked opens nothing, within two
-// seconds at every host and gateway.
+// Within two seconds every host and gateway accepts a new key and refuses a revoked one.
 func TestKeysReachTheStream(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -197,7 +195,7 @@ func TestKeysReachTheStream(t *testing.T) {
 	_, admin := p.org("acme")
 	c, ctx := p.cloud(admin), t.Context()
 	ns := p.namespace(c, "acme", "orders")
-	fastest := patience
+	fastest := waitLimit
 	for range 3 {
 		made, err := c.CreateNamespaceKey(ctx, ns.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}}})
 		if err != nil {
@@ -211,11 +209,11 @@ func TestKeysReachTheStream(t *testing.T) {
 		until(t, "host and gateway have it no more", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
 		fastest = min(fastest, time.Since(revoked))
 	}
-	// The fastest: how busy the machine is, is not what is judged.
+	// The test judges the fastest round, because the machine may be busy.
 	if fastest >= 2*time.Second {
 		t.Errorf("a revoked key opened for %v", fastest)
 	}
-	// Cloud tokens open the organisation's namespaces, and go the same way.
+	// Cloud tokens are valid in the organisation's namespaces and travel the same way.
 	made, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "t"}})
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +225,7 @@ func TestKeysReachTheStream(t *testing.T) {
 	until(t, "the token goes", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
 }
 
-// After a rotation both keys work, the old one until the overlap is over.
+// After a rotation both keys are valid until the overlap ends.
 func TestRotationOverlaps(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -253,18 +251,17 @@ func TestRotationOverlaps(t *testing.T) {
 		t.Fatalf("the old key: %+v, %v", read, err)
 	}
 	end, _, err := read.ExpiresAt.Parse()
-	if ahead := end.Sub(before); err != nil || ahead < 10*time.Minute-time.Second || ahead > 10*time.Minute+patience {
+	if ahead := end.Sub(before); err != nil || ahead < 10*time.Minute-time.Second || ahead > 10*time.Minute+waitLimit {
 		t.Errorf("the old key ends at %v, %v; rotated at %v with an overlap of 10m", end, err, before)
 	}
-	// Without an overlap the old one ends with the rotation.
+	// Without an overlap the old key ends with the rotation.
 	if _, err := c.RotateNamespaceKey(ctx, ns.ID, fresh.ID, api.RotateKeyRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the host has the old one no more", func() bool { return !h.has(ns.ID, fresh.ID) })
 }
 
-// What was begun before a restart ends after it; hosts and gateways find back by
-// themselves.
+// Operations that began before a restart end after it. Hosts and gateways reconnect on their own.
 func TestRestartInTheMiddle(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -289,8 +286,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	})
 }
 
-// Tokens and documents are signed with new keys in time: streams that are open and
-// members that have joined notice nothing.
+// The signer rotates keys in time. Open streams and joined members are not interrupted.
 func TestSigningKeysRotate(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -318,14 +314,14 @@ func TestSigningKeysRotate(t *testing.T) {
 	}
 	ns := p.namespace(c, "acme", "between")
 	until(t, "the gateway takes documents signed with the new key", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
-	// The old one is forgotten when all it has signed is over.
+	// The old key is dropped when nothing that it signed is valid any more.
 	p.clock.forward(server.Trust)
 	if set, _ := p.signer.Trusted(); set.Len() != 1 {
 		t.Errorf("%d keys are trusted", set.Len())
 	}
 	ns = p.namespace(c, "acme", "after")
 	until(t, "the gateway follows on", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
-	// A restart keeps the newest, and replaces it when its time is over.
+	// A restart keeps the newest key and replaces it when its period is over.
 	p.restart()
 	if now, err := p.signer.Key(); err != nil || now.ID != fresh.ID {
 		t.Errorf("after a restart %s signs, %v", now.ID, err)
@@ -339,7 +335,7 @@ func TestSigningKeysRotate(t *testing.T) {
 	until(t, "the gateway follows on", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
 }
 
-// A member's token ends with its time: a stream that was opened with it is closed.
+// A stream ends when the member's token expires.
 func TestTheStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -351,8 +347,8 @@ func TestTheStreamEndsWithItsToken(t *testing.T) {
 	p.namespace(p.cloud(admin), "acme", "orders")
 }
 
-// What a start makes, the next start finds: nothing is added to the log, and a file
-// with something else in it is refused.
+// A second start finds the credentials of the first: it adds nothing to the log. A file with another secret
+// is refused.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, nil)
@@ -394,7 +390,7 @@ func TestEnsure(t *testing.T) {
 	if after := audited(); after != before {
 		t.Errorf("what was refused made %d changes", after-before)
 	}
-	// A replaced credential ends, and neither it nor a revoked one comes back to life.
+	// A replaced credential ends. Neither it nor a revoked one becomes valid again.
 	next := newCredential(t, keyring.Host)
 	for range 2 {
 		if err := p.ReplaceHostCredential(ctx, "h1", keyring.Host, next); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Whoever makes a namespace in a trace finds in it the request, the steps of the
-// reconciler and, by the document, what the host does.
+// If a namespace is created within a trace, the trace contains the request, the reconciler's steps and,
+// through the document, the actions of the host.
 func TestOneTraceFromRequestToSettled(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()

@@ -10,7 +10,7 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 )
 
-// No request decodes to much more memory than it has bytes, those of members included.
+// No request, of a client or of a member, decodes to much more memory than it has bytes.
 func TestRequestsDoNotAmplify(t *testing.T) {
 	servetest.Amplify(t, append((&Server{}).routes(), serve.Route{Request: wire.Report{}}, serve.Route{Request: billing.Frame{}}))
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// start is a front with an organisation, its admin's token, and a host that never
-// reports.
+// start returns a front with an organisation, its admin's token and a host that never reports.
 func start(t *testing.T) (f *front, admin string) {
 	t.Helper()
 	f = startFront(t)
@@ -25,8 +24,8 @@ func start(t *testing.T) (f *front, admin string) {
 	return f, f.credential(keyring.Org, f.org("acme"), tenancy.Admin)
 }
 
-// Each code a client can meet has a request that gets it, and a message that says
-// what to do.
+// A request triggers each code that a client can receive. The message tells the client how to correct the
+// request.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -98,7 +97,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s %s %.80s: %d %s, want %s that says %q", c.method, c.path, c.body, a.status, a.body, c.code, c.says)
 		}
 	}
-	// All faults of a request are told at once.
+	// The response reports all faults of a request.
 	a := f.send("POST", namespaces, admin, `{"name":"-","spec":{"tier":"gold","replicas":3,"region":"mars"}}`)
 	var told []string
 	for _, field := range a.problem(t).Details["fields"].([]any) {
@@ -112,7 +111,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// acme is the id of the organisation acme.
+// acme returns the id of the organisation acme.
 func (f *front) acme() string {
 	f.t.Helper()
 	org, err := f.store.Org(f.t.Context(), "acme")
@@ -122,8 +121,7 @@ func (f *front) acme() string {
 	return string(org.ID)
 }
 
-// Without hosts there is no region, and a namespace that nobody could open is not
-// begun.
+// Without hosts there is no region, so the server refuses to create a namespace that no host could open.
 func TestNoRegionWithoutHosts(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)
@@ -135,7 +133,7 @@ func TestNoRegionWithoutHosts(t *testing.T) {
 	}
 }
 
-// Versions let two people change one thing without undoing each other.
+// Versions let two people change one resource without undoing each other's change.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -175,8 +173,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A write that is repeated under its key answers as the first did and does nothing
-// more.
+// A repeat of a write under its key gets the first response and changes nothing.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -196,11 +193,11 @@ func TestIdempotency(t *testing.T) {
 	if a := send(namespaces, admin, `{"name":"others"}`); a.problem(t).Code != api.IdempotencyMismatch {
 		t.Errorf("another request under the key: %d %s", a.status, a.body)
 	}
-	// The key is the caller's own.
+	// The key belongs to the caller.
 	if a := send(namespaces, f.credential(keyring.Org, f.acme(), tenancy.Admin), `{"name":"others"}`); a.status != 202 {
 		t.Errorf("another caller's request under the same key: %d %s", a.status, a.body)
 	}
-	// A secret is shown once: a repeat says so instead of making another.
+	// A secret is shown once: a repeat reports that and makes no other secret.
 	for path, body := range map[string]string{
 		"/cloud/v1/namespaces/" + one.Resource.ID + "/keys": `{"name":"ci"}`, "/cloud/v1/orgs/acme/keys": `{"name":"ci"}`, "/cloud/v1/hosts": `{"name":"h7"}`,
 	} {
@@ -211,7 +208,7 @@ func TestIdempotency(t *testing.T) {
 			t.Errorf("repeated %s: %d %s", path, a.status, a.body)
 		}
 	}
-	// One whose secret was made by the client can be answered again.
+	// If the client generated the secret, a repeat gets the first response.
 	secret, err := client.NewSecret()
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +220,7 @@ func TestIdempotency(t *testing.T) {
 			t.Errorf("a key with a secret of the client's: %+v, %v", made, err)
 		}
 	}
-	// A delete that is under way answers its operation, with a key or without.
+	// A repeated delete returns the running operation, with or without a key.
 	del, err := f.cloud(admin).DeleteNamespace(t.Context(), "orders", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +230,7 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// Lists are whole and in order however they are cut, and a cursor is good for its
-// list only.
+// A list is complete and in order at every page size. A cursor is valid in its own list only.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -283,7 +279,7 @@ func TestPages(t *testing.T) {
 	if all, err := f.cloud(admin).Namespaces(t.Context(), "acme"); err != nil || len(all) != len(names) || all[0].Name != "n0" || all[6].Name != "n6" {
 		t.Errorf("namespaces: %+v, %v", all, err)
 	}
-	// A cursor of another list.
+	// This cursor belongs to another list.
 	a := f.send("GET", "/cloud/v1/orgs/acme/namespaces?limit=1", f.operator, "")
 	var page api.Page[api.Namespace]
 	if err := json.Unmarshal(a.body, &page); err != nil {
@@ -294,7 +290,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The whole of the client, each method against its route.
+// The test calls each method of the client against its route.
 func TestTheClientsMethods(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -365,7 +361,7 @@ func TestTheClientsMethods(t *testing.T) {
 	}
 }
 
-// Health is for anyone to ask; a server that shuts down is not ready.
+// Anyone may read the health routes. A server that shuts down is not ready.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -402,8 +398,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestNamespaceSpecIsOneShape: what a create takes and an answer has, an update takes;
-// only what cannot change is refused, by name.
+// TestNamespaceSpecIsOneShape sends the spec of a create and of a response as an update. The update refuses,
+// by name, only fields that cannot change.
 func TestNamespaceSpecIsOneShape(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

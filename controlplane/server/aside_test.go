@@ -19,8 +19,8 @@ func bad(frame string) string {
 	return strings.Replace(frame, `"reports":1`, `"reports":-1`, 1)
 }
 
-// Only the host of a namespace that is being deleted has its usage set aside, and only what
-// is refused. Operators see each frame as it came; the others see that it happened.
+// Only the host of a namespace that is being deleted can have usage set aside, and only usage that is
+// refused. An operator sees each frame unchanged.
 func TestUsageSetAside(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -110,7 +110,7 @@ func (f *front) seesAside(ns, refused, unreadable string) {
 	}
 }
 
-// A frame as large as a host may send is set aside.
+// A frame of the largest size that a host may send is set aside.
 func TestTheLargestUsageSetAside(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// TestOperatorAudit: operators read the whole audit log, that of an organisation and the
-// rows of none, a page at a time; tenants read none of it there.
+// TestOperatorAudit reads the whole audit log, the rows of an organisation and the rows without one by page
+// as an operator. A tenant cannot read them there.
 func TestOperatorAudit(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -79,7 +79,7 @@ func TestOperatorAudit(t *testing.T) {
 			break
 		}
 	}
-	// What the requests above were refused for may be recorded by now, too.
+	// The refusals of the requests above may be recorded by now, too.
 	if len(seen) < len(stored) || !slices.IsSorted(seen) {
 		t.Errorf("pages have the rows %v, want %d", seen, len(stored))
 	}

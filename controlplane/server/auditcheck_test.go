@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// TestCheckAudit checks the audit log a page at a time, as operators may and nobody else.
+// TestCheckAudit checks the audit log by page. Only operators may.
 func TestCheckAudit(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -56,7 +56,7 @@ func TestCheckAudit(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", c.query, a.status, a.body, c.status)
 		}
 	}
-	// A cursor with another hash than the row's has the next row not fit.
+	// After a cursor with a forged hash, the next row fails verification.
 	forged := cursorOf(t, "audit check", fmt.Sprintf("1 %064x %064x", 7, 0))
 	a := f.send("GET", path+"?cursor="+forged, f.operator, "")
 	var c api.AuditCheck

@@ -15,12 +15,12 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// sample is a path with its wildcards filled in.
+// sample fills in the wildcards of a path.
 func sample(path, org, ns string) string {
 	return strings.NewReplacer("{org}", org, "{ns}", ns, "{id}", "nobody", "{host}", "nobody").Replace(path)
 }
 
-// audited is how many changes there have been.
+// audited returns the number of changes so far.
 func (f *front) audited() (changes int64) {
 	f.t.Helper()
 	var last int64
@@ -41,7 +41,7 @@ func (f *front) audited() (changes int64) {
 	}
 }
 
-// service signs a token that may not be one.
+// service signs a service token, valid or not.
 func service(t *testing.T, key token.Key, subject string, role tenancy.Role, audience string, now time.Time) string {
 	t.Helper()
 	text, err := token.Sign(key, token.Claims{Subject: subject, Role: string(role), Audience: audience}, now)
@@ -51,15 +51,15 @@ func service(t *testing.T, key token.Key, subject string, role tenancy.Role, aud
 	return text
 }
 
-// world is a front with everybody who could knock.
+// world is a front with one caller of each kind.
 type world struct {
 	*front
 	acme, ns string                  // an organisation and its namespace
 	tenants  map[tenancy.Role]string // acme's cloud tokens by role
 	strange  string                  // another organisation's admin
-	members  map[string]string       // service tokens by what they are
+	members  map[string]string       // valid and invalid service tokens
 	joiners  map[string]string       // fleet credentials
-	nobodies map[string]string       // what opens nothing anywhere
+	nobodies map[string]string       // credentials that are valid nowhere
 }
 
 func startWorld(t *testing.T) *world {
@@ -112,7 +112,7 @@ func startWorld(t *testing.T) *world {
 	return w
 }
 
-// Each route of the table lets in whom it should, and nobody else.
+// Each route accepts the callers that the table allows and refuses all others.
 func TestAuthorisation(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t)
@@ -161,7 +161,7 @@ func TestAuthorisation(t *testing.T) {
 		case r.Path == wire.JoinPath:
 			refused(r, "an operator's key", w.operator, 403, api.Forbidden)
 		case tenant && !r.Unbuilt && tenancy.Admin.Grants(r.Permission):
-			// Not FORBIDDEN: that would say that it exists.
+			// FORBIDDEN would reveal that the namespace exists.
 			refused(r, "another organisation's admin", w.strange, 404, api.NotFound)
 		}
 	}
@@ -170,7 +170,7 @@ func TestAuthorisation(t *testing.T) {
 	}
 }
 
-// Who is let in gets an answer.
+// An authorised caller gets an answer.
 func TestAuthorised(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t)
@@ -215,7 +215,7 @@ func TestAuthorised(t *testing.T) {
 	}
 }
 
-// Nobody's own organisation is anybody else's: lists show only what is theirs.
+// A caller's lists show only the resources of its own organisation.
 func TestListsShowOnlyOnesOwn(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t)

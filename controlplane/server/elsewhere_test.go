@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A client that has taken the control plane for the gateway is told the gateway's URL.
+// A client that sends a data-plane request to the control plane receives the gateway's URL.
 func TestTheDataPlaneIsElsewhere(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)

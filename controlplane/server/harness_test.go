@@ -28,8 +28,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// patience is how long a test waits for what must come: disks stall.
-const patience = time.Minute
+// waitLimit bounds how long a test waits for a condition, because disks stall.
+const waitLimit = time.Minute
 
 // front is a real server on a real store behind a real listener, with a running
 // reconciler.
@@ -43,7 +43,7 @@ type front struct {
 	log      *logBuffer
 }
 
-// logBuffer keeps what is logged, to look for what must not be.
+// logBuffer keeps the log's text, so that a test can search it for secrets.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -92,8 +92,8 @@ func startFront(t testing.TB) *front {
 	t.Cleanup(func() { stop(); work.Wait() })
 	f.server, err = New(Config{
 		Store: f.store, Observations: observations, Reconciler: reconciler, Signer: signer,
-		// A busy disk is not what these tests judge.
-		Endpoint: "http://gateway.test", Version: "test", ProposeTimeout: patience, Now: f.now, Logger: logger,
+		// The limit is long, because these tests do not measure the disk.
+		Endpoint: "http://gateway.test", Version: "test", ProposeTimeout: waitLimit, Now: f.now, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func (f *front) revoke(text string) {
 	f.propose(&store.RevokeCredential{Meta: &store.Meta{Principal: "test"}, Id: id})
 }
 
-// org makes an organisation and answers its id.
+// org creates an organisation and returns its id.
 func (f *front) org(name string) string {
 	f.t.Helper()
 	org, err := f.cloud(f.operator).CreateOrg(f.t.Context(), api.CreateOrgRequest{Name: name})
@@ -146,7 +146,7 @@ func (f *front) org(name string) string {
 	return org.ID
 }
 
-// host registers a host or gateway and answers its id and credential.
+// host registers a host or gateway and returns its id and credential.
 func (f *front) host(name string, kind keyring.Kind) (id, credential string) {
 	f.t.Helper()
 	made, err := f.cloud(f.operator).CreateHost(f.t.Context(), api.CreateHostRequest{Name: name, Kind: kindWords[kind]})
@@ -167,7 +167,7 @@ func (f *front) join(credential, address string) string {
 	return answer.Token
 }
 
-// namespace makes a namespace, which nobody opens, and answers its id.
+// namespace creates a namespace that no host opens, and returns its id.
 func (f *front) namespace(org, name string) string {
 	f.t.Helper()
 	op, err := f.cloud(f.operator).CreateNamespace(f.t.Context(), org, api.CreateNamespaceRequest{Name: name})
@@ -177,10 +177,10 @@ func (f *front) namespace(org, name string) string {
 	return op.Resource.ID
 }
 
-// cloud is a client that does not repeat what was refused.
+// cloud returns a client that does not retry refused requests.
 func (f *front) cloud(key string) *client.Cloud {
 	f.t.Helper()
-	c, err := client.NewCloud(f.url, key, client.WithRetries(0), client.WithTimeout(patience))
+	c, err := client.NewCloud(f.url, key, client.WithRetries(0), client.WithTimeout(waitLimit))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -188,14 +188,14 @@ func (f *front) cloud(key string) *client.Cloud {
 	return c
 }
 
-// answer is an answer as it came.
+// answer is an unparsed HTTP response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// problem is the answer's body where it is an error.
+// problem is the body of an error response.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`
@@ -211,10 +211,10 @@ func (a answer) problem(t testing.TB) problem {
 	return p
 }
 
-// send makes a request. Header lines are "Name: value".
+// send sends a request. Header lines are "Name: value".
 func (f *front) send(method, path, key, body string, header ...string) answer {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, f.url+path, strings.NewReader(body))
 	if err != nil {

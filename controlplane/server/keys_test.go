@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// A secret that the client made stays where it was made: the control plane knows its
-// hash and shows neither it nor the hash to anybody.
+// A secret that the client generated stays with the client. The control plane knows its hash and shows
+// neither.
 func TestSecretsStayWithTheirMaker(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -37,7 +37,7 @@ func TestSecretsStayWithTheirMaker(t *testing.T) {
 	if err != nil || rotated.ID != fresh.ID || rotated.APIKey != "" || !slices.Equal(rotated.Roles, []string{"worker"}) {
 		t.Errorf("rotated to %+v, %v", rotated, err)
 	}
-	// The same id again is refused, whatever its hash.
+	// A used id is refused with any hash.
 	if _, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{ID: secret.ID, Hash: fresh.Hash}); api.CodeOf(err) != api.Conflict {
 		t.Errorf("an id that is taken: %v", err)
 	}
@@ -56,7 +56,7 @@ func TestSecretsStayWithTheirMaker(t *testing.T) {
 	}
 }
 
-// What a key may be is what was asked for, and the least where nothing was.
+// A key gets the requested settings, and the fewest rights where the request names none.
 func TestKeyDefaults(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -88,8 +88,8 @@ func TestKeyDefaults(t *testing.T) {
 	}
 }
 
-// A key belongs to one namespace: by another's path it is not there, nor is a cloud
-// token among a namespace's keys.
+// A key belongs to one namespace. It is not found under another namespace's path, and a cloud token is not
+// found among a namespace's keys.
 func TestKeysHaveOneOwner(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -123,8 +123,7 @@ func TestKeysHaveOneOwner(t *testing.T) {
 	}
 }
 
-// A token that is revoked opens nothing from that moment, and when one was last used
-// is told.
+// A revoked token is invalid at once. The API reports when a token was last used.
 func TestTokensEndAtOnce(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -155,7 +154,7 @@ func TestTokensEndAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody makes, rotates or ends a key that may do more than their own token.
+// A caller cannot create, rotate or revoke a key with more rights than its own token.
 func TestKeysDoNotGrow(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -190,7 +189,7 @@ func TestKeysDoNotGrow(t *testing.T) {
 	}
 }
 
-// ns is the id of a namespace of acme.
+// ns returns the id of a namespace of acme.
 func (f *front) ns(name string) string {
 	f.t.Helper()
 	ns, err := f.store.Namespace(f.t.Context(), tenancy.OrgID(f.acme()), name)
@@ -200,7 +199,7 @@ func (f *front) ns(name string) string {
 	return string(ns.ID)
 }
 
-// The client's deletions take the version that the caller has seen.
+// The client's deletions send the version that the caller has read.
 func TestDeletionsInsistOnAVersion(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

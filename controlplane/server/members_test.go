@@ -29,7 +29,7 @@ type lines struct {
 // follow opens a stream.
 func (f *front) follow(t *testing.T, service string, after int64) *lines {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s%s?after=%d", f.url, wire.DocsPath, after), nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *front) follow(t *testing.T, service string, after int64) *lines {
 	return &lines{t: t, scan: bufio.NewScanner(resp.Body), end: cancel}
 }
 
-// next is the next message; ok is false at the end of the stream.
+// next returns the next message; ok is false at the end of the stream.
 func (l *lines) next() (m wire.Message, ok bool) {
 	l.t.Helper()
 	if !l.scan.Scan() {
@@ -59,7 +59,7 @@ func (l *lines) next() (m wire.Message, ok bool) {
 	return m, true
 }
 
-// docs are the documents up to the next heartbeat.
+// docs returns the documents up to the next heartbeat.
 func (l *lines) docs() (all []wire.Doc, beat wire.Message) {
 	l.t.Helper()
 	for {
@@ -78,7 +78,7 @@ func (l *lines) docs() (all []wire.Doc, beat wire.Message) {
 	}
 }
 
-// settle places a namespace on a host and says that it is open there.
+// settle places a namespace on a host and reports it open there.
 func (f *front) settle(ns, host string) {
 	f.t.Helper()
 	meta := &store.Meta{Principal: "test"}
@@ -95,8 +95,8 @@ func (f *front) generation(ns string) int64 {
 	return n.Generation
 }
 
-// A host learns of its own namespaces and of nobody else's, a gateway of all; each
-// document is signed and all come in order.
+// A host receives the documents of its own namespaces only, a gateway those of all. Each document is signed,
+// and they arrive in order.
 func TestWhoLearnsWhat(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -137,14 +137,14 @@ func TestWhoLearnsWhat(t *testing.T) {
 		if m, _ := l.next(); m.JWKS != nil || m.Doc != nil {
 			t.Errorf("the second heartbeat: %+v", m)
 		}
-		// What it has, it is not told again.
+		// The follower does not receive documents that it has.
 		if docs, _ := f.follow(t, c.service, beat.Number).docs(); len(docs) != 0 {
 			t.Errorf("%s, which has all, is told %q", who, names(docs))
 		}
 	}
 }
 
-// Of a namespace that is not its own any more, a host learns that and nothing else.
+// If a namespace has left a host, the host learns of the departure and nothing else.
 func TestWhatWasMine(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)
@@ -162,7 +162,7 @@ func TestWhatWasMine(t *testing.T) {
 	if got, ok := s.share(d); ok {
 		t.Errorf("the same again: %+v", got)
 	}
-	// A host that was away may have had it, if it can have moved.
+	// A host that was away may have had the namespace if it can have moved.
 	s.again = true
 	if _, ok := s.share(d); !ok {
 		t.Error("a host that was away does not learn that a namespace has moved")
@@ -181,8 +181,8 @@ func TestWhatWasMine(t *testing.T) {
 	}
 }
 
-// A stream ends when its credential is revoked, when its token is over, and when the
-// server shuts down; then it cannot be opened again.
+// A stream ends when its credential is revoked, its token expires or the server shuts down. It cannot be
+// opened again afterwards.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -213,8 +213,8 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// A follower that has seen what never happened here is told so: this control plane
-// has lost changes, and must not go on as if not.
+// A follower with a document number from the future is refused, because this control plane has lost changes
+// and must not hide it.
 func TestAFollowerFromTheFuture(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -227,7 +227,7 @@ func TestAFollowerFromTheFuture(t *testing.T) {
 	}
 }
 
-// Joining says where a host is; only what is new goes to the log.
+// A join records the address of a host. Only a change goes to the log.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -257,14 +257,14 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// frame is a frame of usage in the present hour.
+// frame returns a frame of usage in the present hour.
 func (f *front) frame(ns, stream string, from, to uint64) string {
 	hour := f.now().Truncate(time.Hour).UnixNano()
 	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"rows":[{"hour_ns":%d,"queue":"mail","model":"m","reports":1,"input_tokens":10,"cost_usd":0.000000003}]}`,
 		ns, stream, from, to, hour)
 }
 
-// Usage counts once, in order, and only from who may know of it.
+// Usage counts once, in order, and only from the member that may report it.
 func TestUsageIntake(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -313,7 +313,7 @@ func TestUsageIntake(t *testing.T) {
 	if a := f.send("GET", wire.UsagePath+source, host, ""); a.status != 400 {
 		t.Errorf("last of no stream: %d %s", a.status, a.body)
 	}
-	// What was sent is what is billed: 2 frames of the shard, 1 of the gateway.
+	// The sums equal the frames that were sent: 2 of the shard, 1 of the gateway.
 	a := f.send("GET", "/cloud/v1/namespaces/mine/usage?group_by=queue", admin, "")
 	var report api.UsageReport
 	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens.Int64() != 30 || report.Totals.Reports.Int64() != 3 || report.Totals.CostUSD.Nano() != 9 || report.AsOf == nil {
@@ -331,7 +331,7 @@ func TestUsageIntake(t *testing.T) {
 	}
 }
 
-// Reports say which keys were used, and nobody learns of keys that are not.
+// Reports set the last use of keys. Unknown keys are ignored.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -366,7 +366,7 @@ func TestReports(t *testing.T) {
 	if got := used().Unix(); got != at {
 		t.Errorf("last used at %d, want %d", got, at)
 	}
-	// Never backwards, never ahead of us.
+	// The last use never moves backwards, and never ahead of the control plane's clock.
 	f.send("POST", wire.ReportPath, gateway, body(at-1000))
 	if got := used().Unix(); got != at {
 		t.Errorf("an older report took it back to %d from %d", got, at)
@@ -390,8 +390,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// A gateway shows hosts a token of its own for that: whoever keeps it can do nothing
-// with it here. A host has none.
+// A gateway has a second token for hosts, which is refused at the control plane. A host has no such token.
 func TestAudiences(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)

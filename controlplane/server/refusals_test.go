@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// recorder takes the place of the store.
+// recorder replaces the store.
 type recorder struct {
 	mu      sync.Mutex
 	tried   []*store.RecordRefusals
@@ -53,7 +53,7 @@ func (r *recorder) fail(err error) {
 	r.failing = err
 }
 
-// recorded counts the rows of an organisation, and the requests that they stand for.
+// recorded counts the rows of an organisation and the requests that they record.
 func (r *recorder) recorded(org string) (rows int, requests uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func gather(r *recorder) *refusals {
 	return &refusals{record: r.record, log: slog.New(slog.NewTextHandler(io.Discard, nil)), budgets: map[budgetKey]*budget{}}
 }
 
-// state returns how many kinds of requests wait, and whether a run is planned.
+// state returns the number of waiting kinds of requests, and whether a run is scheduled.
 func (q *refusals) state() (waiting int, planned bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,9 +108,8 @@ func TestRefusalsThatAreAlikeAreOneRow(t *testing.T) {
 	})
 }
 
-// A flood of requests that all differ makes as many rows as the budget has, one commit a
-// second at most, and no request is lost from the count. The rows of another organisation
-// do not wait for it.
+// A flood of different requests adds as many rows as the budget has, with one commit a second at most. Every
+// request is counted. The rows of another organisation do not wait for the flood.
 func TestAFloodOfRefusalsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
@@ -150,8 +149,8 @@ func TestAFloodOfRefusalsIsBounded(t *testing.T) {
 	})
 }
 
-// The requests of all organisations that wait are bounded, too, and one more is only
-// counted. An op is never larger than the store takes.
+// The waiting requests of all organisations are bounded together. A request above the bound is only counted.
+// An op never exceeds the store's limit.
 func TestWaitingRefusalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recorder{failing: api.Errorf(api.LeaderUnavailable, "no leader")}
@@ -179,8 +178,8 @@ func TestWaitingRefusalsAreBounded(t *testing.T) {
 	})
 }
 
-// While nobody leads, the same op is proposed again, with its batch. A shutdown records
-// all that waits, whatever the budgets say.
+// Without a leader, the same op is proposed again under its batch id. A shutdown records all waiting requests
+// regardless of the budgets.
 func TestRefusalsWaitForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recorder{failing: api.Errorf(api.LeaderUnavailable, "no leader")}
@@ -203,7 +202,7 @@ func TestRefusalsWaitForALeader(t *testing.T) {
 	})
 }
 
-// TestRefusedRequestsAreAudited sends requests that are refused and reads the audit log.
+// TestRefusedRequestsAreAudited sends requests that are refused and reads their rows in the audit log.
 func TestRefusedRequestsAreAudited(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -259,7 +258,7 @@ func TestRefusedRequestsAreAudited(t *testing.T) {
 	if err := f.store.VerifyAudit(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// The organisation sees its own.
+	// The organisation sees its own rows.
 	a := f.send("GET", "/cloud/v1/orgs/acme/audit", admin, "")
 	if text := string(a.body); a.status != http.StatusOK || !strings.Contains(text, `"refused":"FORBIDDEN","count":2`) || strings.Contains(text, operatorID+`","action":"POST`) || strings.Contains(text, failedAuthentication) {
 		t.Errorf("%d %s", a.status, a.body)

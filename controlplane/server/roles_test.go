@@ -13,7 +13,7 @@ import (
 
 const ordersRoles, ordersKeys = "/cloud/v1/namespaces/orders/roles", "/cloud/v1/namespaces/orders/keys"
 
-// shownRole decodes the role of an answer.
+// shownRole decodes the role in a response.
 func shownRole(t *testing.T, a answer) (r api.Role) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, &r); err != nil {
@@ -22,7 +22,7 @@ func shownRole(t *testing.T, a answer) (r api.Role) {
 	return r
 }
 
-// TestRoles takes a custom role through its life, beside the built-in ones.
+// TestRoles creates, changes and deletes a custom role beside the built-in ones.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -88,7 +88,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A key of a namespace has custom roles, which stay while it has them. Tokens have none.
+// A namespace's key may have custom roles. A role cannot be deleted while a key has it. Tokens cannot have
+// custom roles.
 func TestKeysHaveCustomRoles(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -120,7 +121,7 @@ func TestKeysHaveCustomRoles(t *testing.T) {
 	}
 }
 
-// Roles that cannot be are refused with a reason, and so are those who may not make them.
+// Invalid roles are refused with a reason, and so are callers without the permission.
 func TestRolesRefuse(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -161,7 +162,7 @@ func TestRolesRefuse(t *testing.T) {
 	}
 }
 
-// TestRoleLimit: a namespace has as many roles as it may have, and not one more.
+// TestRoleLimit creates roles up to the limit of a namespace. One more is refused.
 func TestRoleLimit(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

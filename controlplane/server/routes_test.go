@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// golden compares with a file, or writes it under -rewrite.
+// golden compares with a file, or writes the file under -rewrite.
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *rewrite {
@@ -33,7 +33,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// The document clients read is the table of routes.
+// The OpenAPI document matches the table of routes.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	got, err := document((&Server{}).routes())
@@ -43,12 +43,12 @@ func TestOpenAPI(t *testing.T) {
 	golden(t, filepath.Join("..", "..", "api", "spec", "cloud-openapi.json"), append(got, '\n'))
 }
 
-// forMembers says whether a route is one of those that memberOnly guards.
+// forMembers reports whether memberOnly guards a route.
 func forMembers(r serve.Route) bool {
 	return strings.HasPrefix(r.Path, "/fleet/v1/") && r.Path != wire.JoinPath
 }
 
-// Who may use which route.
+// The golden file lists the permission of each route.
 func TestPermissionMatrix(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -83,9 +83,8 @@ func TestPermissionMatrix(t *testing.T) {
 	golden(t, filepath.Join("testdata", "permissions.golden"), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// What is open to everybody is a short list, and the routes of hosts and gateways,
-// which the table calls open, are guarded by memberOnly: TestAuthorisation tries
-// each of them.
+// Few routes are open to everyone. memberOnly guards the routes of hosts and gateways, which the table
+// declares open; TestAuthorisation tries each of them.
 func TestOpenRoutes(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// made is a credential that the API has made: its id and its text.
+// made creates a credential through the API and returns its id and its text.
 func (f *front) made(path, by string, roles ...string) (id, text string) {
 	f.t.Helper()
 	body, err := json.Marshal(api.CreateKeyRequest{Name: "ci", Roles: roles})
@@ -26,8 +26,8 @@ func (f *front) made(path, by string, roles ...string) (id, text string) {
 	return k.ID, k.APIKey
 }
 
-// TestSetKey changes a namespace's key and a cloud token: what is said is so at once, for
-// hosts and gateways too, and a version that is old is refused.
+// TestSetKey changes a namespace's key and a cloud token. The change takes effect at once, for hosts and
+// gateways too. An old version is refused.
 func TestSetKey(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -88,7 +88,7 @@ func TestSetKey(t *testing.T) {
 	}
 }
 
-// TestSetKeyRefuses: nobody gives out or takes away more than they have, and the last
+// TestSetKeyRefuses checks that a caller neither grants nor takes rights beyond its own, and that the last
 // administrator stays.
 func TestSetKeyRefuses(t *testing.T) {
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestSetKeyRefuses(t *testing.T) {
 	}
 }
 
-// TestRevokeKeyConditions: DELETE takes If-Match, and leaves an organisation its last
-// administrator, whoever asks. Rotating that one leaves another.
+// TestRevokeKeyConditions checks that DELETE honours If-Match and never removes the last administrator of an
+// organisation. Rotating that token leaves another.
 func TestRevokeKeyConditions(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

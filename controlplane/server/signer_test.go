@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// A key is replaced by itself when its time is over, and what the one before has
-// signed is believed for as long as it is good.
+// The signer replaces a key when its period is over. The signatures of the old key stay trusted as long as
+// they are valid.
 func TestKeysAreReplacedInTime(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)
@@ -33,7 +33,7 @@ func TestKeysAreReplacedInTime(t *testing.T) {
 	if due := g.due(); due > 0 {
 		t.Errorf("after its period the key signs on for %v", due)
 	}
-	// A restart finds that it is due.
+	// A restart finds that a rotation is due.
 	again, err := OpenSigner(t.Context(), SignerConfig{Store: f.store, Now: f.now, Rand: rand.Reader})
 	if err != nil {
 		t.Fatal(err)
@@ -64,13 +64,13 @@ func TestKeysAreReplacedInTime(t *testing.T) {
 			t.Errorf("a period of %v: %v", period, err)
 		}
 	}
-	// However often keys are replaced, there is room for those that are trusted.
+	// Even at the shortest period, the store has room for all trusted keys.
 	if most := int(Trust/MinSigningPeriod) + 1; most > store.MaxSigningKeys || most > token.MaxSetKeys {
 		t.Errorf("%d keys can be trusted at once", most)
 	}
 }
 
-// The times of a question for usage, and what they are when they are not given.
+// The test reads the times of a usage query and their defaults.
 func TestUsagePeriod(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 2, 11, 10, 20, 30, 0, time.UTC)
@@ -98,8 +98,7 @@ func TestUsagePeriod(t *testing.T) {
 	}
 }
 
-// A question for usage is told of what is wrong with it, and not of what follows from
-// that.
+// A usage query reports its faults, but not faults that follow from others.
 func TestUsagePeriodFaults(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 2, 11, 10, 20, 30, 0, time.UTC)
@@ -129,7 +128,7 @@ func TestUsagePeriodFaults(t *testing.T) {
 	}
 }
 
-// If-Match: what matches a version, what any, and what never.
+// The test compares If-Match values that match a version, any version or none.
 func TestExpected(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]int64{

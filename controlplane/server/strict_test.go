@@ -14,7 +14,7 @@ import (
 
 var wildcards = regexp.MustCompile(`\{[^}]*\}`)
 
-// strictRoutes are the routes that refuse what they do not know, and paths of theirs.
+// strictRoutes returns the strict routes, each with a sample path.
 func strictRoutes() map[string]serve.Route {
 	all := map[string]serve.Route{}
 	for _, route := range (&Server{}).table() {
@@ -25,8 +25,8 @@ func strictRoutes() map[string]serve.Route {
 	return all
 }
 
-// All that people and their tools call is strict; lenient is what is open, what other
-// versions of our own programs call, what Prometheus asks for, and what is not built.
+// Every route for people and their tools is strict. Open routes, routes for members of other versions,
+// Prometheus's routes and unimplemented routes are lenient.
 func TestWhichRoutesAreStrict(t *testing.T) {
 	t.Parallel()
 	for _, route := range (&Server{}).table() {
@@ -37,8 +37,7 @@ func TestWhichRoutesAreStrict(t *testing.T) {
 	}
 }
 
-// A parameter that a route does not take is refused by its name, and so is one that is
-// given twice.
+// A strict route refuses an unknown parameter by its name, and a parameter that is given twice.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -74,7 +73,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	}
 }
 
-// What is documented of the queries of the cloud's routes is taken.
+// The cloud's routes accept all documented parameters.
 func TestDocumentedParametersAreTaken(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
@@ -97,8 +96,7 @@ func TestDocumentedParametersAreTaken(t *testing.T) {
 	}
 }
 
-// What is sent to a route without a body is read all the same: who sends it means
-// something by it.
+// A route without a body refuses an unknown field in a body, because the client expects an effect.
 func TestNoBodyIsIgnored(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

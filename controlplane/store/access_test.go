@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// shown are the ids of the keys in a namespace's document.
+// shown returns the ids of the keys in a namespace's document.
 func (w *world) shown(namespace string) string {
 	w.t.Helper()
 	var ids []string
@@ -43,7 +43,7 @@ func TestCreateCredential(t *testing.T) {
 		t.Errorf("the document shows %+v", k)
 	}
 
-	// Made again it is a conflict; ensured it is the same, if it is the same.
+	// A second create is a conflict. With ensure set it is a success if the hash is the same.
 	w.refused(api.Conflict, key)
 	key.Ensure = true
 	before := w.dump()
@@ -74,8 +74,8 @@ func TestCreateCredential(t *testing.T) {
 	w.refused(api.ValidationError, late)
 }
 
-// A rotated key's heir does what it did for as long as it was made to; the old one
-// goes on for the overlap and no longer.
+// The successor of a rotated key has the same rights and the same lifetime. The old key stays valid for the
+// overlap.
 func TestRotateCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -99,7 +99,7 @@ func TestRotateCredential(t *testing.T) {
 		heir.Hash != [32]byte(hash("hourly2")) || heir.ExpiresAt.UnixNano() != w.clockNs+int64(time.Hour) {
 		t.Errorf("the new key is %+v", heir)
 	}
-	// Rotated once more within the overlap, the heir's life is still an hour.
+	// A second rotation within the overlap leaves the lifetime of the successor at an hour.
 	w.ok(rotate("hourly", "hourly3", w.clockNs+int64(time.Hour)))
 	old, _ = w.credential("hourly")
 	heir, _ = w.credential("hourly3")
@@ -111,7 +111,7 @@ func TestRotateCredential(t *testing.T) {
 	if diff := difference(before, w.dump()); diff != "" {
 		t.Errorf("a repeat: %s", diff)
 	}
-	// Without overlap the old one is gone at once.
+	// Without an overlap the old key ends at once.
 	w.ok(rotate("forever", "forever2", w.clockNs))
 	if _, ok := w.credential("forever"); ok {
 		t.Error("the old key goes on")
@@ -146,7 +146,7 @@ func TestRevokeCredential(t *testing.T) {
 		t.Errorf("the document shows %s", got)
 	}
 	w.refused(api.NotFound, &RevokeCredential{Meta: by("t"), Id: "k1"})
-	// A process that still has the key in a file does not bring it back.
+	// A process that still has the key in a file does not make it valid again.
 	ensured := newKey(keyring.Namespace, "ns_a", "k1")
 	ensured.Ensure = true
 	w.refused(api.Conflict, ensured)
@@ -159,8 +159,8 @@ func TestRevokeCredential(t *testing.T) {
 	}
 }
 
-// A caller's revocation is refused when the credential or the caller's own has changed
-// since their rights were compared.
+// A caller's revocation is refused when the credential or the caller's own has changed since their rights
+// were compared.
 func TestRevokeCredentialJudged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,7 +175,7 @@ func TestRevokeCredentialJudged(t *testing.T) {
 	w.ok(&RevokeCredential{Meta: by("t2"), Id: "t1", IfVersion: 2, JudgedVersion: 2, CallerVersion: 2})
 }
 
-// What has ended is listed for a day and then goes, from the cache too.
+// An expired credential is listed for a day and is then removed, from the cache too.
 func TestExpiredCredentialsGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -260,8 +260,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The newest key signs; those before it are trusted for their time, never longer
-// than they were promised, and then forgotten.
+// The newest key signs. Older keys are trusted until their end, never longer than promised, and are then
+// deleted.
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

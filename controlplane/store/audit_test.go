@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// everyOp is one op of each kind, each of which changes something after those
-// before it; with the audit row it leaves, "" for none.
+// everyOp returns one op of each kind, in an order in which each changes something, with the audit row that
+// it leaves; "" = none.
 func everyOp() []struct {
 	op  op
 	row string
@@ -52,7 +52,7 @@ func everyOp() []struct {
 	}
 }
 
-// Every change leaves its row, in its own transaction; nothing else does.
+// Every change leaves its row in its own transaction. Nothing else leaves a row.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	if err := w.store().VerifyAudit(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// An organisation sees its own rows, a page at a time.
+	// An organisation reads its own rows by page.
 	var own []string
 	for after := int64(0); ; {
 		rows, err := w.store().Audit(t.Context(), "org_acme", after, 3)
@@ -106,7 +106,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	}
 }
 
-// refusals is an op with n rows of refused requests.
+// refusals returns an op with n rows of refused requests.
 func refusals(batch string, n int) *RecordRefusals {
 	o := &RecordRefusals{Meta: by("audit"), Batch: batch}
 	for i := range n {
@@ -115,8 +115,8 @@ func refusals(batch string, n int) *RecordRefusals {
 	return o
 }
 
-// Refused requests are rows of the chain. A batch that is proposed again, because its
-// answer was lost, adds nothing.
+// Refused requests are rows of the chain. A batch that is proposed again because its result was lost adds
+// nothing.
 func TestRefusalsAreInTheChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -137,8 +137,7 @@ func TestRefusalsAreInTheChain(t *testing.T) {
 	}
 }
 
-// The form of the hash is permanent: an export verified today must verify with
-// any later binary.
+// The format of the hash is permanent: any later binary must verify an export of today.
 func TestAuditHashIsPermanent(t *testing.T) {
 	t.Parallel()
 	r := AuditRow{Seq: 7, AtNs: epochNs, Org: "org_a", Principal: "p", Action: "create-org", Target: "x", Refused: "CONFLICT", Count: 2, Batch: "b"}
@@ -148,7 +147,7 @@ func TestAuditHashIsPermanent(t *testing.T) {
 	}
 }
 
-// Whatever is changed in the file behind the machine's back is found, and named.
+// The check finds and names every change made to the file behind the machine's back.
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ statement, want string }{
@@ -183,8 +182,8 @@ func TestTamperingIsFound(t *testing.T) {
 	}
 }
 
-// Rows of refused requests are removed when their time is over, and no other row. What is
-// left verifies, also if the check had begun before.
+// Rows of refused requests, and no others, are removed when they are old. The rest verifies, even if the
+// check began before.
 func TestOldRefusalsAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -247,7 +246,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 	}
 }
 
-// More rows are removed with each entry than an entry can add, so that none piles up.
+// Each entry removes more rows than an entry can add, so that no old rows pile up.
 func TestRefusalsAreRemovedAsFastAsTheyCome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -266,7 +265,7 @@ func TestRefusalsAreRemovedAsFastAsTheyCome(t *testing.T) {
 	}
 }
 
-// Whoever removes or brings back refused requests behind the machine's back is found.
+// The check finds refused requests that were removed or restored behind the machine's back.
 func TestTamperingWithRefusalsIsFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ statement, want string }{

@@ -18,8 +18,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// patience bounds what a test waits for on a machine whose disk stalls.
-const patience = time.Minute
+// waitLimit bounds how long a test waits on a machine whose disk stalls.
+const waitLimit = time.Minute
 
 func openStore(t testing.TB, dir string) *Store {
 	t.Helper()
@@ -28,7 +28,7 @@ func openStore(t testing.TB, dir string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close(context.Background()) }) // a test that cares has looked
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	if err := s.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func propose[R any](t testing.TB, s *Store, o op) R {
 	return r
 }
 
-// history proposes one of everything and returns what the state holds then.
+// history proposes one op of every kind and returns the rows of the state afterwards.
 func history(t testing.TB, s *Store) []string {
 	t.Helper()
 	propose[*CreateOrgResult](t, s, newOrg("acme"))
@@ -60,8 +60,7 @@ func history(t testing.TB, s *Store) []string {
 	return dump(t, s.machine)
 }
 
-// Everything acknowledged is there after a clean restart, and the log and the
-// state agree where they stand.
+// Every acknowledged change is there after a clean restart, and the log and the state are at the same entry.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -87,7 +86,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// copyDir copies a directory as it lies on disk.
+// copyDir copies a directory in its state on disk.
 func copyDir(t testing.TB, from string, leaveOut ...string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -119,14 +118,14 @@ func copyDir(t testing.TB, from string, leaveOut ...string) string {
 	return to
 }
 
-// A killed process loses nothing that was acknowledged; nor does a machine whose
-// power is cut, though SQLite's unsynced log is gone then: raft's log has it.
+// A killed process loses no acknowledged change. A power cut loses SQLite's unsynced log, but raft's log
+// holds the same entries.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	early := history(t, s)
-	if err := s.group.Snapshot(); err != nil { // what comes now lies behind a cut log
+	if err := s.group.Snapshot(); err != nil { // the ops below follow a truncated log
 		t.Fatal(err)
 	}
 	propose[*CreateNamespaceResult](t, s, newNamespace("org_acme", "late"))
@@ -153,8 +152,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A state that has lost what the log no longer holds is refused: going on would
-// forget what was acknowledged.
+// The store refuses a state without entries that the log no longer holds, because continuing would lose
+// acknowledged changes.
 func TestOldStateIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -172,7 +171,7 @@ func TestOldStateIsRefused(t *testing.T) {
 	if refused(err, api.Unhealthy) != nil {
 		t.Error(err)
 	}
-	// So is one whose file has gone, which must not become an empty state.
+	// A missing file is refused too: it must not become an empty state.
 	if err := os.Remove(filepath.Join(state, stateName(1))); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +180,7 @@ func TestOldStateIsRefused(t *testing.T) {
 	}
 }
 
-// Signing keys lie in the log and in the state.
+// Signing keys are in the log and in the state, so only the owner may read them.
 func TestNobodyElseMayRead(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "control")
@@ -209,7 +208,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	}
 }
 
-// A caller sees what its own Propose committed, also beside others.
+// A caller sees the effect of its own Propose, even beside concurrent callers.
 func TestReadsSeeTheirWrites(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir())
@@ -247,8 +246,7 @@ func TestReadsSeeTheirWrites(t *testing.T) {
 	all.Wait()
 }
 
-// A follower who takes what there is and then waits for the channel it was given
-// misses nothing.
+// A follower that reads all documents and then waits for the channel it received misses no change.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir())
@@ -264,7 +262,7 @@ func TestChanges(t *testing.T) {
 			}
 		}
 	})
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	seen, after := 0, int64(0)
 	for seen < total {
 		number, changed := s.Changes()
@@ -285,8 +283,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Refusals of the state and of the pipeline come as *api.Error, and so do reads
-// that cannot be answered.
+// Refusals of the state and of the pipeline are returned as *api.Error, and so are failed reads.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir())
@@ -321,9 +318,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// An op that this binary does not know, which a newer one may have written, stops
-// the store: it answers no more writes, says why, and does so again after a
-// restart. What it had is still read.
+// An unknown op, which a newer binary may have written, stops the store. The store then refuses writes with
+// the reason, also after a restart. Reads still work.
 func TestUnknownOpStops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -346,7 +342,7 @@ func TestUnknownOpStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	if err := s.Ready(ctx); refused(err, api.Unhealthy) != nil {
 		t.Errorf("after a restart it is ready with %v", err)

@@ -8,8 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A request that comes again is answered as the first time, also when what it
-// would meet now has changed, and it is done once.
+// A repeated request gets the first result and is applied once, even if the state has changed since.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -29,15 +28,15 @@ func TestIdempotency(t *testing.T) {
 	if r := do[*CreateNamespaceResult](w, again); r.Id != "ns_a" {
 		t.Errorf("after a restart the repeat answers %v", r)
 	}
-	// The same key for something else.
+	// The same key is used for another request.
 	other := withKey(newNamespace("org_acme", "b"), "key")
 	other.Meta.Idempotency.RequestHash = hash("another request")
 	w.refused(api.IdempotencyMismatch, other)
 	w.refused(api.IdempotencyMismatch, withKey(deletion("a"), "key"))
-	// Another's key of the same name is another key.
+	// The same key of another principal is a different key.
 	other.Meta.Principal = "somebody"
 	w.ok(other)
-	// What was refused may be mended and tried again.
+	// A refused request may be corrected and tried again.
 	w.refused(api.Conflict, withKey(newOrg("acme"), "k2"))
 	w.ok(withKey(newOrg("beta"), "k2"))
 }
@@ -49,14 +48,14 @@ func TestIdempotencyIsForgotten(t *testing.T) {
 	w.pass(IdempotencyPeriod - 1)
 	w.ok(withKey(newOrg("acme"), "key"))
 	w.pass(1)
-	// It is a new request now.
+	// The expired key now belongs to a new request.
 	if refusal, _ := w.apply(withKey(newOrg("acme"), "key"))[0].(error); refused(refusal, api.Conflict) != nil {
 		t.Errorf("after its time a repeat answers %v", refusal)
 	}
 	if n := w.head.Load().idempotencyRecords; n != 0 {
 		t.Errorf("%d keys are remembered", n)
 	}
-	// One that is over and not purged yet is replaced, not counted twice.
+	// An expired record that is not purged yet is replaced, not counted twice.
 	for i := range 4 * purgeRows {
 		w.ok(withKey(newOrg(fmt.Sprintf("o%d", i)), fmt.Sprintf("k%d", i)))
 	}

@@ -21,8 +21,8 @@ func someState(t testing.TB) *world {
 	return w
 }
 
-// An image says where it stands before its first byte, stays what it is while the
-// state goes on, may be written again, and makes another machine equal.
+// An image knows its position before its first byte is read, does not change while the state continues, may
+// be written more than once, and makes another machine equal.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	w := someState(t)
@@ -86,8 +86,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// An image that is cut or damaged anywhere, or is another than it claims, is
-// refused, and leaves what was there.
+// An image that is truncated, damaged or not at its claimed position is refused. The present state stays.
 func TestDamagedImage(t *testing.T) {
 	t.Parallel()
 	whole := copyOf(t, someState(t).machine)
@@ -130,8 +129,8 @@ func TestDamagedImage(t *testing.T) {
 	}
 }
 
-// A crash in the middle of a restore leaves the old state; one after it the new
-// one. What is left over goes.
+// A crash during a restore leaves the old state, and a crash after it the new one. Leftover files are
+// removed.
 func TestCrashInRestore(t *testing.T) {
 	t.Parallel()
 	source := someState(t)
@@ -160,7 +159,7 @@ func TestCrashInRestore(t *testing.T) {
 		if err := old.machine.close(); err != nil {
 			t.Error(err)
 		}
-		// The new file counts once CURRENT names it, with the old one still there.
+		// The new file is the current one as soon as CURRENT names it, even if the old file still exists.
 		for _, name := range files(filepath.Join(crashed, stateName(1))) {
 			if bytes, err := os.ReadFile(name); err == nil {
 				if err := os.WriteFile(filepath.Join(w.path, filepath.Base(name)), bytes, 0o600); err != nil {
@@ -178,7 +177,7 @@ func TestCrashInRestore(t *testing.T) {
 	}
 }
 
-// A founding cut short is begun again; a state whose CURRENT is gone or damaged is
+// An interrupted creation of the directory begins again. A directory whose CURRENT is missing or damaged is
 // refused.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
@@ -243,8 +242,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// What was flushed is in the file itself, so that it survives without SQLite's
-// log; a reader that looks at an old state meanwhile does not keep it from that.
+// Flushed changes are in the file itself, so that they survive without SQLite's log. A reader of an old state
+// does not prevent the flush.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	w := someState(t)
@@ -278,7 +277,7 @@ func TestFlush(t *testing.T) {
 	check("-shm")
 }
 
-// SQLite's log does not grow for ever, though nobody flushes.
+// SQLite's log stays bounded without a flush.
 func TestWALIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

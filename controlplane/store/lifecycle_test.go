@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The life of a namespace as everybody sees it: what the document says at each
-// step is what hosts and gateways do.
+// The test follows a namespace through its life by its document, because hosts and gateways act on the
+// document.
 func TestLifeOfANamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func TestLifeOfANamespace(t *testing.T) {
 	if _, err := w.store().Namespace(t.Context(), "org_acme", "prod"); refused(err, api.NotFound) != nil {
 		t.Error(err)
 	}
-	// The name is free again, the id is not.
+	// The name may be used again; the id may not.
 	again := newNamespace("org_acme", "prod")
 	w.refused(api.Conflict, again)
 	again.Id, again.OperationId = "ns_prod2", "op_create_prod2"
@@ -81,9 +81,8 @@ func TestLifeOfANamespace(t *testing.T) {
 	}
 }
 
-// A namespace in each phase meets each step of the reconciler, with the right
-// generation and with others: a stale step must never take effect, a repeated one
-// must not count twice.
+// Each step of the reconciler meets a namespace in each phase, with the right generation and with others. A
+// stale step must never take effect, and a repeated step must not count twice.
 func TestStepsByPhase(t *testing.T) {
 	t.Parallel()
 	prepare := map[string][]op{
@@ -178,7 +177,7 @@ func TestCreateNamespaceRefuses(t *testing.T) {
 	w.refused(api.Conflict, stolen)
 	stolen.Id, stolen.OperationId = "ns_a", "op_b"
 	w.refused(api.Conflict, stolen)
-	// A name stays taken until the namespace is gone.
+	// A name stays taken until the namespace is deleted.
 	w.ok(deletion("a"))
 	again := newNamespace("org_acme", "a")
 	again.Id, again.OperationId = "ns_a2", "op_a2"
@@ -235,7 +234,7 @@ func TestDeleteNamespace(t *testing.T) {
 	if err != nil || create.Status != fleet.Failed || create.ErrorCode != api.Conflict || create.ErrorText != "the namespace was deleted before it was ready" {
 		t.Errorf("the create of what was deleted meanwhile is %+v, %v", create, err)
 	}
-	// A repeat answers the operation under way, whatever version it expected.
+	// A repeat returns the running operation, with any expected version.
 	repeat := deletion("a")
 	repeat.OperationId, repeat.ExpectVersion = "op_other", 1
 	if r := do[*DeleteNamespaceResult](w, repeat); r.OperationId != "op_delete_a" {
@@ -247,8 +246,7 @@ func TestDeleteNamespace(t *testing.T) {
 	w.refused(api.NotFound, newKey(keyring.Namespace, "ns_a", "k2"))
 }
 
-// Everything a document shows gives it a new number when it changes, and nothing
-// else does.
+// A change of anything that a document shows gives the document a new number. Nothing else does.
 func TestDocumentNumbers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,8 +303,8 @@ func TestDocumentNumbers(t *testing.T) {
 	}
 }
 
-// Documents come in the order of their numbers, a page at a time, so that who
-// stops in the middle goes on where it was.
+// Documents are listed in the order of their numbers, by page, so that a follower can continue after an
+// interruption.
 func TestDocsByPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

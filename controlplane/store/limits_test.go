@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The bounds that decide in Apply: replicas must have the same, so those of this
-// feature level stand here once more.
+// The test repeats the bounds of this feature level that decide in Apply, because replicas must have the same
+// ones.
 func TestDefaultLimits(t *testing.T) {
 	t.Parallel()
 	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000}
@@ -22,8 +22,7 @@ func TestDefaultLimits(t *testing.T) {
 	}
 }
 
-// At a bound one more is refused, with everything that was there left alone; what
-// goes makes room.
+// At a bound one more is refused and nothing else changes. A deletion makes room.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,8 +57,8 @@ func TestLimits(t *testing.T) {
 	w.ok(putRole("ns_y", "r2", false, "queue.read"), dropRole("ns_y", "r1"), putRole("ns_y", "r3", true, "job.read"))
 }
 
-// Every field that people or processes fill in has a bound that is kept: the
-// longest is taken, one more is not, and all faults are told at once.
+// Every field that people or processes fill in has a bound. The longest value is accepted and a longer one
+// refused, and all faults are reported together.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -190,7 +189,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A page is never longer than one may be.
+// A page never has more rows than MaxPage.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	if page(MaxPage+1) != MaxPage || page(MaxPage) != MaxPage || page(-1) != 0 {
@@ -245,7 +244,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What there is is found by id and by name, in its own organisation only.
+// Resources are found by id and by name, in their own organisation only.
 func TestFinding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,14 +10,14 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// keyWithRoles is a key of namespace a.
+// keyWithRoles returns an op that creates a key of namespace a.
 func keyWithRoles(id string, roles ...string) *CreateCredential {
 	o := newKey(keyring.Namespace, "ns_a", id)
 	o.Credential.Roles = roles
 	return o
 }
 
-// A document shows the roles of its namespace as they are now, under a new number.
+// A document shows the present roles of its namespace, under a new number.
 func TestRolesAreInTheDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestRolesAreInTheDocument(t *testing.T) {
 	w.refused(api.PreconditionFailed, &DeleteRole{Meta: by("token"), Namespace: "ns_a", Name: "auditor", IfVersion: 3})
 }
 
-// A key has only roles of its own namespace, and a role that a key has stays.
+// A key has only roles of its own namespace. A role cannot be deleted while a key has it.
 func TestRolesOfKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -76,7 +76,7 @@ func TestRolesOfKeys(t *testing.T) {
 	w.ok(token)
 	w.refused(api.ValidationError, &SetCredential{Meta: by("token"), Id: "t1", Roles: []string{"feeder"}, Enabled: true, JudgedVersion: 1})
 
-	// A key that has ended holds no role, though it is listed for a while.
+	// An expired key does not keep its role, although it is listed for some time.
 	ending := keyWithRoles("k2", "late")
 	ending.Credential.ExpiresNs = w.clockNs + int64(time.Minute)
 	w.ok(putRole("ns_a", "late", true, "job.read"), ending)
@@ -93,7 +93,7 @@ func TestRolesOfKeys(t *testing.T) {
 	}
 }
 
-// A token that was changed since its rights were compared writes no role.
+// An op on a role is refused if the caller's token has changed since its rights were compared.
 func TestRolesAreJudgedWithTheirCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

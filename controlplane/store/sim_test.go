@@ -24,10 +24,9 @@ import (
 
 var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
 
-// TestSimulation plays random histories. Two machines follow one log: the first
-// never stops; the second lags, is killed, loses what it had not flushed, and is
-// replaced by an image of the first. Whenever both stand at the same entry they
-// must be equal in everything, and each must fit itself.
+// TestSimulation plays random histories. Two machines follow one log. The first never stops. The second lags,
+// is killed, loses unflushed changes, and is replaced by an image of the first. Whenever both are at the same
+// entry they must be equal, and each must be consistent.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for seed := range *seeds {
@@ -42,7 +41,7 @@ func TestSimulation(t *testing.T) {
 			}
 			s.catchUp()
 			s.compare()
-			// A history in which nothing is ever refused, or nothing ever done, shows little.
+			// A history without refusals or without successes proves little.
 			if s.counts["done"] < 50 || s.counts[string(api.StateConflict)] == 0 || s.counts[string(api.NotFound)] == 0 {
 				t.Errorf("the history is poor: %v", s.counts)
 			}
@@ -63,7 +62,7 @@ type simulation struct {
 func (s *simulation) step() {
 	s.t.Helper()
 	switch n := s.rng.IntN(40); {
-	case n == 0: // what is remembered for a day is forgotten
+	case n == 0: // idempotency records expire after a day
 		s.clockNs += int64(25 * time.Hour)
 	case n < 30:
 		s.clockNs += s.rng.Int64N(int64(time.Minute))
@@ -96,7 +95,7 @@ func (s *simulation) step() {
 	}
 }
 
-// trouble lets something happen to the second machine, or not.
+// trouble may disturb the second machine.
 func (s *simulation) trouble() (calm bool) {
 	s.t.Helper()
 	w := s.troubled
@@ -110,7 +109,7 @@ func (s *simulation) trouble() (calm bool) {
 		}
 	case n < 11:
 		w.reopen()
-	case n < 14: // killed, or its power cut: what was not flushed may be gone
+	case n < 14: // killed, or a power cut: unflushed changes may be lost
 		leaveOut := []string{"-shm"}
 		if n == 13 {
 			leaveOut = append(leaveOut, "-wal")
@@ -147,7 +146,7 @@ func (s *simulation) catchUp() {
 	}
 }
 
-// compare holds the two machines against each other, their heads included.
+// compare compares the two machines, including their heads.
 func (s *simulation) compare() {
 	s.t.Helper()
 	a, b := s.steady.dump(), s.troubled.dump()
@@ -161,7 +160,7 @@ func (s *simulation) compare() {
 	s.inspect(s.troubled)
 }
 
-// inspect checks what must hold of any machine at any entry.
+// inspect checks the invariants of a machine at an entry.
 func (s *simulation) inspect(w *world) {
 	s.t.Helper()
 	checkProjection(s.t, w.machine)
@@ -188,7 +187,7 @@ func (s *simulation) inspect(w *world) {
 		if len(all)+len(cached) > 0 && !reflect.DeepEqual(all, cached) {
 			return fmt.Errorf("the cache of credentials differs from the table: %v and %v", cached, all)
 		}
-		// One operation under way for each namespace that is on its way, no other.
+		// Each namespace in transition has one running operation, and there is no other.
 		strays, err := number(r, `SELECT (SELECT COUNT(*) FROM operations WHERE status = 'running') - (SELECT COUNT(*) FROM namespaces n
 			JOIN operations o ON o.id = n.operation AND o.namespace = n.id AND o.status = 'running' WHERE n.phase IN ('provisioning', 'deleting'))`)
 		if err == nil && strays != 0 {
@@ -215,7 +214,7 @@ func (s *simulation) inspect(w *world) {
 	}
 }
 
-// mint makes a new id, rarely one that was made before.
+// mint returns a new id, or rarely one that was used before.
 func (s *simulation) mint(prefix string) string {
 	if s.minted > 0 && s.rng.IntN(12) == 0 {
 		return prefix + fmt.Sprint(s.rng.IntN(s.minted))
@@ -224,7 +223,7 @@ func (s *simulation) mint(prefix string) string {
 	return prefix + fmt.Sprint(s.minted)
 }
 
-// some draws one that exists, or rarely a stranger.
+// some draws an existing id, or rarely an unknown one.
 func (s *simulation) some(query, stranger string) string {
 	all := ask(s.steady, func(r reader) ([]string, error) { return list(r, scalar[string], query) })
 	if len(all) == 0 || s.rng.IntN(15) == 0 {
@@ -250,7 +249,7 @@ func (s *simulation) meta() *Meta {
 	return m
 }
 
-// draw makes an op that may or may not fit the state.
+// draw returns an op that may or may not fit the state.
 func (s *simulation) draw() op {
 	o := s.drawBare()
 	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
@@ -312,7 +311,7 @@ func (s *simulation) drawBare() op {
 	return s.drawUsage(n)
 }
 
-// drawRole draws a role that is made, replaced or deleted, sometimes while a key has it.
+// drawRole draws an op that creates, replaces or deletes a role, sometimes while a key has it.
 func (s *simulation) drawRole(n fleet.Namespace) op {
 	name := fmt.Sprint("role", s.rng.IntN(3))
 	if s.rng.IntN(3) == 0 {

@@ -35,7 +35,7 @@ func TestTableIsGolden(t *testing.T) {
 	}
 }
 
-// kinds are the rows of the table; numbers between them may be nobody's.
+// kinds returns the rows of the table, without the unused numbers.
 func kinds() (all []*kind) {
 	for _, k := range table {
 		if k != nil {
@@ -45,8 +45,8 @@ func kinds() (all []*kind) {
 	return all
 }
 
-// The numbers and classes that ops say of themselves are the table's, field 1
-// of each is its Meta, and no message has a map or a float.
+// The numbers and classes of the ops match the table, field 1 of each op is its Meta, and no message has a
+// map or a float.
 func TestTableIsWhole(t *testing.T) {
 	t.Parallel()
 	for i, k := range table {
@@ -74,7 +74,7 @@ func TestTableIsWhole(t *testing.T) {
 	}
 }
 
-// raw is encoded bytes under an op's number.
+// raw holds encoded bytes under an op's number.
 type raw struct {
 	*StartTerm
 	number entry.Number
@@ -87,8 +87,8 @@ func (r raw) MarshalToSizedBufferVT(to []byte) (int, error) {
 	return copy(to, r.data), nil
 }
 
-// What a newer binary may have written stops the machine before anything of the
-// entry is applied: to go on without it would let replicas drift apart.
+// An entry that a newer binary may have written stops the machine before it applies any part, because
+// replicas that ignored a part would diverge.
 func TestMachineStops(t *testing.T) {
 	t.Parallel()
 	field := func(number protowire.Number, value []byte) []byte {
@@ -128,9 +128,8 @@ func TestMachineStops(t *testing.T) {
 	}
 }
 
-// An op that breaks what Validate promises cannot be refused any longer. It stops
-// the machine: nothing of its entry is there, and nothing more is applied or
-// vouched for.
+// An op that violates Validate cannot be refused any more, so it stops the machine. The machine applies no
+// part of its entry, accepts no further entry and confirms no flush.
 func TestImpossibleOpStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,13 +150,12 @@ func TestImpossibleOpStops(t *testing.T) {
 	if _, err := w.try(encode(t, FeatureLevel, w.clockNs, newOrg("other"))); err == nil {
 		t.Error("a broken machine goes on")
 	}
-	// What it had before is whole.
+	// The changes before it are intact.
 	w.reopen()
 	w.ok(ns)
 }
 
-// A refused op leaves nothing while the others of its entry stay, in their order,
-// with results by position.
+// A refused op leaves nothing, and the other ops of its entry are applied in order, with results by position.
 func TestRefusalWithinAnEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -181,8 +179,8 @@ func TestRefusalWithinAnEntry(t *testing.T) {
 	}
 }
 
-// FuzzOps: no bytes of any op make the decoder or Validate panic, and what is
-// valid applies without stopping the machine.
+// FuzzOps checks that no bytes of an op make the decoder or Validate panic, and that applying a valid op does
+// not stop the machine.
 func FuzzOps(f *testing.F) {
 	for _, k := range kinds() {
 		f.Add(uint32(k.number), []byte{})

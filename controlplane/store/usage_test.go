@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// hourNs begins an hour that is not the first of its day.
+// hourNs is the start of an hour that is not the first of its day.
 const hourNs = int64(1_700_002_800) * int64(time.Second)
 
 func frame(namespace string, from, to uint64, rows ...*UsageRow) *ApplyUsage {
@@ -45,8 +45,8 @@ func always(org tenancy.OrgID) UsageQuery {
 	return UsageQuery{Org: org, FromNs: 0, ToNs: hourNs + int64(1000*time.Hour)}
 }
 
-// A frame counts once: whoever sends it again, or the next one too early, changes
-// nothing and learns where to go on.
+// A frame counts once. A repeated or premature frame changes nothing, and the sender learns the number to
+// continue from.
 func TestUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
@@ -70,7 +70,7 @@ func TestUsageCountsOnce(t *testing.T) {
 			t.Errorf("[%d, %d] is refused with %v", wrong.From, wrong.To, refusal.Details)
 		}
 	}
-	// Other sources have sequences of their own.
+	// Each source has its own sequence.
 	gateway := frame("ns_a", 1, 1, usageRow("", "", 0))
 	gateway.Stream = "gateway/g1"
 	next := frame("ns_a", 1, 1, usageRow("q", "m", 1000))
@@ -87,15 +87,15 @@ func TestUsageCountsOnce(t *testing.T) {
 	if w.head.Load().auditSeq != audited {
 		t.Error("usage left audit rows")
 	}
-	// What a namespace used before it was deleted still comes in and still counts.
+	// Usage from before the deletion is still accepted and counted.
 	w.ok(deletion("a"), removal("a"), frame("ns_a", 5, 5, usageRow("q", "m", 100000)))
 	if total, _ := w.usage(always("org_acme")); total.Cost.Nano() != 111111 {
 		t.Errorf("used %v", total.Cost)
 	}
 }
 
-// Sums are exact to the nano-dollar however large they are, and no frame is refused for
-// its size: a sum that an integer of SQL does not hold goes on in another part.
+// Large sums are exact to the nano-dollar, and no frame is refused for its size: a sum that exceeds an
+// integer of SQL continues in another part.
 func TestUsageIsExact(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
@@ -187,7 +187,7 @@ func TestUsageGroups(t *testing.T) {
 	}
 }
 
-// checkProjection adds up the journal, which must give the projection, row for row.
+// checkProjection sums the journal and compares it with the projection, row by row.
 func checkProjection(t testing.TB, m *machine) {
 	t.Helper()
 	type key struct{ namespace, queue, model, provider string }
@@ -229,7 +229,7 @@ func checkProjection(t testing.TB, m *machine) {
 	}
 }
 
-// The journal is what a bill can be checked against: nothing may change it.
+// The journal must never change, because bills are checked against it.
 func TestJournalIsImmutable(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
@@ -242,8 +242,8 @@ func TestJournalIsImmutable(t *testing.T) {
 	checkProjection(t, w.machine)
 }
 
-// A frame that is set aside is kept as it came, its source goes on after it, and no sum has
-// it. Only a namespace that is being deleted has such frames.
+// A frame that is set aside is stored unchanged, its source continues after it, and no sum includes it. Only
+// a namespace that is being deleted has such frames.
 func TestUsageIsSetAside(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)

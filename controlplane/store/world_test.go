@@ -26,12 +26,12 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// epochNs is where every test's clock begins.
+// epochNs is the start of every test's clock.
 const epochNs = int64(1_700_000_000 * time.Second)
 
 var incarnation = entry.Incarnation{1}
 
-// world is a machine on a real database, fed with entries as the log would.
+// world is a machine on a real database. A test applies entries to it as the log would.
 type world struct {
 	t testing.TB
 	*machine
@@ -83,12 +83,12 @@ func encode(t testing.TB, level uint32, clockNs int64, ops ...op) []byte {
 	return b.Finish(entry.Header{Level: level, Incarnation: incarnation, ClockNs: clockNs})
 }
 
-// at is the position of an entry of every test's log.
+// at returns the position of an entry in every test's log.
 func at(index uint64) entry.Applied {
 	return entry.Applied{Group: "test", Incarnation: incarnation, Index: index, Term: 1}
 }
 
-// try feeds one encoded entry to the machine.
+// try applies one encoded entry to the machine.
 func (w *world) try(data []byte) ([]any, error) {
 	w.t.Helper()
 	e, err := entry.Decode(data)
@@ -127,7 +127,7 @@ func do[R any](w *world, o op) R {
 	return r
 }
 
-// lastRefusal applies an op once more for its message.
+// lastRefusal applies an op once more and returns its result.
 func (w *world) lastRefusal(o op) any { return w.apply(o)[0] }
 
 // ok applies ops that must succeed.
@@ -140,7 +140,7 @@ func (w *world) ok(ops ...op) {
 	}
 }
 
-// refused applies one op that must be refused with a code and leave nothing.
+// refused applies one op that must be refused with a code and change nothing.
 func (w *world) refused(code api.Code, o op) *api.Error {
 	w.t.Helper()
 	before := w.dump()
@@ -161,10 +161,10 @@ func refused(err error, code api.Code) error {
 	return nil
 }
 
-// pass lets time go by.
+// pass moves the clock forward.
 func (w *world) pass(d time.Duration) { w.clockNs += int64(d) }
 
-// store is the machine with a Store's reads.
+// store wraps the machine in a Store, for its reads.
 func (w *world) store() *Store { return &Store{machine: w.machine} }
 
 func (w *world) docs(after int64) []wire.Doc {
@@ -207,7 +207,7 @@ func ask[T any](w *world, f func(reader) (T, error)) T {
 	return v
 }
 
-// tables are all that a state holds, each in the order of its key.
+// tables lists the queries for all rows of a state, each in the order of its key.
 var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
 	"credentials ORDER BY id", "roles ORDER BY namespace, name", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
@@ -217,7 +217,7 @@ var tables = []string{
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 }
 
-// dump is every row there is, and what is kept in memory beside them.
+// dump returns every row and the parts of the state in memory.
 func (w *world) dump() []string {
 	w.t.Helper()
 	return dump(w.t, w.machine)
@@ -264,8 +264,7 @@ func dump(t testing.TB, m *machine) (all []string) {
 	return append(all, fmt.Sprintf("changes %d", number))
 }
 
-// difference is the first line in which two dumps differ, besides where they
-// stand; "" when none does.
+// difference returns the first line in which two dumps differ, apart from their positions; "" = equal.
 func difference(a, b []string) string {
 	for i := range max(len(a), len(b)) {
 		var left, right string
@@ -282,15 +281,15 @@ func difference(a, b []string) string {
 	return ""
 }
 
-// schemaTables are the tables of the schema.
+// schemaTables lists the tables of the schema.
 func schemaTables(w *world) []string {
 	return ask(w, func(r reader) ([]string, error) {
 		return list(r, scalar[string], "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
 	})
 }
 
-// TestDumpIsWhole: comparing dumps proves nothing about a table that is not in
-// them.
+// TestDumpIsWhole checks that dumps include every table, because comparing them proves nothing about a
+// missing one.
 func TestDumpIsWhole(t *testing.T) {
 	t.Parallel()
 	var have []string
@@ -304,7 +303,7 @@ func TestDumpIsWhole(t *testing.T) {
 	}
 }
 
-// The ops of the tests, with everything that is not asked for filled in.
+// The functions below build the ops of the tests, with defaults for all other fields.
 
 func hash(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
@@ -380,13 +379,13 @@ func removal(name string) *RemoveNamespace {
 	return &RemoveNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 2}
 }
 
-// withKey is an op with an idempotency key.
+// withKey gives an op an idempotency key.
 func withKey[O op](o O, key string) O {
 	o.GetMeta().Idempotency = &Idempotency{Key: key, RequestHash: hash(key)}
 	return o
 }
 
-// copied is an image in memory that can be harmed.
+// copied is an image in memory that a test can damage.
 type copied struct {
 	part  image.Part
 	bytes []byte
