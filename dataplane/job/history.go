@@ -96,6 +96,23 @@ func skip(history []byte, n int) (at int, err error) {
 	return at, nil
 }
 
+// DropRepeated drops the newest event of a history if it has the type and the attempt. An event that repeats
+// while an attempt runs is then in the history once, with its newest time.
+func DropRepeated(history []byte, event, attempt uint32) ([]byte, error) {
+	last := 0
+	for at := 0; at < len(history); {
+		_, _, _, size := nextPast(history[at:])
+		if size == 0 {
+			return nil, errHistory
+		}
+		last, at = at, at+size
+	}
+	if is, _, of, _ := nextPast(history[last:]); is != uint64(event) || of != uint64(attempt) {
+		return history, nil
+	}
+	return history[:last], nil
+}
+
 // PastEvents returns a job's history, the oldest first, and the number of events dropped after the first
 // MaxHistoryHead.
 func (j *Job) PastEvents() (events []PastEvent, dropped uint64, err error) {

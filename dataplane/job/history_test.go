@@ -102,3 +102,34 @@ func FuzzHistory(f *testing.F) {
 		}
 	})
 }
+
+// TestDropRepeated drops the newest event only if its type and attempt repeat, in a short and in a full history.
+func TestDropRepeated(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, MaxHistoryHead, MaxHistoryHead + 1, MaxHistory + 7} {
+		all := append(pasts(n), PastEvent{Type: 9, AtNs: created + int64(n) + 1, Attempt: 4})
+		was := history(t, all...)
+		for _, other := range [][2]uint32{{9, 3}, {8, 4}} {
+			if got, err := DropRepeated(was.History, other[0], other[1]); err != nil || !bytes.Equal(got, was.History) {
+				t.Errorf("%d events: %v drops event %x, %v", n, other, got, err)
+			}
+		}
+		b, err := DropRepeated(slices.Clone(was.History), 9, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := PastEvent{Type: 9, AtNs: created + int64(n) + 5, Attempt: 4}
+		if b, err = AppendHistory(b, created, again); err != nil {
+			t.Fatal(err)
+		}
+		want, dropped, _ := was.PastEvents()
+		want[len(want)-1] = again
+		got, more, err := (&Job{CreatedNs: created, History: b}).PastEvents()
+		if err != nil || more != dropped || !slices.Equal(got, want) {
+			t.Errorf("%d events: %d dropped of\n%v, %v\nwant %d of\n%v", n, more, got, err, dropped, want)
+		}
+	}
+	if _, err := DropRepeated([]byte{0x80}, 9, 4); err == nil {
+		t.Error("a damaged history is accepted")
+	}
+}

@@ -75,3 +75,33 @@ func (n *node) timeline(id string, next map[int]api.Time) (lines []string) {
 	}
 	return lines
 }
+
+// TestJobEventsHaveTheNewestProgress reports progress twice: the timeline has the second report, with its time and, while
+// the attempt runs, its document.
+func TestJobEventsHaveTheNewestProgress(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), t.Context()
+	f := n.one(c, "mail")
+	for _, percent := range []string{`{"percent":10}`, `{"percent":60}`} {
+		_, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
+			f.JobID: {LeaseToken: f.LeaseToken, Progress: json.RawMessage(percent)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "/jobs/" + f.JobID + "/events?consistency=strong"
+	events := answers[api.JobEvents](n, 200, "GET", path, "").Events
+	if len(events) != 3 || events[2].Type != "progress" || string(events[2].Data) != `{"attempt":1,"progress":{"percent":60}}` {
+		t.Fatalf("%+v", events)
+	}
+	at := events[2].At
+	if err := c.Ack(ctx, f.JobID, api.AckRequest{LeaseToken: f.LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	events = answers[api.JobEvents](n, 200, "GET", path, "").Events
+	if len(events) != 4 || events[2].Type != "progress" || events[2].At != at || events[3].Type != "completed" {
+		t.Errorf("%+v", events)
+	}
+}

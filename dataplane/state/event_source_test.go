@@ -49,7 +49,8 @@ func TestEventSource(t *testing.T) {
 	must(t, v.Close())
 }
 
-// TestHistory has a job remember its life, over restarts, and not what recurs.
+// TestHistory checks that a job's history survives restarts, leaves out repeating events and has the newest of
+// several progress reports.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -83,7 +84,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%v", past)
 		}
 	}
-	want := []EventType{enqueued, started, failed, retrying, EventType_EVENT_MOVED}
+	want := []EventType{enqueued, started, EventType_EVENT_PROGRESS, failed, retrying, EventType_EVENT_MOVED}
 	if dropped != 0 || len(got) != len(want) {
 		t.Fatalf("%v, %d dropped", got, dropped)
 	}

@@ -39,9 +39,9 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 }
 
 // unremembered are the events that a job's history leaves out, because they repeat while an attempt runs,
-// because the next event says the same, or because they change nothing of the job.
+// because the next event says the same, or because they change nothing of the job. Progress repeats too, but
+// people ask when a job last progressed, so the history has the newest report of a run of reports.
 var unremembered = [...]bool{
-	EventType_EVENT_PROGRESS:     true,
 	EventType_EVENT_CHECKPOINTED: true,
 	EventType_EVENT_RENEWED:      true,
 	EventType_EVENT_PROMOTED:     true,
@@ -64,6 +64,11 @@ func (tx *Tx) remember(h *entryJob, event EventType) error {
 		j.History = append(h.room[:0], j.History...)
 	}
 	var err error
+	if event == EventType_EVENT_PROGRESS {
+		if j.History, err = job.DropRepeated(j.History, uint32(event), j.Attempt); err != nil {
+			return err
+		}
+	}
 	j.History, err = job.AppendHistory(j.History, j.CreatedNs, job.PastEvent{Type: uint32(event), AtNs: tx.head.ClockNs, Attempt: j.Attempt})
 	return err
 }
