@@ -37,7 +37,7 @@ func (s *shard) ack(l *op.Leased) {
 // many ops as it takes.
 func TestDependentsAreToldWhenAJobSettles(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
-		const waiters = 2*op.MaxTold + 1
+		const waiters = 2*op.MaxNotified + 1
 		id := s.enqueue(time.Time{}, "")
 		leased := s.fetch(time.Hour)
 		for n := waiters; n > 0; n -= job.MaxEnqueueJobs {
@@ -87,7 +87,7 @@ func TestDependentsThatCannotBeToldAreNoBusyLoop(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		id := s.enqueue(time.Time{}, "")
 		waiter := job.NewID(time.Now().UnixMilli(), "far", job.Entropy{1})
-		s.mustApply(&op.Watch{JobId: id[:], WaiterId: waiter[:], WaiterShard: 1})
+		s.mustApply(&op.WatchJob{JobId: id[:], WaiterId: waiter[:], WaiterShard: 1})
 		s.fill(1)
 		l := s.fetch(time.Hour)
 		s.ack(l)

@@ -106,7 +106,7 @@ const (
 	MaxSecretOverlap    = 30 * 24 * time.Hour          // secret_overlap
 	WebhookGivenUp      = 10                           // deliveries given up in a row that disable a webhook,
 	WebhookFailing      = time.Hour                    // if they took at least this long
-	MaxTellings         = 1000                         // events for webhooks that one op carries
+	MaxNotifications    = 1000                         // events for webhooks that one op carries
 	MaxWebhookURL       = 2048                         // bytes
 	MinWebhookSecret    = 16                           // bytes
 	MaxWebhookSecret    = 256                          // bytes

@@ -66,7 +66,7 @@ func BalanceDue(a *state.Account, nowNs int64) bool {
 // notifyOrPostpone reports to the first shard, or postpones the report if the outbox to that shard is full.
 func notifyOrPostpone(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if tx.Shard() == firstShard || tx.CanSend(firstShard) {
-		return tell(tx, r, a)
+		return notifyFirstShard(tx, r, a)
 	}
 	a.Slice.Postpone(tx.ClockNs())
 	return tx.PutAccount([16]byte(r.Id), a)

@@ -14,7 +14,7 @@ import (
 
 // A budget is a resource. Its account records the money that was spent, in one window for each limit. The
 // proposer computes the windows of the calendar, because it knows time zones. This file checks and stores the
-// declaration of a budget; budget_check.go applies it to a job; reserve.go moves the money of an attempt.
+// declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an attempt.
 
 // BudgetTarget is the target of a budget without a particular one: for the whole namespace, or for each job
 // by itself.

@@ -68,5 +68,5 @@ func cancelPart(tx *state.Tx, id [16]byte) error {
 	if err := tx.CloseBulkPart(id); err != nil {
 		return err
 	}
-	return tellBulk(tx, p, nil, true, "")
+	return notifyHomeShard(tx, p, nil, true, "")
 }

@@ -41,9 +41,9 @@ func (o *DeleteResource) Apply(tx *state.Tx) (*DeleteResourceResult, error) {
 	case was == nil && o.Sent:
 		return &DeleteResourceResult{}, nil
 	case was == nil:
-		return nil, api.Errorf(api.NotFound, "there is no %s %q", k.noun, o.Name)
+		return nil, api.Errorf(api.NotFound, "there is no %s %q", k.name, o.Name)
 	case !o.Sent && o.IfVersion != 0 && o.IfVersion != was.Version:
-		return nil, api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.noun, o.Name, was.Version, o.IfVersion)
+		return nil, api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.name, o.Name, was.Version, o.IfVersion)
 	}
 	if !o.Sent {
 		if k.release != nil {

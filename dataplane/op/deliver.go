@@ -33,7 +33,7 @@ var travellers map[entry.Number]*Kind
 
 func init() {
 	travellers = map[entry.Number]*Kind{}
-	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet, numPutResource, numDeleteResource, numTellWebhooks,
+	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatchJob, numSettleDependency, numPutResource, numDeleteResource, numNotifyWebhooks,
 		numReturnBudget, numGrantBudget, numOpenBulk, numCountBulk, numCancelBulk} {
 		travellers[n] = table[n]
 	}

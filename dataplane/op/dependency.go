@@ -14,19 +14,19 @@ import (
 // completed. It has no timer, so it costs nothing while it waits. Four steps end the wait, the same on one
 // shard and on many:
 //
-//	Enqueue sends Watch       -> to the shard on which the dependency was created
-//	Watch records the waiter  -> beside the dependency; if that has moved, the Watch follows it
+//	Enqueue sends WatchJob       -> to the shard on which the dependency was created
+//	WatchJob records the waiter  -> beside the dependency; if that has moved, the WatchJob follows it
 //	settle marks the record   -> a timer is due
-//	ResolveDependents         -> sends Met to each waiter, some at a time
+//	ResolveDependents         -> sends SettleDependency to each waiter, some at a time
 //
-// Met counts down, or acts as the waiter's policy says. A job stays on its shard until the last Met has
+// SettleDependency counts down, or acts as the waiter's policy says. A job stays on its shard until the last SettleDependency has
 // arrived, and so does a job that others wait for, so that neither has to be looked for.
 //
 // Checking at once whether all dependencies have completed was rejected. It saves an entry if they have, but
 // it adds a second way to the same result.
 
-// watchBytes is an upper bound on the size of a Watch in an outbox.
-const watchBytes = 128
+// watchJobBytes is an upper bound on the size of a WatchJob in an outbox.
+const watchJobBytes = 128
 
 // checkDependencies checks the dependencies of the jobs. Their number is bounded for the whole op, because
 // Apply looks each of them up and writes to it.
@@ -69,7 +69,7 @@ func (d *Dependency) check() error {
 }
 
 // admitDependencies refuses jobs with a dependency that belongs on this shard and does not exist, and jobs
-// whose Watch ops do not fit into the outbox to another shard.
+// whose WatchJob ops do not fit into the outbox to another shard.
 func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	var away map[uint32]uint64
 	for _, nj := range o.Jobs {
@@ -84,7 +84,7 @@ func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 				away = map[uint32]uint64{}
 			}
 			away[d.Shard]++
-			if !roomForWatches(tx, d.Shard, away[d.Shard]) {
+			if !roomForWatchJobs(tx, d.Shard, away[d.Shard]) {
 				refusal := api.Errorf(api.Overloaded, "the queue of messages to the shard of job %s, which this job depends on, is full: try again later", job.ID(d.JobId))
 				refusal.RetryAfter = time.Second
 				return refusal
@@ -107,10 +107,10 @@ func admitDependency(tx *state.Tx, id []byte) error {
 	return api.Errorf(api.NotFound, "there is no job %s to depend on", job.ID(id))
 }
 
-// roomForWatches reports whether n Watch ops fit into the outbox to another shard.
-func roomForWatches(tx *state.Tx, shard uint32, n uint64) bool {
+// roomForWatchJobs reports whether n WatchJob ops fit into the outbox to another shard.
+func roomForWatchJobs(tx *state.Tx, shard uint32, n uint64) bool {
 	box := tx.Outbox(shard)
-	return box.Ops()+n <= state.MaxOutboxOps && box.Bytes+n*watchBytes <= state.MaxOutboxBytes
+	return box.Ops()+n <= state.MaxOutboxOps && box.Bytes+n*watchJobBytes <= state.MaxOutboxBytes
 }
 
 // block makes a new job wait for its dependencies.
@@ -118,10 +118,10 @@ func (nj *NewJob) block(j *job.Job) {
 	j.BlockedBy = uint32(len(nj.DependsOn))
 }
 
-// watch sends a Watch for each dependency of a job that was just stored.
+// watch sends a WatchJob for each dependency of a job that was just stored.
 func (nj *NewJob) watch(tx *state.Tx, id []byte) error {
 	for _, d := range nj.DependsOn {
-		if err := send(tx, d.Shard, &Watch{JobId: d.JobId, WaiterId: id, WaiterShard: tx.Shard()}); err != nil {
+		if err := send(tx, d.Shard, &WatchJob{JobId: d.JobId, WaiterId: id, WaiterShard: tx.Shard()}); err != nil {
 			return err
 		}
 	}

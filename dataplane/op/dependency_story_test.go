@@ -13,16 +13,16 @@ import (
 func init() {
 	plain := builders["enqueue"]
 	builders["enqueue"] = func(s *story, items []item) op.Op { return s.depending(plain(s, items).(*op.Enqueue), items) }
-	builders["watch"] = func(s *story, items []item) op.Op {
+	builders["watch-job"] = func(s *story, items []item) op.Op {
 		i := items[0]
-		return &op.Watch{
+		return &op.WatchJob{
 			Meta: s.meta(i), JobId: s.idOf(i.text("of", "")), WaiterId: s.proof(i).Id, WaiterShard: uint32(i.number(s.t, "shard", 0)),
 		}
 	}
-	builders["met"] = func(s *story, items []item) op.Op {
+	builders["settle-dependency"] = func(s *story, items []item) op.Op {
 		i := items[0]
 		outcome, _ := job.ParseState(i.text("outcome", ""))
-		return &op.Met{Meta: s.meta(i), WaiterId: s.proof(i).Id, JobId: s.idOf(i.text("of", "")), Outcome: outcome}
+		return &op.SettleDependency{Meta: s.meta(i), WaiterId: s.proof(i).Id, JobId: s.idOf(i.text("of", "")), Outcome: outcome}
 	}
 	builders["resolve-dependents"] = func(s *story, items []item) op.Op {
 		return &op.ResolveDependents{Meta: s.meta(items[0]), JobIds: s.jobIDs(items[0])}
@@ -31,13 +31,13 @@ func init() {
 		func(w *world) op.Op { return watching(w.newID("q"), w.newID("q"), 0) },
 		func(w *world) op.Op {
 			id, waiter := w.newID("q"), w.newID("q")
-			return &op.Met{WaiterId: waiter[:], JobId: id[:], Outcome: job.Completed}
+			return &op.SettleDependency{WaiterId: waiter[:], JobId: id[:], Outcome: job.Completed}
 		},
 		func(w *world) op.Op {
 			id := w.newID("q")
 			return &op.ResolveDependents{JobIds: [][]byte{id[:]}}
 		})
-	prepare["watch"] = func(w *world) op.Op {
+	prepare["watch-job"] = func(w *world) op.Op {
 		o := w.newJobs("q", 1)
 		w.apply(o)
 		return watching(job.ID(o.Meta.Ids[0]), w.newID("q"), 0)
@@ -52,8 +52,8 @@ func init() {
 	}
 }
 
-func watching(id, waiter job.ID, shard uint32) *op.Watch {
-	return &op.Watch{JobId: id[:], WaiterId: waiter[:], WaiterShard: shard}
+func watching(id, waiter job.ID, shard uint32) *op.WatchJob {
+	return &op.WatchJob{JobId: id[:], WaiterId: waiter[:], WaiterShard: shard}
 }
 
 // dependOn makes every job of an enqueue depend on other jobs of shard 0.

@@ -34,12 +34,12 @@ func init() {
 		{"enqueue", "jobs[0].dependency_policy", int(job.DependencyIgnore), api.ValidationError, func(o op.Op, n int) {
 			o.(*op.Enqueue).Jobs[0].Opt().DependencyPolicy = job.DependencyPolicy(n)
 		}},
-		{"watch", "job_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Watch).JobId = make([]byte, n) }},
-		{"watch", "waiter_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Watch).WaiterId = make([]byte, n) }},
-		{"watch", "waiter_shard", job.Slots - 1, api.ValidationError, func(o op.Op, n int) { o.(*op.Watch).WaiterShard = uint32(n) }},
-		{"met", "job_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Met).JobId = make([]byte, n) }},
-		{"met", "waiter_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Met).WaiterId = make([]byte, n) }},
-		{"met", "outcome", int(job.Cancelled), api.ValidationError, func(o op.Op, n int) { o.(*op.Met).Outcome = job.State(n) }},
+		{"watch-job", "job_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.WatchJob).JobId = make([]byte, n) }},
+		{"watch-job", "waiter_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.WatchJob).WaiterId = make([]byte, n) }},
+		{"watch-job", "waiter_shard", job.Slots - 1, api.ValidationError, func(o op.Op, n int) { o.(*op.WatchJob).WaiterShard = uint32(n) }},
+		{"settle-dependency", "job_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.SettleDependency).JobId = make([]byte, n) }},
+		{"settle-dependency", "waiter_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.SettleDependency).WaiterId = make([]byte, n) }},
+		{"settle-dependency", "outcome", int(job.Cancelled), api.ValidationError, func(o op.Op, n int) { o.(*op.SettleDependency).Outcome = job.State(n) }},
 		{"resolve-dependents", "job_ids", job.MaxDutyItems, api.ValidationError, func(o op.Op, n int) {
 			o.(*op.ResolveDependents).JobIds = slices.Repeat(o.(*op.ResolveDependents).JobIds[:1], n)
 		}},
@@ -102,7 +102,7 @@ func TestFanIn(t *testing.T) {
 // Many jobs wait for one. They are notified some at a time, and then nothing is due.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
-	const waiters = 5 * op.MaxTold
+	const waiters = 5 * op.MaxNotified
 	w := newWorld(t)
 	l := w.leased("q", 1)[0]
 	for range waiters / job.MaxEnqueueJobs {
@@ -111,11 +111,11 @@ func TestFanOut(t *testing.T) {
 		w.apply(o)
 	}
 	w.apply(ack(l))
-	for told := 0; told < waiters; told += op.MaxTold {
+	for told := 0; told < waiters; told += op.MaxNotified {
 		if n := w.store.Fetchable("after"); n != told {
 			t.Fatalf("%d jobs may be fetched, %d have been told", n, told)
 		}
-		if got := one[*op.ResolveDependentsResult](w, &op.ResolveDependents{JobIds: [][]byte{l.Id}}); got.Told != op.MaxTold {
+		if got := one[*op.ResolveDependentsResult](w, &op.ResolveDependents{JobIds: [][]byte{l.Id}}); got.Told != op.MaxNotified {
 			t.Fatalf("%d were told by one op", got.Told)
 		}
 	}
@@ -132,13 +132,13 @@ func TestToldIsBoundedOverJobs(t *testing.T) {
 	leased := w.leased("q", 3)
 	o := &op.ResolveDependents{}
 	for _, l := range leased {
-		waiters := w.newJobs("after", op.MaxTold/2+1)
+		waiters := w.newJobs("after", op.MaxNotified/2+1)
 		dependOn(waiters, l.Id)
 		w.apply(waiters)
 		o.JobIds = append(o.JobIds, l.Id)
 	}
 	w.apply(ack(leased...))
-	for _, want := range []uint32{op.MaxTold, op.MaxTold/2 + 3, 0} {
+	for _, want := range []uint32{op.MaxNotified, op.MaxNotified/2 + 3, 0} {
 		if got := one[*op.ResolveDependentsResult](w, o); got.Told != want {
 			t.Errorf("%d were told, want %d", got.Told, want)
 		}
@@ -240,8 +240,8 @@ func TestDependenciesOverShards(t *testing.T) {
 	}
 }
 
-// A Watch begins at the shard on which the job was created. The job has moved twice, so the Watch follows it,
-// and the job stays on the shard where the Watch found it.
+// A WatchJob begins at the shard on which the job was created. The job has moved twice, so the WatchJob follows it,
+// and the job stays on the shard where the WatchJob found it.
 func TestADependencyThatHasMoved(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3)
@@ -279,7 +279,7 @@ func TestADependencyThatHasMoved(t *testing.T) {
 	a.settle()
 }
 
-// A job may come back before this shard has sent on a Watch that waits here. Then it is watched here.
+// A job may come back before this shard has sent on a WatchJob that waits here. Then it is watched here.
 func TestADependencyThatComesBack(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2)
@@ -339,13 +339,13 @@ func TestDependenciesWithAFullOutbox(t *testing.T) {
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d ops wait for the other shard: %v", len(rows), err)
 	}
-	met := &op.Met{}
-	if err := met.UnmarshalVT(rows[0].Op.Op); err != nil || !proto.Equal(met, &op.Met{WaiterId: far[:], JobId: id[:], Outcome: job.Completed}) {
+	met := &op.SettleDependency{}
+	if err := met.UnmarshalVT(rows[0].Op.Op); err != nil || !proto.Equal(met, &op.SettleDependency{WaiterId: far[:], JobId: id[:], Outcome: job.Completed}) {
 		t.Errorf("it is told %v, %v", met, err)
 	}
 }
 
-// A dependency on this shard must exist. Dependencies on another shard are accepted as long as their Watch
+// A dependency on this shard must exist. Dependencies on another shard are accepted as long as their WatchJob
 // ops fit into the outbox.
 func TestDependenciesAtTheBoundOfTheOutbox(t *testing.T) {
 	t.Parallel()

@@ -78,18 +78,18 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	if err := o.admitDependencies(tx); err != nil {
 		return nil, err
 	}
-	met, err := o.meet(tx)
+	matches, err := o.matchKeys(tx)
 	if err != nil {
 		return nil, err
 	}
 	if err := o.admitLanes(tx); err != nil {
 		return nil, err
 	}
-	queues, err := o.admit(tx, met)
+	queues, err := o.admit(tx, matches)
 	if err != nil {
 		return nil, err
 	}
-	batch, err := o.joinBatch(tx, met.made(len(o.Jobs)))
+	batch, err := o.joinBatch(tx, matches.made(len(o.Jobs)))
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +100,12 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	}
 	result := o.newResult()
 	for i, nj := range o.Jobs {
-		j, err := nj.put(tx, o.Meta.Ids[i], met.at(i), batch)
+		j, err := nj.put(tx, o.Meta.Ids[i], matches.at(i), batch)
 		if err != nil {
 			return nil, err
 		}
 		e := result.Jobs[i]
-		e.Id, e.State, e.Found = j.Id, j.State, met.at(i).found
+		e.Id, e.State, e.Found = j.Id, j.State, matches.at(i).found
 	}
 	return result, nil
 }

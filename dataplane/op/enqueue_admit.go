@@ -17,7 +17,7 @@ const fullRetry = time.Second
 // admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for
 // a queue with too many waiting jobs. It runs before anything is written. It returns the queues that have a
 // length limit, with the number of jobs that each receives.
-func (o *Enqueue) admit(tx *state.Tx, met meetings) (admissions, error) {
+func (o *Enqueue) admit(tx *state.Tx, matches keyMatches) (admissions, error) {
 	var queues admissions
 	var fresh map[string]struct{}
 	var q *state.Queue
@@ -33,7 +33,7 @@ func (o *Enqueue) admit(tx *state.Tx, met meetings) (admissions, error) {
 			fresh[nj.Queue] = struct{}{}
 		case q.Deleting:
 			return nil, api.Errorf(api.Conflict, "queue %q is being deleted; it takes jobs again when its last one is gone", q.Name)
-		case q.MaxLength > 0 && met.at(i).found == Found_FOUND_NONE:
+		case q.MaxLength > 0 && matches.at(i).found == Found_FOUND_NONE:
 			queues = queues.add(q)
 		}
 	}

@@ -65,7 +65,7 @@ func (o *GrantBudget) Apply(tx *state.Tx) (*GrantBudgetResult, error) {
 	default:
 		s.Recall, s.Returned = o.Recall, false
 		if s.Free() == 0 || tx.ClockNs() >= s.KeepNs {
-			return result, tell(tx, r, a)
+			return result, notifyFirstShard(tx, r, a)
 		}
 	}
 	return result, tx.PutAccount([16]byte(r.Id), a)

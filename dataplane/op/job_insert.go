@@ -12,7 +12,7 @@ import (
 // The ops that create jobs which follow from other jobs use it, because those jobs must be created whatever
 // limits their queue has for enqueues.
 func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
-	m, err := (&meeter{tx: tx}).meet(id, nj)
+	m, err := (&keyMatcher{tx: tx}).match(id, nj)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 
 // put creates the job, or does to the holder of its key what the key asks for. It returns the new job or the
 // holder.
-func (nj *NewJob) put(tx *state.Tx, id []byte, m meeting, batch *job.Membership) (*job.Job, error) {
+func (nj *NewJob) put(tx *state.Tx, id []byte, m keyMatch, batch *job.Membership) (*job.Job, error) {
 	if m.found == Found_FOUND_NONE {
 		return nj.make(tx, id, batch)
 	}

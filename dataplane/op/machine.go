@@ -70,8 +70,8 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			results[i] = refused
 		}
 	}
-	if err := m.subscriptions.tell(tx); err != nil {
-		return nil, fmt.Errorf("entry %d: tell webhooks: %w", at.Index, err)
+	if err := m.subscriptions.notify(tx); err != nil {
+		return nil, fmt.Errorf("entry %d: notify webhooks: %w", at.Index, err)
 	}
 	if err := tx.Commit(); err != nil {
 		return nil, fmt.Errorf("entry %d: %w", at.Index, err)

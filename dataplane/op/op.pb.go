@@ -4814,8 +4814,8 @@ func (x *PurgeBatchesResult) GetPurged() uint32 {
 	return 0
 }
 
-// Watch asks to be told how a job settles.
-type Watch struct {
+// WatchJob asks to be told how a job settles.
+type WatchJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -4825,20 +4825,20 @@ type Watch struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Watch) Reset() {
-	*x = Watch{}
+func (x *WatchJob) Reset() {
+	*x = WatchJob{}
 	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Watch) String() string {
+func (x *WatchJob) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Watch) ProtoMessage() {}
+func (*WatchJob) ProtoMessage() {}
 
-func (x *Watch) ProtoReflect() protoreflect.Message {
+func (x *WatchJob) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4850,59 +4850,59 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Watch.ProtoReflect.Descriptor instead.
-func (*Watch) Descriptor() ([]byte, []int) {
+// Deprecated: Use WatchJob.ProtoReflect.Descriptor instead.
+func (*WatchJob) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
 }
 
-func (x *Watch) GetMeta() *Meta {
+func (x *WatchJob) GetMeta() *Meta {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
 }
 
-func (x *Watch) GetJobId() []byte {
+func (x *WatchJob) GetJobId() []byte {
 	if x != nil {
 		return x.JobId
 	}
 	return nil
 }
 
-func (x *Watch) GetWaiterId() []byte {
+func (x *WatchJob) GetWaiterId() []byte {
 	if x != nil {
 		return x.WaiterId
 	}
 	return nil
 }
 
-func (x *Watch) GetWaiterShard() uint32 {
+func (x *WatchJob) GetWaiterShard() uint32 {
 	if x != nil {
 		return x.WaiterShard
 	}
 	return 0
 }
 
-type WatchResult struct {
+type WatchJobResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *WatchResult) Reset() {
-	*x = WatchResult{}
+func (x *WatchJobResult) Reset() {
+	*x = WatchJobResult{}
 	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *WatchResult) String() string {
+func (x *WatchJobResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*WatchResult) ProtoMessage() {}
+func (*WatchJobResult) ProtoMessage() {}
 
-func (x *WatchResult) ProtoReflect() protoreflect.Message {
+func (x *WatchJobResult) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4914,13 +4914,13 @@ func (x *WatchResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use WatchResult.ProtoReflect.Descriptor instead.
-func (*WatchResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use WatchJobResult.ProtoReflect.Descriptor instead.
+func (*WatchJobResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
 }
 
-// Met tells a job how one it depends on has settled.
-type Met struct {
+// SettleDependency tells a job how one it depends on has settled.
+type SettleDependency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	WaiterId      []byte                 `protobuf:"bytes,2,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`
@@ -4930,20 +4930,20 @@ type Met struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Met) Reset() {
-	*x = Met{}
+func (x *SettleDependency) Reset() {
+	*x = SettleDependency{}
 	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Met) String() string {
+func (x *SettleDependency) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Met) ProtoMessage() {}
+func (*SettleDependency) ProtoMessage() {}
 
-func (x *Met) ProtoReflect() protoreflect.Message {
+func (x *SettleDependency) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4955,59 +4955,59 @@ func (x *Met) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Met.ProtoReflect.Descriptor instead.
-func (*Met) Descriptor() ([]byte, []int) {
+// Deprecated: Use SettleDependency.ProtoReflect.Descriptor instead.
+func (*SettleDependency) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
 }
 
-func (x *Met) GetMeta() *Meta {
+func (x *SettleDependency) GetMeta() *Meta {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
 }
 
-func (x *Met) GetWaiterId() []byte {
+func (x *SettleDependency) GetWaiterId() []byte {
 	if x != nil {
 		return x.WaiterId
 	}
 	return nil
 }
 
-func (x *Met) GetJobId() []byte {
+func (x *SettleDependency) GetJobId() []byte {
 	if x != nil {
 		return x.JobId
 	}
 	return nil
 }
 
-func (x *Met) GetOutcome() job.State {
+func (x *SettleDependency) GetOutcome() job.State {
 	if x != nil {
 		return x.Outcome
 	}
 	return job.State(0)
 }
 
-type MetResult struct {
+type SettleDependencyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MetResult) Reset() {
-	*x = MetResult{}
+func (x *SettleDependencyResult) Reset() {
+	*x = SettleDependencyResult{}
 	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MetResult) String() string {
+func (x *SettleDependencyResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MetResult) ProtoMessage() {}
+func (*SettleDependencyResult) ProtoMessage() {}
 
-func (x *MetResult) ProtoReflect() protoreflect.Message {
+func (x *SettleDependencyResult) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -5019,8 +5019,8 @@ func (x *MetResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MetResult.ProtoReflect.Descriptor instead.
-func (*MetResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use SettleDependencyResult.ProtoReflect.Descriptor instead.
+func (*SettleDependencyResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
 }
 
@@ -8133,19 +8133,19 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\tbatch_ids\x18\x02 \x03(\fR\bbatchIds\",\n" +
 	"\x12PurgeBatchesResult\x12\x16\n" +
-	"\x06purged\x18\x01 \x01(\rR\x06purged\"\x85\x01\n" +
-	"\x05Watch\x12%\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"\x88\x01\n" +
+	"\bWatchJob\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\fR\x05jobId\x12\x1b\n" +
 	"\twaiter_id\x18\x03 \x01(\fR\bwaiterId\x12!\n" +
-	"\fwaiter_shard\x18\x04 \x01(\rR\vwaiterShard\"\r\n" +
-	"\vWatchResult\"\x8f\x01\n" +
-	"\x03Met\x12%\n" +
+	"\fwaiter_shard\x18\x04 \x01(\rR\vwaiterShard\"\x10\n" +
+	"\x0eWatchJobResult\"\x9c\x01\n" +
+	"\x10SettleDependency\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\twaiter_id\x18\x02 \x01(\fR\bwaiterId\x12\x15\n" +
 	"\x06job_id\x18\x03 \x01(\fR\x05jobId\x12-\n" +
-	"\aoutcome\x18\x04 \x01(\x0e2\x13.corvo.job.v1.StateR\aoutcome\"\v\n" +
-	"\tMetResult\"S\n" +
+	"\aoutcome\x18\x04 \x01(\x0e2\x13.corvo.job.v1.StateR\aoutcome\"\x18\n" +
+	"\x16SettleDependencyResult\"S\n" +
 	"\x11ResolveDependents\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
 	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"-\n" +
@@ -8427,10 +8427,10 @@ var file_dataplane_op_op_proto_goTypes = []any{
 	(*CountMemberResult)(nil),       // 79: corvo.op.v1.CountMemberResult
 	(*PurgeBatches)(nil),            // 80: corvo.op.v1.PurgeBatches
 	(*PurgeBatchesResult)(nil),      // 81: corvo.op.v1.PurgeBatchesResult
-	(*Watch)(nil),                   // 82: corvo.op.v1.Watch
-	(*WatchResult)(nil),             // 83: corvo.op.v1.WatchResult
-	(*Met)(nil),                     // 84: corvo.op.v1.Met
-	(*MetResult)(nil),               // 85: corvo.op.v1.MetResult
+	(*WatchJob)(nil),                // 82: corvo.op.v1.WatchJob
+	(*WatchJobResult)(nil),          // 83: corvo.op.v1.WatchJobResult
+	(*SettleDependency)(nil),        // 84: corvo.op.v1.SettleDependency
+	(*SettleDependencyResult)(nil),  // 85: corvo.op.v1.SettleDependencyResult
 	(*ResolveDependents)(nil),       // 86: corvo.op.v1.ResolveDependents
 	(*ResolveDependentsResult)(nil), // 87: corvo.op.v1.ResolveDependentsResult
 	(*PutSchedule)(nil),             // 88: corvo.op.v1.PutSchedule
@@ -8607,9 +8607,9 @@ var file_dataplane_op_op_proto_depIdxs = []int32{
 	3,   // 95: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
 	143, // 96: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
 	3,   // 97: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
-	3,   // 98: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
-	3,   // 99: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
-	143, // 100: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
+	3,   // 98: corvo.op.v1.WatchJob.meta:type_name -> corvo.op.v1.Meta
+	3,   // 99: corvo.op.v1.SettleDependency.meta:type_name -> corvo.op.v1.Meta
+	143, // 100: corvo.op.v1.SettleDependency.outcome:type_name -> corvo.job.v1.State
 	3,   // 101: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
 	3,   // 102: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
 	154, // 103: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule

@@ -4881,7 +4881,7 @@ func (m *PurgeBatchesResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Watch) MarshalVT() (dAtA []byte, err error) {
+func (m *WatchJob) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4894,12 +4894,12 @@ func (m *Watch) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Watch) MarshalToVT(dAtA []byte) (int, error) {
+func (m *WatchJob) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Watch) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *WatchJob) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -4943,7 +4943,7 @@ func (m *Watch) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *WatchResult) MarshalVT() (dAtA []byte, err error) {
+func (m *WatchJobResult) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4956,12 +4956,12 @@ func (m *WatchResult) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *WatchResult) MarshalToVT(dAtA []byte) (int, error) {
+func (m *WatchJobResult) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *WatchResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *WatchJobResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -4976,7 +4976,7 @@ func (m *WatchResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Met) MarshalVT() (dAtA []byte, err error) {
+func (m *SettleDependency) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4989,12 +4989,12 @@ func (m *Met) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Met) MarshalToVT(dAtA []byte) (int, error) {
+func (m *SettleDependency) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Met) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *SettleDependency) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -5038,7 +5038,7 @@ func (m *Met) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *MetResult) MarshalVT() (dAtA []byte, err error) {
+func (m *SettleDependencyResult) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -5051,12 +5051,12 @@ func (m *MetResult) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *MetResult) MarshalToVT(dAtA []byte) (int, error) {
+func (m *SettleDependencyResult) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *MetResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *SettleDependencyResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -9634,7 +9634,7 @@ func (m *PurgeBatchesResult) SizeVT() (n int) {
 	return n
 }
 
-func (m *Watch) SizeVT() (n int) {
+func (m *WatchJob) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -9659,7 +9659,7 @@ func (m *Watch) SizeVT() (n int) {
 	return n
 }
 
-func (m *WatchResult) SizeVT() (n int) {
+func (m *WatchJobResult) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -9669,7 +9669,7 @@ func (m *WatchResult) SizeVT() (n int) {
 	return n
 }
 
-func (m *Met) SizeVT() (n int) {
+func (m *SettleDependency) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -9694,7 +9694,7 @@ func (m *Met) SizeVT() (n int) {
 	return n
 }
 
-func (m *MetResult) SizeVT() (n int) {
+func (m *SettleDependencyResult) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -21645,7 +21645,7 @@ func (m *PurgeBatchesResult) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Watch) UnmarshalVT(dAtA []byte) error {
+func (m *WatchJob) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -21668,10 +21668,10 @@ func (m *Watch) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Watch: wiretype end group for non-group")
+			return fmt.Errorf("proto: WatchJob: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Watch: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: WatchJob: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -21819,7 +21819,7 @@ func (m *Watch) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *WatchResult) UnmarshalVT(dAtA []byte) error {
+func (m *WatchJobResult) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -21842,10 +21842,10 @@ func (m *WatchResult) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: WatchResult: wiretype end group for non-group")
+			return fmt.Errorf("proto: WatchJobResult: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: WatchResult: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: WatchJobResult: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		default:
@@ -21870,7 +21870,7 @@ func (m *WatchResult) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Met) UnmarshalVT(dAtA []byte) error {
+func (m *SettleDependency) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -21893,10 +21893,10 @@ func (m *Met) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Met: wiretype end group for non-group")
+			return fmt.Errorf("proto: SettleDependency: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Met: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: SettleDependency: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -22044,7 +22044,7 @@ func (m *Met) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *MetResult) UnmarshalVT(dAtA []byte) error {
+func (m *SettleDependencyResult) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -22067,10 +22067,10 @@ func (m *MetResult) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: MetResult: wiretype end group for non-group")
+			return fmt.Errorf("proto: SettleDependencyResult: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: MetResult: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: SettleDependencyResult: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		default:

@@ -105,7 +105,7 @@ func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	}
 	if k.put != nil {
 		if err := k.put(tx, o, was); err != nil {
-			return nil, fmt.Errorf("%s %q: %w", k.noun, r.Name, err)
+			return nil, fmt.Errorf("%s %q: %w", k.name, r.Name, err)
 		}
 	}
 	if !o.Sent {
@@ -122,13 +122,13 @@ func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) 
 	name := o.Resource.Name
 	switch {
 	case was != nil && o.Create:
-		return api.Errorf(api.Conflict, "%s %q exists already: replace it, or choose another name", k.noun, name)
+		return api.Errorf(api.Conflict, "%s %q exists already: replace it, or choose another name", k.name, name)
 	case was == nil && o.IfVersion != 0:
-		return api.Errorf(api.PreconditionFailed, "%s %q does not exist any more", k.noun, name)
+		return api.Errorf(api.PreconditionFailed, "%s %q does not exist any more", k.name, name)
 	case was != nil && o.IfVersion != 0 && o.IfVersion != was.Version:
-		return api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.noun, name, was.Version, o.IfVersion)
+		return api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.name, name, was.Version, o.IfVersion)
 	case was == nil && tx.CountResources(o.Resource.Kind) >= k.most:
-		return api.Errorf(api.Conflict, "resources of kind %s are at their maximum (%d): delete one first", k.noun, k.most)
+		return api.Errorf(api.Conflict, "resources of kind %s are at their maximum (%d): delete one first", k.name, k.most)
 	case k.admit != nil:
 		return k.admit(tx, o, was)
 	}

@@ -46,7 +46,7 @@ func (o *QueueDelivery) Apply(tx *state.Tx) (*QueueDeliveryResult, error) {
 		return nil, api.Errorf(api.Conflict, "webhook %s is not enabled: enable it first", o.Webhook)
 	}
 	id := o.Meta.Ids[0]
-	made, err := newDelivery(tx, id, webhook, &Telling{Event: o.Event, Body: o.Body})
+	made, err := newDelivery(tx, id, webhook, &Notification{Event: o.Event, Body: o.Body})
 	switch {
 	case err != nil:
 		return nil, err

@@ -9,22 +9,22 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxTold waiters at a
+// ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxNotified waiters at a
 // time. The rest stays due for the next op. It skips jobs that have not settled. If a job has gone to another
 // shard, it forwards the request to that shard; if a job does not exist, the waiters learn that.
 //
-// It passes over waiters of a shard whose outbox is full and tries them again after retryTold. That time is part
+// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. That time is part
 // of the state, because the duty would otherwise propose the same op again and again while the shard is
 // unreachable.
 
 const (
-	// MaxTold is the number of waiters that one ResolveDependents notifies.
-	MaxTold = 1000
+	// MaxNotified is the number of waiters that one ResolveDependents notifies.
+	MaxNotified = 1000
 	// maxPassedOver is the number of waiters that it passes over for each job before the others behind them have
 	// to wait too.
 	maxPassedOver = 10_000
-	// retryTold is the delay after which it tries passed-over waiters again.
-	retryTold = time.Second
+	// retryNotify is the delay after which it tries passed-over waiters again.
+	retryNotify = time.Second
 )
 
 // Number is ResolveDependents's number in the log.
@@ -43,39 +43,39 @@ func (o *ResolveDependents) Validate() error {
 
 // Apply notifies the waiters. It refuses nothing.
 func (o *ResolveDependents) Apply(tx *state.Tx) (*ResolveDependentsResult, error) {
-	told := 0
+	notified := 0
 	for _, b := range o.JobIds {
 		id, err := job.IDFromBytes(b)
 		if err != nil {
 			return nil, err
 		}
-		n, err := resolve(tx, id, MaxTold-told)
+		n, err := resolve(tx, id, MaxNotified-notified)
 		if err != nil {
 			return nil, err
 		}
-		if told += n; told == MaxTold {
+		if notified += n; notified == MaxNotified {
 			break
 		}
 	}
-	return &ResolveDependentsResult{Told: uint32(told)}, nil
+	return &ResolveDependentsResult{Told: uint32(notified)}, nil
 }
 
 // resolve notifies up to most of the jobs that wait for a job, if their notification is due.
-func resolve(tx *state.Tx, id job.ID, most int) (told int, err error) {
+func resolve(tx *state.Tx, id job.ID, most int) (notified int, err error) {
 	d, err := observe(tx, id)
 	if err != nil || d == nil || d.SettledNs == 0 || d.RetryNs > tx.ClockNs() {
 		return 0, err
 	}
-	tell, err := answer(tx, id, d.Settled)
+	notification, err := answer(tx, id, d.Settled)
 	if err != nil {
 		return 0, err
 	}
 	passed := 0
 	for w, err := range tx.Waiters(id) {
 		if err != nil || tx.Full() { // the others stay due
-			return told, err
+			return notified, err
 		}
-		shard, o := tell(w)
+		shard, o := notification(w)
 		if shard != tx.Shard() && !tx.CanSend(shard) {
 			if passed++; passed == maxPassedOver {
 				break
@@ -83,20 +83,20 @@ func resolve(tx *state.Tx, id job.ID, most int) (told int, err error) {
 			continue
 		}
 		if err := tx.RemoveWaiter(id, w.ID); err != nil {
-			return told, err
+			return notified, err
 		}
 		if err := send(tx, shard, o); err != nil {
-			return told, err
+			return notified, err
 		}
-		if told++; told == most {
-			return told, nil
+		if notified++; notified == most {
+			return notified, nil
 		}
 	}
 	if passed == 0 {
-		return told, nil
+		return notified, nil
 	}
-	d.RetryNs = tx.ClockNs() + int64(retryTold)
-	return told, tx.PutDependents(id, d)
+	d.RetryNs = tx.ClockNs() + int64(retryNotify)
+	return notified, tx.PutDependents(id, d)
 }
 
 // answer returns a function that makes the op for a waiter and names its shard: the job's outcome, or that it
@@ -109,11 +109,11 @@ func answer(tx *state.Tx, id job.ID, settled job.State) (func(state.WaiterRow) (
 		}
 		if f != nil {
 			return func(w state.WaiterRow) (uint32, Op) {
-				return f.Shard, &Watch{JobId: id[:], WaiterId: w.ID[:], WaiterShard: w.Shard}
+				return f.Shard, &WatchJob{JobId: id[:], WaiterId: w.ID[:], WaiterShard: w.Shard}
 			}, nil
 		}
 	}
 	return func(w state.WaiterRow) (uint32, Op) {
-		return w.Shard, &Met{WaiterId: w.ID[:], JobId: id[:], Outcome: settled}
+		return w.Shard, &SettleDependency{WaiterId: w.ID[:], JobId: id[:], Outcome: settled}
 	}, nil
 }

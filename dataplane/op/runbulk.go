@@ -26,9 +26,9 @@ import (
 // If the entry or the outbox to another shard is full, the chunk ends early, and the part stands after its last
 // finished job.
 
-// bulkTold is the interval, by the entry clock, at which a running part reports to the home shard. It reports
+// bulkNotifyInterval is the interval, by the entry clock, at which a running part reports to the home shard. It reports
 // kept errors and its end at once.
-const bulkTold = time.Second
+const bulkNotifyInterval = time.Second
 
 // Number is RunBulk's number in the log.
 func (*RunBulk) Number() entry.Number { return numRunBulk }
@@ -154,8 +154,8 @@ func (c *chunk) fail(id []byte, why *Refusal) {
 func (c *chunk) end(failure string) error {
 	p, now := c.part, c.tx.ClockNs()
 	ended := p.Next >= p.End || failure != ""
-	tells := ended || len(c.failures) > 0 || now-p.ToldNs >= int64(bulkTold)
-	if tells {
+	notifies := ended || len(c.failures) > 0 || now-p.ToldNs >= int64(bulkNotifyInterval)
+	if notifies {
 		p.ToldNs = now
 		p.FailuresTold += uint32(len(c.failures))
 	}
@@ -164,14 +164,14 @@ func (c *chunk) end(failure string) error {
 	if ended {
 		store = func() error { return c.tx.CloseBulkPart(id) }
 	}
-	if err := store(); err != nil || !tells {
+	if err := store(); err != nil || !notifies {
 		return err
 	}
-	return tellBulk(c.tx, p, c.failures, ended, failure)
+	return notifyHomeShard(c.tx, p, c.failures, ended, failure)
 }
 
-// tellBulk sends a part's progress to the home shard.
-func tellBulk(tx *state.Tx, p *state.BulkPart, failures []*state.BulkFailure, ended bool, failure string) error {
+// notifyHomeShard sends a part's progress to the home shard.
+func notifyHomeShard(tx *state.Tx, p *state.BulkPart, failures []*state.BulkFailure, ended bool, failure string) error {
 	return send(tx, homeShard, &CountBulk{
 		BulkId: p.Id, Shard: tx.Shard(), Failures: failures, Ended: ended, Error: failure,
 		Counts: &state.BulkCounts{Affected: p.Counts.GetAffected(), Errors: p.Counts.GetErrors()},

@@ -79,7 +79,7 @@ func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 		if webhook == nil || webhook.Webhook.Disabled {
 			continue
 		}
-		made, err := newDelivery(tx, o.Meta.Ids[i], webhook, &Telling{Event: said, Body: c.Body.Data})
+		made, err := newDelivery(tx, o.Meta.Ids[i], webhook, &Notification{Event: said, Body: c.Body.Data})
 		if err != nil {
 			return nil, err
 		}

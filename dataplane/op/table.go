@@ -45,8 +45,8 @@ const (
 	numSealBatch         entry.Number = 31
 	numCountMember       entry.Number = 32
 	numPurgeBatches      entry.Number = 33
-	numWatch             entry.Number = 34
-	numMet               entry.Number = 35
+	numWatchJob          entry.Number = 34
+	numSettleDependency  entry.Number = 35
 	numResolveDependents entry.Number = 36
 	numPutSchedule       entry.Number = 37
 	numPauseSchedule     entry.Number = 38
@@ -67,7 +67,7 @@ const (
 	numReportDeliveries  entry.Number = 53
 	numPurgeDeliveries   entry.Number = 54
 	numQueueDelivery     entry.Number = 55
-	numTellWebhooks      entry.Number = 56
+	numNotifyWebhooks    entry.Number = 56
 	numReturnBudget      entry.Number = 57
 	numGrantBudget       entry.Number = 58
 	numBalanceBudgets    entry.Number = 59
@@ -118,8 +118,8 @@ var table = [...]*Kind{
 	numSealBatch:         kind("seal-batch", pipeline.ClassManage, RepeatAnswers, (*SealBatch).Apply),
 	numCountMember:       kind("count-member", pipeline.ClassSettle, RepeatNever, (*CountMember).Apply),
 	numPurgeBatches:      kind("purge-batches", pipeline.ClassSettle, RepeatHarmless, (*PurgeBatches).Apply),
-	numWatch:             kind("watch", pipeline.ClassSettle, RepeatHarmless, (*Watch).Apply),
-	numMet:               kind("met", pipeline.ClassSettle, RepeatNever, (*Met).Apply),
+	numWatchJob:          kind("watch-job", pipeline.ClassSettle, RepeatHarmless, (*WatchJob).Apply),
+	numSettleDependency:  kind("settle-dependency", pipeline.ClassSettle, RepeatNever, (*SettleDependency).Apply),
 	numResolveDependents: kind("resolve-dependents", pipeline.ClassSettle, RepeatHarmless, (*ResolveDependents).Apply),
 	numPutSchedule:       kind("put-schedule", pipeline.ClassManage, RepeatNever, (*PutSchedule).Apply),
 	numPauseSchedule:     kind("pause-schedule", pipeline.ClassManage, RepeatNever, (*PauseSchedule).Apply),
@@ -140,7 +140,7 @@ var table = [...]*Kind{
 	numReportDeliveries:  kind("report-deliveries", pipeline.ClassSettle, RepeatHarmless, (*ReportDeliveries).Apply),
 	numPurgeDeliveries:   kind("purge-deliveries", pipeline.ClassSettle, RepeatHarmless, (*PurgeDeliveries).Apply),
 	numQueueDelivery:     kind("queue-delivery", pipeline.ClassManage, RepeatNever, (*QueueDelivery).Apply),
-	numTellWebhooks:      kind("tell-webhooks", pipeline.ClassSettle, RepeatHarmless, (*TellWebhooks).Apply),
+	numNotifyWebhooks:    kind("notify-webhooks", pipeline.ClassSettle, RepeatHarmless, (*NotifyWebhooks).Apply),
 	numReturnBudget:      kind("return-budget", pipeline.ClassSettle, RepeatNever, (*ReturnBudget).Apply),
 	numGrantBudget:       kind("grant-budget", pipeline.ClassSettle, RepeatNever, (*GrantBudget).Apply),
 	numBalanceBudgets:    kind("balance-budgets", pipeline.ClassSettle, RepeatHarmless, (*BalanceBudgets).Apply),

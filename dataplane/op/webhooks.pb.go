@@ -23,29 +23,29 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TellWebhooks queues deliveries of events to webhooks. meta.ids has an id for each delivery.
-type TellWebhooks struct {
+// NotifyWebhooks queues deliveries of events to webhooks. meta.ids has an id for each delivery.
+type NotifyWebhooks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Tellings      []*Telling             `protobuf:"bytes,2,rep,name=tellings,proto3" json:"tellings,omitempty"`
+	Notifications []*Notification        `protobuf:"bytes,2,rep,name=notifications,proto3" json:"notifications,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *TellWebhooks) Reset() {
-	*x = TellWebhooks{}
+func (x *NotifyWebhooks) Reset() {
+	*x = NotifyWebhooks{}
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *TellWebhooks) String() string {
+func (x *NotifyWebhooks) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*TellWebhooks) ProtoMessage() {}
+func (*NotifyWebhooks) ProtoMessage() {}
 
-func (x *TellWebhooks) ProtoReflect() protoreflect.Message {
+func (x *NotifyWebhooks) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -57,27 +57,27 @@ func (x *TellWebhooks) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TellWebhooks.ProtoReflect.Descriptor instead.
-func (*TellWebhooks) Descriptor() ([]byte, []int) {
+// Deprecated: Use NotifyWebhooks.ProtoReflect.Descriptor instead.
+func (*NotifyWebhooks) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *TellWebhooks) GetMeta() *Meta {
+func (x *NotifyWebhooks) GetMeta() *Meta {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
 }
 
-func (x *TellWebhooks) GetTellings() []*Telling {
+func (x *NotifyWebhooks) GetNotifications() []*Notification {
 	if x != nil {
-		return x.Tellings
+		return x.Notifications
 	}
 	return nil
 }
 
-// Telling is an event for one webhook.
-type Telling struct {
+// Notification is an event for one webhook.
+type Notification struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Webhook       string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
@@ -87,20 +87,20 @@ type Telling struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Telling) Reset() {
-	*x = Telling{}
+func (x *Notification) Reset() {
+	*x = Notification{}
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Telling) String() string {
+func (x *Notification) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Telling) ProtoMessage() {}
+func (*Notification) ProtoMessage() {}
 
-func (x *Telling) ProtoReflect() protoreflect.Message {
+func (x *Notification) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -112,60 +112,60 @@ func (x *Telling) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Telling.ProtoReflect.Descriptor instead.
-func (*Telling) Descriptor() ([]byte, []int) {
+// Deprecated: Use Notification.ProtoReflect.Descriptor instead.
+func (*Notification) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *Telling) GetWebhook() string {
+func (x *Notification) GetWebhook() string {
 	if x != nil {
 		return x.Webhook
 	}
 	return ""
 }
 
-func (x *Telling) GetEvent() string {
+func (x *Notification) GetEvent() string {
 	if x != nil {
 		return x.Event
 	}
 	return ""
 }
 
-func (x *Telling) GetBody() []byte {
+func (x *Notification) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
 	return nil
 }
 
-func (x *Telling) GetJobId() []byte {
+func (x *Notification) GetJobId() []byte {
 	if x != nil {
 		return x.JobId
 	}
 	return nil
 }
 
-type TellWebhooksResult struct {
+type NotifyWebhooksResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dropped       uint32                 `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"` // deliveries without room in the queue
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *TellWebhooksResult) Reset() {
-	*x = TellWebhooksResult{}
+func (x *NotifyWebhooksResult) Reset() {
+	*x = NotifyWebhooksResult{}
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *TellWebhooksResult) String() string {
+func (x *NotifyWebhooksResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*TellWebhooksResult) ProtoMessage() {}
+func (*NotifyWebhooksResult) ProtoMessage() {}
 
-func (x *TellWebhooksResult) ProtoReflect() protoreflect.Message {
+func (x *NotifyWebhooksResult) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_webhooks_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -177,12 +177,12 @@ func (x *TellWebhooksResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TellWebhooksResult.ProtoReflect.Descriptor instead.
-func (*TellWebhooksResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use NotifyWebhooksResult.ProtoReflect.Descriptor instead.
+func (*NotifyWebhooksResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *TellWebhooksResult) GetDropped() uint32 {
+func (x *NotifyWebhooksResult) GetDropped() uint32 {
 	if x != nil {
 		return x.Dropped
 	}
@@ -193,16 +193,16 @@ var File_dataplane_op_webhooks_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_webhooks_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/op/webhooks.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\"g\n" +
-	"\fTellWebhooks\x12%\n" +
-	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x120\n" +
-	"\btellings\x18\x02 \x03(\v2\x14.corvo.op.v1.TellingR\btellings\"d\n" +
-	"\aTelling\x12\x18\n" +
+	"\x1bdataplane/op/webhooks.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\"x\n" +
+	"\x0eNotifyWebhooks\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12?\n" +
+	"\rnotifications\x18\x02 \x03(\v2\x19.corvo.op.v1.NotificationR\rnotifications\"i\n" +
+	"\fNotification\x12\x18\n" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12\x15\n" +
-	"\x06job_id\x18\x04 \x01(\fR\x05jobId\".\n" +
-	"\x12TellWebhooksResult\x12\x18\n" +
+	"\x06job_id\x18\x04 \x01(\fR\x05jobId\"0\n" +
+	"\x14NotifyWebhooksResult\x12\x18\n" +
 	"\adropped\x18\x01 \x01(\rR\adroppedB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 
 var (
@@ -219,14 +219,14 @@ func file_dataplane_op_webhooks_proto_rawDescGZIP() []byte {
 
 var file_dataplane_op_webhooks_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_dataplane_op_webhooks_proto_goTypes = []any{
-	(*TellWebhooks)(nil),       // 0: corvo.op.v1.TellWebhooks
-	(*Telling)(nil),            // 1: corvo.op.v1.Telling
-	(*TellWebhooksResult)(nil), // 2: corvo.op.v1.TellWebhooksResult
-	(*Meta)(nil),               // 3: corvo.op.v1.Meta
+	(*NotifyWebhooks)(nil),       // 0: corvo.op.v1.NotifyWebhooks
+	(*Notification)(nil),         // 1: corvo.op.v1.Notification
+	(*NotifyWebhooksResult)(nil), // 2: corvo.op.v1.NotifyWebhooksResult
+	(*Meta)(nil),                 // 3: corvo.op.v1.Meta
 }
 var file_dataplane_op_webhooks_proto_depIdxs = []int32{
-	3, // 0: corvo.op.v1.TellWebhooks.meta:type_name -> corvo.op.v1.Meta
-	1, // 1: corvo.op.v1.TellWebhooks.tellings:type_name -> corvo.op.v1.Telling
+	3, // 0: corvo.op.v1.NotifyWebhooks.meta:type_name -> corvo.op.v1.Meta
+	1, // 1: corvo.op.v1.NotifyWebhooks.notifications:type_name -> corvo.op.v1.Notification
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name

@@ -18,7 +18,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-func (m *TellWebhooks) MarshalVT() (dAtA []byte, err error) {
+func (m *NotifyWebhooks) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -31,12 +31,12 @@ func (m *TellWebhooks) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *TellWebhooks) MarshalToVT(dAtA []byte) (int, error) {
+func (m *NotifyWebhooks) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *TellWebhooks) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *NotifyWebhooks) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -48,9 +48,9 @@ func (m *TellWebhooks) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Tellings) > 0 {
-		for iNdEx := len(m.Tellings) - 1; iNdEx >= 0; iNdEx-- {
-			size, err := m.Tellings[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+	if len(m.Notifications) > 0 {
+		for iNdEx := len(m.Notifications) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Notifications[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
 			if err != nil {
 				return 0, err
 			}
@@ -73,7 +73,7 @@ func (m *TellWebhooks) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Telling) MarshalVT() (dAtA []byte, err error) {
+func (m *Notification) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -86,12 +86,12 @@ func (m *Telling) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Telling) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Notification) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Telling) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Notification) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -134,7 +134,7 @@ func (m *Telling) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *TellWebhooksResult) MarshalVT() (dAtA []byte, err error) {
+func (m *NotifyWebhooksResult) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -147,12 +147,12 @@ func (m *TellWebhooksResult) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *TellWebhooksResult) MarshalToVT(dAtA []byte) (int, error) {
+func (m *NotifyWebhooksResult) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *TellWebhooksResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *NotifyWebhooksResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -172,7 +172,7 @@ func (m *TellWebhooksResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *TellWebhooks) SizeVT() (n int) {
+func (m *NotifyWebhooks) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -182,8 +182,8 @@ func (m *TellWebhooks) SizeVT() (n int) {
 		l = m.Meta.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if len(m.Tellings) > 0 {
-		for _, e := range m.Tellings {
+	if len(m.Notifications) > 0 {
+		for _, e := range m.Notifications {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
@@ -192,7 +192,7 @@ func (m *TellWebhooks) SizeVT() (n int) {
 	return n
 }
 
-func (m *Telling) SizeVT() (n int) {
+func (m *Notification) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -218,7 +218,7 @@ func (m *Telling) SizeVT() (n int) {
 	return n
 }
 
-func (m *TellWebhooksResult) SizeVT() (n int) {
+func (m *NotifyWebhooksResult) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -231,7 +231,7 @@ func (m *TellWebhooksResult) SizeVT() (n int) {
 	return n
 }
 
-func (m *TellWebhooks) UnmarshalVT(dAtA []byte) error {
+func (m *NotifyWebhooks) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -254,10 +254,10 @@ func (m *TellWebhooks) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: TellWebhooks: wiretype end group for non-group")
+			return fmt.Errorf("proto: NotifyWebhooks: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: TellWebhooks: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: NotifyWebhooks: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -298,7 +298,7 @@ func (m *TellWebhooks) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Tellings", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Notifications", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -325,8 +325,8 @@ func (m *TellWebhooks) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Tellings = append(m.Tellings, &Telling{})
-			if err := m.Tellings[len(m.Tellings)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			m.Notifications = append(m.Notifications, &Notification{})
+			if err := m.Notifications[len(m.Notifications)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -352,7 +352,7 @@ func (m *TellWebhooks) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Telling) UnmarshalVT(dAtA []byte) error {
+func (m *Notification) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -375,10 +375,10 @@ func (m *Telling) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Telling: wiretype end group for non-group")
+			return fmt.Errorf("proto: Notification: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Telling: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Notification: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -535,7 +535,7 @@ func (m *Telling) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *TellWebhooksResult) UnmarshalVT(dAtA []byte) error {
+func (m *NotifyWebhooksResult) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -558,10 +558,10 @@ func (m *TellWebhooksResult) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: TellWebhooksResult: wiretype end group for non-group")
+			return fmt.Errorf("proto: NotifyWebhooksResult: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: TellWebhooksResult: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: NotifyWebhooksResult: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:

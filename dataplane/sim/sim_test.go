@@ -90,7 +90,7 @@ func play(t *testing.T, seed uint64) Outcome {
 
 // travels says whether ops of a kind are only ever inside of a Deliver.
 func travels(k *op.Kind) bool {
-	return slices.Contains([]string{"arrive", "place", "count-member", "watch", "met", "tell-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
+	return slices.Contains([]string{"arrive", "place", "count-member", "watch-job", "settle-dependency", "notify-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
 }
 
 // Every kind of op there is can be drawn.

@@ -22,7 +22,7 @@ import (
 func (h *hooked) tell(name string, of job.ID, body string) {
 	h.t.Helper()
 	id := h.newID()
-	h.mustApply(&op.TellWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Tellings: []*op.Telling{
+	h.mustApply(&op.NotifyWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Notifications: []*op.Notification{
 		{Webhook: name, Event: "failed", Body: []byte(body), JobId: of[:]},
 	}})
 }

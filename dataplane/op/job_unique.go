@@ -50,82 +50,82 @@ func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	return id, j.GetDetail().GetUniqueExpiresNs() > tx.ClockNs(), nil
 }
 
-// meeting is the existing job that holds a new job's key. The zero value means that no job holds it and the new
+// keyMatch is the existing job that holds a new job's key. The zero value means that no job holds it and the new
 // one is created.
-type meeting struct {
+type keyMatch struct {
 	found  Found
 	holder job.ID
 }
 
-// meetings are those of an op's jobs, by position; nil if no job has a key.
-type meetings []meeting
+// keyMatches are those of an op's jobs, by position; nil if no job has a key.
+type keyMatches []keyMatch
 
-func (m meetings) at(i int) meeting {
+func (m keyMatches) at(i int) keyMatch {
 	if m == nil {
-		return meeting{}
+		return keyMatch{}
 	}
 	return m[i]
 }
 
 // made returns how many of n jobs are created.
-func (m meetings) made(n int) int {
-	for _, met := range m {
-		if met.found != Found_FOUND_NONE {
+func (m keyMatches) made(n int) int {
+	for _, match := range m {
+		if match.found != Found_FOUND_NONE {
 			n--
 		}
 	}
 	return n
 }
 
-// meet finds the holder of each job's key: an existing job, or an earlier one of the same op. It runs before
+// matchKeys finds the holder of each job's key: an existing job, or an earlier one of the same op. It runs before
 // anything is written, because it decides how many jobs are created and so whether they are admitted. The result
 // stays valid even if a found job is then dropped to free room in its queue, as if the duplicates had come just
 // before the drop.
-func (o *Enqueue) meet(tx *state.Tx) (meetings, error) {
-	var all meetings
-	m := meeter{tx: tx}
+func (o *Enqueue) matchKeys(tx *state.Tx) (keyMatches, error) {
+	var all keyMatches
+	m := keyMatcher{tx: tx}
 	for i, nj := range o.Jobs {
 		if _, has := nj.key(); !has {
 			continue
 		}
 		if all == nil {
-			all = make(meetings, len(o.Jobs))
+			all = make(keyMatches, len(o.Jobs))
 		}
-		met, err := m.meet(o.Meta.Ids[i], nj)
+		match, err := m.match(o.Meta.Ids[i], nj)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = met
+		all[i] = match
 	}
 	return all, nil
 }
 
-// meeter looks up the holders of keys and remembers which of the op's own jobs takes a key.
-type meeter struct {
+// keyMatcher looks up the holders of keys and remembers which of the op's own jobs takes a key.
+type keyMatcher struct {
 	tx    *state.Tx
 	taken map[key]job.ID
 }
 
-func (m *meeter) meet(id []byte, nj *NewJob) (meeting, error) {
+func (m *keyMatcher) match(id []byte, nj *NewJob) (keyMatch, error) {
 	k, has := nj.key()
 	if !has {
-		return meeting{}, nil
+		return keyMatch{}, nil
 	}
 	holder, taken := m.taken[k]
 	if !taken {
 		var err error
 		if holder, taken, err = k.holder(m.tx); err != nil {
-			return meeting{}, err
+			return keyMatch{}, err
 		}
 	}
 	if taken {
-		return meeting{k.found(), holder}, nil
+		return keyMatch{k.found(), holder}, nil
 	}
 	if m.taken == nil {
 		m.taken = map[key]job.ID{}
 	}
 	m.taken[k] = job.ID(id)
-	return meeting{}, nil
+	return keyMatch{}, nil
 }
 
 // takeUnique gives a new job its unique key. It frees the key if its last holder's period is over and

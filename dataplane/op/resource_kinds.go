@@ -10,7 +10,7 @@ import (
 // resourceKind is one row of the table of resources that a namespace may declare. The code of each kind has its
 // own file.
 type resourceKind struct {
-	noun string // for people
+	name string // for people
 	most int    // the maximum number of resources of the kind
 	// check checks the fields of a declaration that need no state.
 	check func(p *problems, o *PutResource)
@@ -28,14 +28,14 @@ type resourceKind struct {
 
 // resourceKinds are all kinds of resources.
 var resourceKinds = map[state.ResourceKind]*resourceKind{
-	state.ResourceKind_RESOURCE_KIND_LIMIT_RULE:      {noun: "limit rule", most: job.MaxLimitRules, check: checkLimitRule, put: putLimitRule, deleted: deletedLimitRule},
-	state.ResourceKind_RESOURCE_KIND_PROVIDER:        {noun: "provider", most: job.MaxProviders, check: checkProviderSpec, deleted: deletedProvider},
-	state.ResourceKind_RESOURCE_KIND_PRICE:           {noun: "price", most: job.MaxPrices, check: checkPrice},
-	state.ResourceKind_RESOURCE_KIND_BUDGET:          {noun: "budget", most: job.MaxBudgets, check: checkBudget, put: putBudget, deleted: deletedBudget},
-	state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY: {noun: "approval policy", most: job.MaxApprovalPolicies, check: checkApprovalPolicy, admit: admitApprovalPolicy},
-	state.ResourceKind_RESOURCE_KIND_ALERT_RULE:      {noun: "alert rule", most: job.MaxAlertRules, check: checkAlertRule, admit: admitAlertRule, deleted: deletedAlertRule},
-	state.ResourceKind_RESOURCE_KIND_WEBHOOK:         {noun: "webhook", most: job.MaxWebhooks, check: checkWebhook, admit: admitWebhook, put: putWebhook, release: releaseWebhook, deleted: deletedWebhook},
-	kindRole:                                         {noun: "role", most: job.MaxRoles, check: checkRole, release: releaseRole},
+	state.ResourceKind_RESOURCE_KIND_LIMIT_RULE:      {name: "limit rule", most: job.MaxLimitRules, check: checkLimitRule, put: putLimitRule, deleted: deletedLimitRule},
+	state.ResourceKind_RESOURCE_KIND_PROVIDER:        {name: "provider", most: job.MaxProviders, check: checkProviderSpec, deleted: deletedProvider},
+	state.ResourceKind_RESOURCE_KIND_PRICE:           {name: "price", most: job.MaxPrices, check: checkPrice},
+	state.ResourceKind_RESOURCE_KIND_BUDGET:          {name: "budget", most: job.MaxBudgets, check: checkBudget, put: putBudget, deleted: deletedBudget},
+	state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY: {name: "approval policy", most: job.MaxApprovalPolicies, check: checkApprovalPolicy, admit: admitApprovalPolicy},
+	state.ResourceKind_RESOURCE_KIND_ALERT_RULE:      {name: "alert rule", most: job.MaxAlertRules, check: checkAlertRule, admit: admitAlertRule, deleted: deletedAlertRule},
+	state.ResourceKind_RESOURCE_KIND_WEBHOOK:         {name: "webhook", most: job.MaxWebhooks, check: checkWebhook, admit: admitWebhook, put: putWebhook, release: releaseWebhook, deleted: deletedWebhook},
+	kindRole:                                         {name: "role", most: job.MaxRoles, check: checkRole, release: releaseRole},
 }
 
 // takeBack deletes a resource of the kind and the records that depend on it.
@@ -47,7 +47,7 @@ func (k *resourceKind) takeBack(tx *state.Tx, was *state.Resource) error {
 		return nil
 	}
 	if err := k.deleted(tx, was); err != nil {
-		return fmt.Errorf("%s %q: %w", k.noun, was.Name, err)
+		return fmt.Errorf("%s %q: %w", k.name, was.Name, err)
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func wants(h *state.Webhook, event string) bool {
 
 // newDelivery queues a delivery to a webhook, unless the number of its waiting deliveries, or of all kept
 // deliveries, is at its limit. It counts dropped deliveries.
-func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Telling) (made bool, err error) {
+func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Notification) (made bool, err error) {
 	known, err := tx.Delivery([16]byte(id))
 	if known != nil || err != nil {
 		return known != nil, err

@@ -14,15 +14,15 @@ import (
 )
 
 func init() {
-	builders["tell-webhooks"] = (*story).tellWebhooks
+	builders["notify-webhooks"] = (*story).notifyWebhooks
 	moreValid = append(moreValid, func(w *world) op.Op {
 		id := w.newID("")
-		return &op.TellWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Tellings: []*op.Telling{{Webhook: "h", Event: "dead", Body: []byte("{}"), JobId: id[:]}}}
+		return &op.NotifyWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Notifications: []*op.Notification{{Webhook: "h", Event: "dead", Body: []byte("{}"), JobId: id[:]}}}
 	})
-	prepare["tell-webhooks"] = func(w *world) op.Op {
+	prepare["notify-webhooks"] = func(w *world) op.Op {
 		w.listen("h", "dead")
 		id := w.newID("")
-		return &op.TellWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Tellings: []*op.Telling{{Webhook: "h", Event: "dead", Body: []byte("{}"), JobId: id[:]}}}
+		return &op.NotifyWebhooks{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Notifications: []*op.Notification{{Webhook: "h", Event: "dead", Body: []byte("{}"), JobId: id[:]}}}
 	}
 }
 
@@ -239,17 +239,17 @@ func TestWebhookSecretsOverlap(t *testing.T) {
 	}
 }
 
-// tellWebhooks reads, for each event, the webhook and the event, job=, body=, and as=, the
+// notifyWebhooks reads, for each event, the webhook and the event, job=, body=, and as=, the
 // name of its delivery.
-func (s *story) tellWebhooks(items []item) op.Op {
-	o := &op.TellWebhooks{Meta: s.meta(items[0])}
+func (s *story) notifyWebhooks(items []item) op.Op {
+	o := &op.NotifyWebhooks{Meta: s.meta(items[0])}
 	for _, i := range items {
-		t := &op.Telling{Webhook: i.words[0], Event: i.words[1], Body: []byte(repeated(i.text("body", "{}")))}
+		t := &op.Notification{Webhook: i.words[0], Event: i.words[1], Body: []byte(repeated(i.text("body", "{}")))}
 		if name := i.text("job", ""); name != "" {
 			t.JobId = s.deliveryID(name)[:len(job.ID{})-int(i.number(s.t, "short", 0))]
 		}
 		o.Meta.Ids = append(o.Meta.Ids, s.deliveryID(i.text("as", "d")))
-		o.Tellings = append(o.Tellings, t)
+		o.Notifications = append(o.Notifications, t)
 	}
 	return o
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Met tells a waiting job how one of its dependencies has settled, once for each dependency. After the last
+// SettleDependency tells a waiting job how one of its dependencies has settled, once for each dependency. After the last
 // completed one the waiter becomes pending, or continues to wait for its due time. If a dependency did not
 // complete or does not exist, the waiter's policy decides: the waiter dies, is held for a person's decision, or
 // counts the dependency like a completed one. An agent's job that waits for its tools counts each tool, however
@@ -18,14 +18,14 @@ import (
 // The op does nothing if the waiter no longer waits: because it has settled or is gone, or because a person
 // released it.
 
-// Number is Met's number in the log.
-func (*Met) Number() entry.Number { return numMet }
+// Number is SettleDependency's number in the log.
+func (*SettleDependency) Number() entry.Number { return numSettleDependency }
 
-// Class is Met's place among waiting proposals.
-func (*Met) Class() pipeline.Class { return table[numMet].Class }
+// Class is SettleDependency's place among waiting proposals.
+func (*SettleDependency) Class() pipeline.Class { return table[numSettleDependency].Class }
 
 // Validate refuses an op that no shard can have sent.
-func (o *Met) Validate() error {
+func (o *SettleDependency) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.add("waiter_id", checkID(o.WaiterId))
@@ -37,17 +37,17 @@ func (o *Met) Validate() error {
 }
 
 // Apply changes the waiter.
-func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
+func (o *SettleDependency) Apply(tx *state.Tx) (*SettleDependencyResult, error) {
 	j, err := jobOf(tx, o.WaiterId)
 	if err != nil || j.GetBlockedBy() == 0 || j.State != job.Scheduled && j.State != job.Held {
-		return &MetResult{}, err
+		return &SettleDependencyResult{}, err
 	}
 	if j.Detail.GetIteration() > 0 {
 		called, err := awaits(tx, j, o.JobId)
 		if err != nil || !called {
-			return &MetResult{}, err
+			return &SettleDependencyResult{}, err
 		}
-		return &MetResult{}, unblock(tx, j) // its agent reads the tool's outcome
+		return &SettleDependencyResult{}, unblock(tx, j) // its agent reads the tool's outcome
 	}
 	switch {
 	case o.Outcome == job.Completed, j.Options.GetDependencyPolicy() == job.DependencyIgnore:
@@ -59,7 +59,7 @@ func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
 	default:
 		err = fmt.Errorf("job %s has dependency policy %d, which this binary does not know: upgrade it", job.ID(j.Id), j.Options.GetDependencyPolicy())
 	}
-	return &MetResult{}, err
+	return &SettleDependencyResult{}, err
 }
 
 // unblock removes one job from those that j waits for, and promotes j after the last. A held job stays held.
@@ -77,7 +77,7 @@ func unblock(tx *state.Tx, j *job.Job) error {
 }
 
 // hold keeps the waiter for a person's decision. A waiter that is already held keeps its reason.
-func (o *Met) hold(tx *state.Tx, j *job.Job) error {
+func (o *SettleDependency) hold(tx *state.Tx, j *job.Job) error {
 	if j.State == job.Held {
 		return nil
 	}
@@ -85,12 +85,12 @@ func (o *Met) hold(tx *state.Tx, j *job.Job) error {
 }
 
 // fail makes the waiter die, which in turn resolves its own dependents.
-func (o *Met) fail(tx *state.Tx, j *job.Job) error {
+func (o *SettleDependency) fail(tx *state.Tx, j *job.Job) error {
 	return die(tx, j, job.OnBlock, &job.AttemptError{Error: o.reason(), Outcome: job.Blocked})
 }
 
 // reason returns the text that tells people why the waiter cannot run.
-func (o *Met) reason() string {
+func (o *SettleDependency) reason() string {
 	if o.Outcome == job.State_STATE_UNSPECIFIED {
 		return fmt.Sprintf("depends on %s, which does not exist", job.ID(o.JobId))
 	}

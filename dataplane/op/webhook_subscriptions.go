@@ -55,23 +55,23 @@ func (s *subscription) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.ContainsFunc(s.queues, func(g tenancy.Glob) bool { return queue != "" && g.Match(queue) })
 }
 
-// tell sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit, so that
+// notify sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit, so that
 // no event is stored without its notification. An event's document describes the records as they are at the end
 // of the entry.
-func (s *subscriptions) tell(tx *state.Tx) error {
+func (s *subscriptions) notify(tx *state.Tx) error {
 	if err := s.follow(tx.ResourceIndex()); err != nil || len(s.of) == 0 {
 		return err
 	}
-	o, bytes := &TellWebhooks{Meta: &Meta{}}, 0
+	o, bytes := &NotifyWebhooks{Meta: &Meta{}}, 0
 	flush := func() error {
 		full := o
-		o, bytes = &TellWebhooks{Meta: &Meta{}}, 0
+		o, bytes = &NotifyWebhooks{Meta: &Meta{}}, 0
 		switch {
-		case len(full.Tellings) == 0:
+		case len(full.Notifications) == 0:
 			return nil
 		case tx.Shard() != firstShard && !tx.CanSend(firstShard):
 			// The shard continues to work if the first shard is unreachable for long, and its outbox is bounded.
-			tx.DropWebhookEvents(len(full.Tellings))
+			tx.DropWebhookEvents(len(full.Notifications))
 			return nil
 		}
 		return send(tx, firstShard, full)
@@ -99,19 +99,19 @@ func (s *subscriptions) tell(tx *state.Tx) error {
 			if !sub.covers(said.Queue) {
 				continue
 			}
-			if len(o.Tellings) == job.MaxTellings || bytes+len(body) > maxTellingBytes {
+			if len(o.Notifications) == job.MaxNotifications || bytes+len(body) > maxNotificationBytes {
 				if err := flush(); err != nil {
 					return err
 				}
 			}
 			id := tx.NewID(e.Queue)
 			o.Meta.Ids = append(o.Meta.Ids, id[:])
-			o.Tellings = append(o.Tellings, &Telling{Webhook: sub.webhook.Name, Event: said.Type, Body: body, JobId: slices.Clone(e.JobId)})
+			o.Notifications = append(o.Notifications, &Notification{Webhook: sub.webhook.Name, Event: said.Type, Body: body, JobId: slices.Clone(e.JobId)})
 			bytes += len(body)
 		}
 	}
 	return flush()
 }
 
-// maxTellingBytes bounds the documents of one TellWebhooks.
-const maxTellingBytes = 1 << 20
+// maxNotificationBytes bounds the documents of one NotifyWebhooks.
+const maxNotificationBytes = 1 << 20

@@ -14,7 +14,7 @@ import (
 // settled, in any state, and the next iteration receives their outcomes. The jobs wait for each other by the
 // steps of dependency.go, on any shards.
 //
-// The record of the job's last iteration lists the jobs for which it waits. A Met of any other job belongs to a
+// The record of the job's last iteration lists the jobs for which it waits. A SettleDependency of any other job belongs to a
 // time before a retry and is ignored.
 
 // checkTools checks the tool calls of an item.
@@ -90,7 +90,7 @@ func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 		if err := send(tx, c.Shard, &Place{Meta: &Meta{Ids: [][]byte{c.Id}}, Jobs: []*NewJob{c.Job}}); err != nil {
 			return nil, fmt.Errorf("call tool %q: %w", c.Name, err)
 		}
-		if err := send(tx, c.Shard, &Watch{JobId: c.Id, WaiterId: j.Id, WaiterShard: tx.Shard()}); err != nil {
+		if err := send(tx, c.Shard, &WatchJob{JobId: c.Id, WaiterId: j.Id, WaiterShard: tx.Shard()}); err != nil {
 			return nil, fmt.Errorf("wait for tool %q: %w", c.Name, err)
 		}
 	}
@@ -110,7 +110,7 @@ func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 			away = map[uint32]load{}
 		}
 		l := away[c.Shard]
-		l.ops, l.bytes = l.ops+2, l.bytes+uint64(c.Job.SizeVT())+2*watchBytes
+		l.ops, l.bytes = l.ops+2, l.bytes+uint64(c.Job.SizeVT())+2*watchJobBytes
 		away[c.Shard] = l
 		if box := tx.Outbox(c.Shard); box.Ops()+l.ops > state.MaxOutboxOps || box.Bytes+l.bytes > state.MaxOutboxBytes {
 			return refuse(api.Overloaded, "job %s calls tool %q, and the queue of messages to the shard of queue %s is full: try again later", job.ID(j.Id), c.Name, c.Job.Queue)

@@ -19,7 +19,7 @@ import (
 //
 // A grant counts as spent until the shard reports it as spent or gives it back. So the shards together never have
 // more than the budget allows, even if messages are lost, delayed or repeated. This file has the side of each
-// shard, serve.go that of the first shard.
+// shard, budget_serve.go that of the first shard.
 
 // firstShard is the shard that keeps budgets.
 const firstShard = 0
@@ -65,12 +65,12 @@ func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	}
 	a.Slice.Ask++
 	a.Slice.WantNanoUsd, a.Slice.Denial = int64(amount), nil
-	return tell(tx, r, a)
+	return notifyFirstShard(tx, r, a)
 }
 
-// tell reports the news of this shard's slice to the budget's first shard and gives back money that is due to be
+// notifyFirstShard reports the news of this shard's slice to the budget's first shard and gives back money that is due to be
 // returned.
-func tell(tx *state.Tx, r *state.Resource, a *state.Account) error {
+func notifyFirstShard(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	s := a.Slice
 	if s.GivesBack(tx.ClockNs()) {
 		s.GiveBack()
@@ -103,7 +103,7 @@ func spendSlice(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.
 	left := a.Slice.Spend(cost, tx.ClockNs())
 	now := left > 0 && !boundless(r.Budget) || a.Slice.Recall != 0 && a.Slice.GivesBack(tx.ClockNs())
 	if now && (tx.Shard() == firstShard || tx.CanSend(firstShard)) {
-		return tell(tx, r, a)
+		return notifyFirstShard(tx, r, a)
 	}
 	return tx.PutAccount([16]byte(r.Id), a)
 }

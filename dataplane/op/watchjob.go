@@ -9,23 +9,23 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Watch registers a waiter for the outcome of a job. It goes first to the shard where the job was created and
+// WatchJob registers a waiter for the outcome of a job. It goes first to the shard where the job was created and
 // only stores the waiter. If the job has settled already, has gone to another shard or never existed,
-// ResolveDependents answers a moment later. So Watch needs no room in any outbox and refuses nothing. A second
-// Watch of the same waiter changes nothing while the first is stored.
+// ResolveDependents answers a moment later. So WatchJob needs no room in any outbox and refuses nothing. A second
+// WatchJob of the same waiter changes nothing while the first is stored.
 //
 // A shard that a job has left forwards the request after the job, so the request cannot overtake it. To send it
 // first to the shard where the proposer believes the job to be was rejected, because there it could arrive before
 // the job.
 
-// Number is Watch's number in the log.
-func (*Watch) Number() entry.Number { return numWatch }
+// Number is WatchJob's number in the log.
+func (*WatchJob) Number() entry.Number { return numWatchJob }
 
-// Class is Watch's place among waiting proposals.
-func (*Watch) Class() pipeline.Class { return table[numWatch].Class }
+// Class is WatchJob's place among waiting proposals.
+func (*WatchJob) Class() pipeline.Class { return table[numWatchJob].Class }
 
 // Validate refuses an op that no shard can have sent.
-func (o *Watch) Validate() error {
+func (o *WatchJob) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.add("job_id", checkID(o.JobId))
@@ -35,7 +35,7 @@ func (o *Watch) Validate() error {
 }
 
 // Apply stores the waiter.
-func (o *Watch) Apply(tx *state.Tx) (*WatchResult, error) {
+func (o *WatchJob) Apply(tx *state.Tx) (*WatchJobResult, error) {
 	id, err := job.IDFromBytes(o.JobId)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (o *Watch) Apply(tx *state.Tx) (*WatchResult, error) {
 		return nil, err
 	}
 	_, err = observe(tx, id)
-	return &WatchResult{}, err
+	return &WatchJobResult{}, err
 }
 
 // checkID checks the length of a job id.
