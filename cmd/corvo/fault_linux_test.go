@@ -55,9 +55,7 @@ func TestAFullDisk(t *testing.T) {
 				t.Errorf("a read on a full disk: %v", err)
 			}
 
-			if err := os.Remove(filler); err != nil {
-				t.Fatal(err)
-			}
+			unfill(t, disk, filler)
 			if err := p.Terminate(t); err != nil {
 				t.Errorf("it ends with %v: %s", err, p.Log())
 			}
@@ -88,9 +86,7 @@ func TestAStartOnAFullDisk(t *testing.T) {
 				if took := time.Since(begun); took > 30*time.Second {
 					t.Errorf("two refusals took %v", took)
 				}
-				if err := os.Remove(filler); err != nil {
-					t.Fatal(err)
-				}
+				unfill(t, disk, filler)
 			}
 			enough := int64(engine.StartSpace + 1<<20)
 			if store == "badger" {
@@ -124,6 +120,28 @@ func fill(t *testing.T, disk, path string, keep int64) {
 	}
 	if err := os.WriteFile(path, make([]byte, free-keep), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// unfill removes the file of fill and waits until its space is free, because the kernel may free it later.
+func unfill(t *testing.T, disk, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var s syscall.Statfs_t
+		if err := syscall.Statfs(disk, &s); err != nil {
+			t.Fatal(err)
+		}
+		if int64(s.Bavail)*s.Bsize > engine.StartSpace {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the space of a removed file is never freed")
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 

@@ -193,11 +193,15 @@ func (n *node) send(method, path, key, body string, header ...string) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: got}
 }
 
-// headKey is the record that every log entry rewrites, including refused ones. auditPrefix begins the keys of
-// the audit log, to which refusals are written too.
-var headKey, auditPrefix = []byte{0x01}, []byte{0x41}
+// These keys of the store change without a request that changes anything. Every log entry rewrites the head,
+// refusals are written to the audit log, and the leader adds the shipped prices at any time after its start.
+var (
+	headKey     = []byte{0x01}
+	auditPrefix = []byte{0x41}
+	pricePrefix = []byte{0x16, byte(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE)}
+)
 
-// dump returns everything in the store except its position and its audit log.
+// dump returns the store except its position, its audit log and the shipped prices.
 func (n *node) dump() []state.KV {
 	n.t.Helper()
 	snapshot := n.cell.State().Snapshot()
@@ -207,7 +211,7 @@ func (n *node) dump() []state.KV {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		if !bytes.Equal(kv.Key, headKey) && !bytes.HasPrefix(kv.Key, auditPrefix) {
+		if !bytes.Equal(kv.Key, headKey) && !bytes.HasPrefix(kv.Key, auditPrefix) && !bytes.HasPrefix(kv.Key, pricePrefix) {
 			all = append(all, kv)
 		}
 	}
