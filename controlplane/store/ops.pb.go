@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: controlplane/store/ops.proto
 
-// The control plane's changes as they stand in its log. Field numbers are
-// permanent; no maps, no floats.
+// The ops of the control plane's log. Field numbers are permanent. Messages have no maps
+// and no floats.
 
 package store
 
@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Idempotency remembers the answer to a request under the caller's key.
+// Idempotency names the request whose result is stored under the caller's key.
 type Idempotency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -80,7 +80,7 @@ func (x *Idempotency) GetRequestHash() []byte {
 // Meta is field 1 of every op.
 type Meta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // a credential's id, or the part of the cloud that acts
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // id of a credential, or name of the component that acts
 	Trace         string                 `protobuf:"bytes,2,opt,name=trace,proto3" json:"trace,omitempty"`         // traceparent of the request; "" = none
 	Idempotency   *Idempotency           `protobuf:"bytes,3,opt,name=idempotency,proto3" json:"idempotency,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -138,7 +138,7 @@ func (x *Meta) GetIdempotency() *Idempotency {
 	return nil
 }
 
-// Spec is what can be chosen of a namespace.
+// Spec holds the settings of a namespace that a caller may choose.
 type Spec struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Region             string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
@@ -215,15 +215,13 @@ func (x *Spec) GetDeletionProtection() bool {
 	return false
 }
 
-// Credential is anything that opens a door, without its secret: a namespace's API
-// key, an organisation's cloud token, an operator's key, a host's or gateway's
-// credential.
+// Credential is a namespace's API key, an organisation's cloud token, an operator's key
+// or the credential of a host or gateway, without its secret.
 type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`     // stands in the credential's text
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`     // is part of the credential's text
 	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // a keyring.Kind
-	// Whose it is: the id of a namespace, an organisation or a host; "" for an
-	// operator's key.
+	// Id of a namespace, an organisation or a host; "" for an operator's key.
 	Owner         string   `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Name          string   `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Roles         []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
@@ -504,8 +502,8 @@ func (x *CreateOrgResult) GetId() string {
 	return ""
 }
 
-// CreateNamespace makes a namespace that is being provisioned, and the operation
-// that ends when it works.
+// CreateNamespace adds a namespace in the phase provisioning, and the operation that ends
+// when the namespace is ready.
 type CreateNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -746,9 +744,9 @@ func (*UpdateNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{11}
 }
 
-// DeleteNamespace begins the end of a namespace: its keys stop at once, its data
-// goes when its host says so. One that is being deleted already answers the
-// operation under way.
+// DeleteNamespace begins to delete a namespace. Its keys stop at once; its host deletes the
+// data later. If the namespace is being deleted already, the result names the running
+// operation.
 type DeleteNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -861,7 +859,7 @@ func (x *DeleteNamespaceResult) GetOperationId() string {
 	return ""
 }
 
-// PlaceNamespace chooses the host of a namespace that has none.
+// PlaceNamespace sets the host of a namespace that has none.
 type PlaceNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -966,8 +964,8 @@ func (*PlaceNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{15}
 }
 
-// SettleNamespace records that the host has the namespace open: it is active and
-// its create operation is done.
+// SettleNamespace records that the host has opened the namespace. The namespace becomes
+// active and its create operation ends.
 type SettleNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1064,9 +1062,10 @@ func (*SettleNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{17}
 }
 
-// RemoveNamespace records that the host has deleted the namespace's data (or that
-// it never was on one): its credentials go, its delete operation is done. A row
-// stays, for the document that tells gateways to forget it and for its usage.
+// RemoveNamespace records that the host has deleted the namespace's data, or that the
+// namespace was never placed. It deletes the namespace's credentials and ends its delete
+// operation. The row stays, for the document that tells gateways of the deletion and for
+// the usage.
 type RemoveNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1167,9 +1166,9 @@ type CreateCredential struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Credential *Credential            `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
-	// ensure makes a credential that exists with the same hash a success: for what
-	// a first start has written to a file before it proposes. One that was revoked or
-	// has ended is refused all the same.
+	// If ensure is set, a credential that exists with the same hash is a success, because a
+	// first start writes the secret to a file before it proposes. A credential that was
+	// revoked or has ended is refused all the same.
 	Ensure        bool `protobuf:"varint,3,opt,name=ensure,proto3" json:"ensure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1270,9 +1269,9 @@ func (x *CreateCredentialResult) GetId() string {
 	return ""
 }
 
-// RotateCredential makes a new credential with the name, owner, roles and scope of
-// an old one, which ends at old_expires_ns (or sooner, if it would anyway). The new
-// one lives as long as the old one was made to.
+// RotateCredential creates a credential with the name, owner, roles and scope of an old
+// one. The old one ends at old_expires_ns, or at its own expiry if that is earlier. The new
+// one has the lifetime that the old one was created with.
 type RotateCredential struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1397,8 +1396,8 @@ type RevokeCredential struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	IfVersion     int64                  `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // that the client has seen; 0 = any
-	JudgedVersion int64                  `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"` // as in SetCredential; 0 = a part of the cloud revokes, which has all rights
+	IfVersion     int64                  `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // version that the client read; 0 = any
+	JudgedVersion int64                  `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"` // as in SetCredential; 0 = a component of the cloud revokes, with all rights
 	CallerVersion int64                  `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1505,7 +1504,7 @@ func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
 }
 
-// SetCredential replaces what a person chooses about a credential. Its secret stays.
+// SetCredential replaces the settings of a credential. Its secret stays.
 type SetCredential struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1515,9 +1514,9 @@ type SetCredential struct {
 	QueueScope    []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"`
 	Enabled       bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	ExpiresNs     int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`              // 0 = never
-	IfVersion     int64                  `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`              // that the client has seen; 0 = any
-	JudgedVersion int64                  `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`  // at which the caller's rights were compared with the credential's
-	CallerVersion int64                  `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // of the caller's own credential then; 0 = an operator's
+	IfVersion     int64                  `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`              // version that the client read; 0 = any
+	JudgedVersion int64                  `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`  // version of the credential when the caller's rights were checked
+	CallerVersion int64                  `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // version of the caller's own credential then; 0 = an operator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1795,8 +1794,8 @@ func (x *CreateHostResult) GetId() string {
 	return ""
 }
 
-// JoinHost records where a host can be reached. It is proposed only when that has
-// changed.
+// JoinHost records the address and the version of a host. The server proposes it only if
+// one has changed.
 type JoinHost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1916,7 +1915,7 @@ type UsageRow struct {
 	Requests            int64                  `protobuf:"varint,11,opt,name=requests,proto3" json:"requests,omitempty"`
 	RequestBytes        int64                  `protobuf:"varint,12,opt,name=request_bytes,json=requestBytes,proto3" json:"request_bytes,omitempty"`
 	ResponseBytes       int64                  `protobuf:"varint,13,opt,name=response_bytes,json=responseBytes,proto3" json:"response_bytes,omitempty"`
-	RejectedReports     int64                  `protobuf:"varint,14,opt,name=rejected_reports,json=rejectedReports,proto3" json:"rejected_reports,omitempty"` // kept aside by who sends them: their amounts are in no other meter
+	RejectedReports     int64                  `protobuf:"varint,14,opt,name=rejected_reports,json=rejectedReports,proto3" json:"rejected_reports,omitempty"` // the sender keeps them; no other meter includes their amounts
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2049,9 +2048,9 @@ func (x *UsageRow) GetRejectedReports() int64 {
 	return 0
 }
 
-// ApplyUsage adds a frame of a source, [from, to], if from is one more than the
-// last applied. A repeat changes nothing; a gap is refused as STATE_CONFLICT. The
-// result says what has been applied by then.
+// ApplyUsage adds a frame [from, to] of a source if from follows the last applied number. A
+// repeat changes nothing. A gap is refused as STATE_CONFLICT. The result holds the last
+// applied number.
 type ApplyUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2188,9 +2187,9 @@ func (x *ApplyUsageResult) GetLast() uint64 {
 	return 0
 }
 
-// SetAsideUsage keeps a frame that ApplyUsage refuses, as it came, so that the source goes
-// on after it: its namespace is being deleted, and nobody will send it again. It is
-// charged to nobody until an operator looks at it.
+// SetAsideUsage stores a frame that ApplyUsage refuses, unchanged, so that the source can
+// continue after it. Its namespace is being deleted, so no host will send it again. No
+// organisation pays for it until an operator decides.
 type SetAsideUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2343,14 +2342,14 @@ func (x *SetAsideUsageResult) GetLast() uint64 {
 	return 0
 }
 
-// AddSigningKey makes a key the one that signs from now on. Those before it stay
-// trusted until trusted_until_ns, and are forgotten once that is over.
+// AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
+// trusted_until_ns at most, and are deleted afterwards.
 type AddSigningKey struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id             string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Seed           []byte                 `protobuf:"bytes,3,opt,name=seed,proto3" json:"seed,omitempty"`                                              // of an Ed25519 private key
-	TrustedUntilNs int64                  `protobuf:"varint,4,opt,name=trusted_until_ns,json=trustedUntilNs,proto3" json:"trusted_until_ns,omitempty"` // of the keys before it
+	TrustedUntilNs int64                  `protobuf:"varint,4,opt,name=trusted_until_ns,json=trustedUntilNs,proto3" json:"trusted_until_ns,omitempty"` // end of trust of the keys before it
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2449,11 +2448,11 @@ func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
-// Refusal is refused requests that are alike.
+// Refusal counts equal refused requests.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Org           string                 `protobuf:"bytes,1,opt,name=org,proto3" json:"org,omitempty"`             // the caller's; "" = the cloud's own, and callers that nobody knows
-	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // the caller's credential; "" = nobody knows it
+	Org           string                 `protobuf:"bytes,1,opt,name=org,proto3" json:"org,omitempty"`             // of the caller; "" = the cloud itself, and unauthenticated callers
+	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // id of the caller's credential; "" = unauthenticated
 	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`       // method and route, or "authenticate"
 	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`           // error code of the answer
 	Count         uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
@@ -2526,8 +2525,8 @@ func (x *Refusal) GetCount() uint64 {
 	return 0
 }
 
-// RecordRefusals adds refused requests to the audit log. Servers gather them, so that a
-// flood of refused requests costs few ops.
+// RecordRefusals adds refused requests to the audit log. Servers collect the requests
+// first, so that a flood of them costs few ops.
 type RecordRefusals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -2624,15 +2623,15 @@ func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
-// PutRole makes or replaces a custom role of a namespace.
+// PutRole creates or replaces a custom role of a namespace.
 type PutRole struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Permissions   []string               `protobuf:"bytes,4,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	Create        bool                   `protobuf:"varint,5,opt,name=create,proto3" json:"create,omitempty"`                                    // there is no such role yet; else there is one
-	IfVersion     int64                  `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // of the role, that the client has seen; 0 = any
+	Create        bool                   `protobuf:"varint,5,opt,name=create,proto3" json:"create,omitempty"`                                    // the role must not exist; otherwise it must
+	IfVersion     int64                  `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // version of the role that the client read; 0 = any
 	CallerVersion int64                  `protobuf:"varint,7,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2777,7 +2776,7 @@ func (x *PutRoleResult) GetCreated() bool {
 	return false
 }
 
-// DeleteRole takes back a custom role that no key has.
+// DeleteRole deletes a custom role that no key has.
 type DeleteRole struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
