@@ -199,28 +199,6 @@ func TestBenchIsRefused(t *testing.T) {
 	}
 }
 
-// TestBenchGuide runs the lines of the guide at a real node, and finds what it says in
-// what they print.
-func TestBenchGuide(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../docs/bench.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := regexp.MustCompile(`(?m)^corvo (bench .*)\n#> (.*)$`).FindAllStringSubmatch(string(text), -1)
-	if len(steps) < 5 {
-		t.Fatalf("the guide has %d lines", len(steps))
-	}
-	dir := t.TempDir()
-	p := startServer(t, "--data-dir", dir)
-	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
-	for _, step := range steps {
-		if a := corvo(t, env, strings.Fields(step[1])...); a.code != 0 || !strings.Contains(a.stdout, step[2]) {
-			t.Errorf("corvo %s ended with %d and prints not %q: %s%s", step[1], a.code, step[2], a.stdout, a.stderr)
-		}
-	}
-}
-
 // What a bench prints, for people and for programs.
 func TestBenchReports(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@ func TestTheGuideOfTheCommandLineIsTrue(t *testing.T) {
 			continue
 		}
 		for line := range strings.Lines(block) {
-			line, _, _ = strings.Cut(strings.TrimSpace(line), " > ")
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " # ")
+			line, _, _ = strings.Cut(line, " > ")
 			for _, command := range strings.FieldsFunc(line, func(r rune) bool { return r == '|' || r == '&' }) {
 				words := shellWords(command)
 				if len(words) == 0 || words[0] != "corvo" {

@@ -22,58 +22,41 @@ func guide(t *testing.T) string {
 	return string(text)
 }
 
-// TestTheOperationsGuideIsTrue runs the lines of the guide in a shell, in one directory:
-// those of curl and of our command. What follows behind "#> " is in what a line prints.
-// A line that starts a server ends the one before.
+// TestTheOperationsGuideIsTrue runs all commands of the guide in one directory. A command that
+// starts a server ends the one before.
 func TestTheOperationsGuideIsTrue(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(proctest.Build(t, "../..", "./cmd/corvo"), filepath.Join(bin, "corvo")); err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	env := proctest.Shell(t, "../..", "./cmd/corvo")
 	var p *process
-	printed, ran, servers := "", 0, 0
-	for i, block := range strings.Split(guide(t), "```") {
-		if i%2 == 0 || strings.HasPrefix(block, "yaml\n") { // prose, or the file of another program
+	known, ran, servers := map[string]string{}, 0, 0
+	for _, step := range proctest.Steps(t, operationsGuide) {
+		if step.Where != "" && step.Where != proctest.Node {
+			t.Errorf("nobody runs %q on %s", step.Command, step.Where)
 			continue
 		}
-		for line := range strings.Lines(block) {
-			line = strings.TrimSpace(line)
-			says, expected := strings.CutPrefix(line, "#> ")
-			switch {
-			case expected:
-				if !strings.Contains(printed, says) {
-					t.Fatalf("the guide says %q, and it prints\n%s", says, printed)
-				}
-			case strings.HasPrefix(line, "corvo server "):
-				if p != nil {
-					if err := p.Terminate(t); err != nil {
-						t.Fatal(err)
-					}
-				}
-				args := strings.Fields(strings.TrimPrefix(line, "corvo server "))
-				for k, arg := range args {
-					if arg == "--data-dir" {
-						args[k+1] = filepath.Join(dir, args[k+1])
-					}
-				}
-				p = startServer(t, args...)
-				key := adminKey(t, filepath.Join(dir, "data"))
-				env = append(env, "CORVO_ENDPOINT="+p.endpoint, "CORVO_API_KEY="+key)
-				servers++
-			case strings.HasPrefix(line, "corvo "), strings.HasPrefix(line, "curl "):
-				printed = string(proctest.Paste(t, "cd "+dir+" && "+strings.Replace(line, "curl -s", "curl -sS --fail-with-body", 1), env...))
-				ran++
-			case line != "":
-				t.Errorf("nobody runs %q", line)
+		server, starts := strings.CutPrefix(step.Command, "corvo server ")
+		if !starts {
+			step.Run(t, operationsGuide, dir, known, env...)
+			ran++
+			continue
+		}
+		if p != nil {
+			if err := p.Terminate(t); err != nil {
+				t.Fatal(err)
 			}
 		}
+		args := strings.Fields(server)
+		for k, arg := range args {
+			if arg == "--data-dir" {
+				args[k+1] = filepath.Join(dir, args[k+1])
+			}
+		}
+		p = startServer(t, args...)
+		key := adminKey(t, filepath.Join(dir, "data"))
+		env = append(env, "CORVO_ENDPOINT="+p.endpoint, "CORVO_API_KEY="+key)
+		servers++
 	}
 	if ran < 12 || servers != 2 {
 		t.Errorf("the guide has %d commands and starts %d servers", ran, servers)

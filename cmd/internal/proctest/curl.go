@@ -1,11 +1,14 @@
 package proctest
 
 import (
+	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // NeedCurl skips a test that runs curl commands if curl is not installed. On CI it fails
@@ -22,16 +25,33 @@ func NeedCurl(t testing.TB) {
 }
 
 // Paste runs a line in a shell, as a new user would, with additional variables, each
-// "NAME=value".
+// "NAME=value". A line that has not ended after StartTimeout fails the test.
 func Paste(t testing.TB, line string, env ...string) []byte {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", line)
+	ctx, cancel := context.WithTimeout(t.Context(), StartTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.WaitDelay = time.Second // because a child of the killed shell may keep the pipe open
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
 	}
 	return out
+}
+
+// Shell returns the variables of a shell that finds our commands, such as "./cmd/corvo", and
+// keeps the profiles of the command line in a directory of its own. root is the relative
+// path of the module's root.
+func Shell(t testing.TB, root string, commands ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, command := range commands {
+		if err := os.Symlink(Build(t, root, command), filepath.Join(dir, filepath.Base(command))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "XDG_CONFIG_HOME=" + filepath.Join(dir, "config")}
 }
 
 // curlLine matches a curl command, which may continue on the next line within quotes.

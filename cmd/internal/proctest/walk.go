@@ -7,77 +7,108 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Step is a curl command of a document and its documented answer.
+// Step is a command of a document and its documented answer.
 type Step struct {
 	Command string
-	// Answer is a part of the expected JSON, or empty if the document shows no answer. A
-	// text in capitals, such as "JOB_ID", matches any text and stands for that text in later
+	// Answer is a part of the expected JSON or text, or empty if the document shows no answer.
+	// A text in capitals, such as "JOB_ID", matches any text and stands for that text in later
 	// commands.
 	Answer string
+	// Where is empty if the command works wherever the reader is, and names a place such as
+	// Node if a comment such as "# on a node:" precedes the command in its block.
+	Where string
 }
+
+// The places of commands that tests run. A document names others, such as "node-1", for
+// commands that need machines of their own.
+const (
+	Cloud = "a cloud"
+	Node  = "a node"
+)
 
 var (
 	answerLine  = regexp.MustCompile(`^#> (.*)$`)
+	whereLine   = regexp.MustCompile(`^# on (.*):$`)
 	placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 	nameInText  = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
+	fence       = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	// shellLine matches a comment, or a command, which may continue on the next line within
+	// quotes.
+	shellLine = regexp.MustCompile(`(?m)^#.*$|^(?:[^'\n]|'[^']*')+$`)
 )
 
-// Steps returns the curl commands in the fenced blocks of a document, in order, each with
-// the lines after it that begin with "#> ".
+// Steps returns all commands in the fenced blocks of a document that have no language or a
+// shell's, in order, each with the lines after it that begin with "#> ".
 func Steps(t testing.TB, path string) (steps []Step) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, block := range strings.Split(string(text), "```") {
-		if i%2 == 0 {
+	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains([]string{"", "sh", "bash"}, block[1]) {
 			continue
 		}
-		block = strings.ReplaceAll(block, "\\\n", "")
-		found := curlLine.FindAllStringIndex(block, -1)
-		for k, at := range found {
-			end := len(block)
-			if k+1 < len(found) {
-				end = found[k+1][0]
-			}
-			step := Step{Command: strings.Replace(block[at[0]:at[1]], "curl -s", "curl -sS --fail-with-body", 1)}
-			for line := range strings.Lines(block[at[1]:end]) {
-				if m := answerLine.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
-					step.Answer += m[1]
+		lines, where, first := strings.ReplaceAll(block[2], "\\\n", ""), "", len(steps)
+		if rest := strings.TrimSpace(shellLine.ReplaceAllString(lines, "")); rest != "" {
+			t.Fatalf("%s: a quote is not closed in\n%s", path, rest)
+		}
+		for _, line := range shellLine.FindAllString(lines, -1) {
+			if m := whereLine.FindStringSubmatch(line); m != nil {
+				where = m[1]
+			} else if m := answerLine.FindStringSubmatch(line); m != nil {
+				if len(steps) == first {
+					t.Fatalf("%s: nothing answers %s", path, line)
 				}
+				steps[len(steps)-1].Answer += m[1]
+			} else if !strings.HasPrefix(line, "#") {
+				steps = append(steps, Step{Command: line, Where: where})
 			}
-			steps = append(steps, step)
 		}
 	}
 	return steps
 }
 
-// Walk runs a document's commands one after the other and compares the answers with the
-// documented ones.
-func Walk(t testing.TB, path string, env ...string) {
+// Walk runs in a directory the commands of a document that work in a place or anywhere, one
+// after the other, and compares the answers with the documented ones. It returns the number
+// of commands.
+func Walk(t testing.TB, path, where, dir string, env ...string) (ran int) {
 	t.Helper()
-	known, dir := map[string]string{}, t.TempDir() // for files that the commands write
+	known := map[string]string{}
 	for _, step := range Steps(t, path) {
-		command := "cd " + dir + " && " + substituted(step.Command, known)
-		answer := Paste(t, command, env...)
-		if step.Answer == "" {
-			continue
+		if step.Where == "" || step.Where == where {
+			step.Run(t, path, dir, known, env...)
+			ran++
 		}
-		var want, got any
-		if err := json.Unmarshal([]byte(step.Answer), &want); err != nil {
-			t.Fatalf("%s: after %s: %s: %v", path, step.Command, step.Answer, err)
+	}
+	return ran
+}
+
+// Run runs the command in a directory, compares its answer with the documented one, and adds
+// the values that the answer gives to names. An error answer makes curl fail.
+func (step Step) Run(t testing.TB, path, dir string, known map[string]string, env ...string) {
+	t.Helper()
+	command := "cd '" + dir + "' && " + strings.Replace(substituted(step.Command, known), "curl -s", "curl --fail-with-body -sS", 1)
+	answer := Paste(t, command, env...)
+	text := strings.TrimSpace(string(answer))
+	var want, got any
+	if placeholder.MatchString(step.Answer) {
+		want, got = step.Answer, text
+	} else if json.Unmarshal([]byte(step.Answer), &want) != nil { // a text, or none
+		if !strings.Contains(text, step.Answer) {
+			t.Fatalf("%s\nprinted %s\n%s says %s", command, answer, path, step.Answer)
 		}
-		if err := json.Unmarshal(answer, &got); err != nil {
-			t.Fatalf("%s\nanswered %s: %v", command, answer, err)
-		}
-		if err := within(want, got, known); err != nil {
-			t.Fatalf("%s\nanswered %s\n%s says %s: %v", command, answer, path, step.Answer, err)
-		}
+		return
+	} else if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatalf("%s\nanswered %s: %v", command, answer, err)
+	}
+	if err := within(want, got, known); err != nil {
+		t.Fatalf("%s\nanswered %s\n%s says %s: %v", command, answer, path, step.Answer, err)
 	}
 }
 
