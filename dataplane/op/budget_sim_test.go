@@ -33,7 +33,7 @@ func TestBudgetSeeds(t *testing.T) {
 	}
 }
 
-// TestBudgets is TestBudgetSeeds with histories that shrink when they fail.
+// TestBudgets checks the same as TestBudgetSeeds with histories that shrink when they fail.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

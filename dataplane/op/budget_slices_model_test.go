@@ -10,7 +10,7 @@ import (
 
 // The model of shared budgets: one list of all that was spent, whichever shard it was on.
 
-// sliceJob is what the model knows of a job.
+// sliceJob is the model's record of a job.
 type sliceJob struct {
 	shard    uint32
 	tagged   bool
@@ -21,7 +21,7 @@ type sliceJob struct {
 	spent    int64
 }
 
-// sliceBudget is what the model knows of a budget.
+// sliceBudget is the model's record of a budget.
 type sliceBudget struct {
 	name    string
 	spec    *state.Budget // as it was declared last
@@ -32,7 +32,7 @@ type sliceBudget struct {
 
 // sliceWindow is a limit of a budget that it has always had.
 type sliceWindow struct {
-	most int64 // the highest that it was: what was granted then is not taken away
+	most int64 // the highest that it was, because grants are not taken away
 	from int   // the first booking after the first shard has turned it, for a calendar's
 }
 
@@ -97,7 +97,7 @@ func (s *sliceSim) declared(name string, spec *state.Budget) {
 	}
 }
 
-// settledIn is what was settled of a budget in a window, and overrun besides.
+// settledIn returns the settled amount of a budget in a window, and the overrun.
 func (s *sliceSim) settledIn(b *sliceBudget, l *state.SpendLimit) (settled, overrun int64) {
 	from, afterNs := b.windows[l.Window].from, int64(0)
 	if l.Window == state.Window_WINDOW_ROLLING {
@@ -181,7 +181,7 @@ func (s *sliceSim) reservedOn(b *sliceBudget) (sum int64) {
 	return sum
 }
 
-// running are the jobs of a shard that have an attempt.
+// running returns the active jobs of a shard.
 func (s *sliceSim) running(sh *sliceShard) (ids []job.ID) {
 	for _, id := range s.order {
 		if j := s.jobs[id]; j.token != nil && j.shard == sh.number {
@@ -191,7 +191,7 @@ func (s *sliceSim) running(sh *sliceShard) (ids []job.ID) {
 	return ids
 }
 
-// report has a worker say what its job has cost, and that it is done.
+// report lets a worker report the cost of its job and finish it.
 func (s *sliceSim) report(sh *sliceShard) {
 	s.t.Helper()
 	running := s.running(sh)
@@ -217,15 +217,15 @@ func (s *sliceSim) report(sh *sliceShard) {
 	}
 }
 
-// book notes what was spent of budgets.
+// book records an amount spent on budgets.
 func (s *sliceSim) book(all []*sliceBudget, settled, overrun int64) {
 	for _, b := range all {
 		b.booked = append(b.booked, booking{ns: s.clockNs, settled: settled, overrun: overrun})
 	}
 }
 
-// beats notes a report of an attempt that goes on: what of it was reserved besides its
-// shard says, and the rest is overrun.
+// beats records a report of a continuing attempt. The shard tells how much of it was reserved; the rest is
+// overrun.
 func (s *sliceSim) beats(sh *sliceShard, id job.ID, cost int64) {
 	m := s.jobs[id]
 	s.unheld(sh, id, cost)
@@ -237,7 +237,7 @@ func (s *sliceSim) beats(sh *sliceShard, id job.ID, cost int64) {
 	m.spent, m.reserved = c.GetSpentNanoUsd(), c.GetReservedNanoUsd()
 }
 
-// unheld books what an attempt has cost on budgets that were made after it began.
+// unheld books the cost of an attempt on budgets that were declared after it began.
 func (s *sliceSim) unheld(sh *sliceShard, id job.ID, cost int64) {
 	m := s.jobs[id]
 	for _, b := range s.budgets {
@@ -306,7 +306,7 @@ func (s *sliceSim) job(sh *sliceShard, id job.ID) *job.Job {
 	return j
 }
 
-// account is what a shard knows of a budget; nil where it has not heard of it.
+// account returns a shard's account of a budget, or nil if the shard does not know the budget.
 func (s *sliceSim) account(sh *sliceShard, name string) *state.Account {
 	s.t.Helper()
 	r := sh.kept.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, name)
@@ -320,8 +320,8 @@ func (s *sliceSim) account(sh *sliceShard, name string) *state.Account {
 	return a
 }
 
-// conserved fails where what the first shard has granted is not what others have, or is
-// on its way; and where a store contradicts itself.
+// conserved fails unless the first shard's grants equal the money that other shards have or that is on its way,
+// and if a store contradicts itself.
 func (s *sliceSim) conserved() {
 	s.t.Helper()
 	for name, b := range s.budgets {
@@ -356,7 +356,7 @@ func (s *sliceSim) conserved() {
 	}
 }
 
-// underway is the money of a budget that one shard has sent another, and it has not.
+// underway returns the money of a budget that one shard has sent to another and that has not arrived.
 func (s *sliceSim) underway(from, to *sliceShard, id []byte) (sum int64) {
 	s.t.Helper()
 	if from == to {
@@ -403,8 +403,8 @@ func (s *sliceSim) quiet() bool {
 	return true
 }
 
-// settled fails where the first shard has not been told of all that was spent: in its
-// windows there is at least what was spent in them, for it was told later.
+// settled fails unless the first shard has received all spent amounts. Its windows hold at least the amounts
+// spent in them, because it books a report when it arrives.
 func (s *sliceSim) settled() {
 	s.t.Helper()
 	for name, b := range s.budgets {

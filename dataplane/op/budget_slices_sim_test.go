@@ -19,12 +19,11 @@ import (
 
 var sliceSeeds = flag.Int("slice.seeds", 30, "how many histories TestSliceSeeds plays")
 
-// TestSliceSeeds plays histories of budgets that several shards share. What one sends
-// another is held up and repeated, and shards crash and apply their logs again. Whatever
-// happens, no attempt begins on any shard for which there is no money left on all of them
-// together, and what the first shard has granted is what the others have or is on its way.
-// At the end, when everybody has heard everything, all is told, nothing is granted any
-// more, and no job has been left waiting that there is room for.
+// TestSliceSeeds plays histories of budgets that several shards share. Messages are delayed and repeated, and
+// shards crash and apply their logs again. No attempt may ever begin on any shard unless all shards together have
+// money left for it, and the first shard's grants equal the money that the others have or that is on its way. At
+// the end, after all messages have been delivered, everything is reported, nothing is granted any more, and no
+// job waits that there is room for.
 func TestSliceSeeds(t *testing.T) {
 	t.Parallel()
 	for seed := range *sliceSeeds {
@@ -53,7 +52,7 @@ type sliceSim struct {
 	budgets map[string]*sliceBudget
 }
 
-// sliceShard is a shard: its log, the store that follows it, and what it has heard of the
+// sliceShard is a shard: its log, the store that follows the log, and the messages that it has received from the
 // others.
 type sliceShard struct {
 	*world // mints ids, and builds ops; it has no store
@@ -96,7 +95,7 @@ func (sh *sliceShard) opens(t *testing.T) {
 
 func (sh *sliceShard) incarnation() entry.Incarnation { return entry.Incarnation{byte(sh.number) + 1} }
 
-// follow applies what of the log the store has not.
+// follow applies the entries of the log that the store does not have.
 func (sh *sliceShard) follow(t *testing.T) (results []any) {
 	t.Helper()
 	for i := sh.runs.Applied().Index; i < uint64(len(sh.log)); i++ {
@@ -132,7 +131,7 @@ func (s *sliceSim) apply(sh *sliceShard, o op.Op) any {
 	return result
 }
 
-// crash has a shard lose what it had not made durable, and apply its log again.
+// crash makes a shard lose its state since the last flush and apply its log again.
 func (s *sliceSim) crash(sh *sliceShard) {
 	s.t.Helper()
 	if s.rng.IntN(3) == 0 {
@@ -187,7 +186,7 @@ func (s *sliceSim) step() {
 	}
 }
 
-// deliver brings some of what one shard has sent another, now and then again.
+// deliver delivers some messages of one shard to another, sometimes again.
 func (s *sliceSim) deliver(from, to *sliceShard) (any bool) {
 	s.t.Helper()
 	if from == to {
@@ -221,7 +220,7 @@ func (s *sliceSim) deliver(from, to *sliceShard) (any bool) {
 	return any
 }
 
-// balance does what is due of slices, and some that are not.
+// balance balances the slices that are due, and some that are not.
 func (s *sliceSim) balance(sh *sliceShard) {
 	s.t.Helper()
 	o := &op.BalanceBudgets{}
@@ -317,7 +316,7 @@ func (s *sliceSim) rest() {
 	}
 }
 
-// hear lets everybody hear everything, and what follows from it.
+// hear delivers all messages, and those that follow from them.
 func (s *sliceSim) hear() {
 	s.t.Helper()
 	for quiet := false; !quiet; {

@@ -57,7 +57,7 @@ func init() {
 	}
 }
 
-// budgetID is the id of the budget that an item names; zeros where there is none.
+// budgetID returns the id of the budget that an item names, or zeros.
 func (s *story) budgetID(i item) []byte {
 	if r := s.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, i.words[0]); r != nil {
 		return r.Id
@@ -65,7 +65,7 @@ func (s *story) budgetID(i item) []byte {
 	return make([]byte, 16)
 }
 
-// printSlices prints what shards have of a budget that they share.
+// printSlices prints the shares of a shared budget by shard.
 func (s *story) printSlices(a *state.Account) {
 	for _, x := range a.Shares {
 		fmt.Fprintf(&s.out, "  shard %d: granted %d", x.Shard, x.GrantedNanoUsd)

@@ -66,7 +66,7 @@ func (s *story) place(items []item) op.Op {
 	return o
 }
 
-// printChain prints where a job stands in its chain, and what it follows.
+// printChain prints a job's position in its chain and the job before it.
 func (s *story) printChain(v *state.Snapshot, j *job.Job) {
 	if c := j.Chain; c != nil {
 		b, err := v.Blob(job.ID(j.Id), job.ChainConfig)

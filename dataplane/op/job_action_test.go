@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of what is done to jobs by hand and by time.
+// These are the story commands for actions on jobs by people and by time.
 func init() {
 	for name, build := range map[string]func(s *story, i item) op.Op{
 		"bring":  (*story).bring,
@@ -77,7 +77,7 @@ func init() {
 	prepare["purge-jobs"] = func(w *world) op.Op { return &op.PurgeJobs{JobIds: [][]byte{w.bring(job.Completed, over)}} }
 }
 
-// idsOf are the jobs that an op is about.
+// idsOf returns the ids of an op's jobs.
 func idsOf(o op.Op) [][]byte { return o.(interface{ GetJobIds() [][]byte }).GetJobIds() }
 
 func doneWord(d *op.JobDone) string {
@@ -105,7 +105,7 @@ func (w *world) bring(st job.State, change func(j *job.Job)) []byte {
 	return o.Job.Id
 }
 
-// bring reads an arrival and what nothing else can give a job here.
+// bring reads an arrival and fields that no other command can give a job.
 func (s *story) bring(i item) op.Op {
 	o := s.arrival(i)
 	j := o.Job
@@ -126,8 +126,7 @@ func (s *story) bring(i item) op.Op {
 	return o
 }
 
-// printLife prints what printJob does not: what is due with a job, and how its
-// attempts ended.
+// printLife prints the due times of a job and the outcomes of its attempts, which printJob leaves out.
 func (s *story) printLife(name string) {
 	s.snapshot(func(v *state.Snapshot) {
 		j, err := v.Job(s.jobs[name])
@@ -159,7 +158,7 @@ func (s *story) printLife(name string) {
 	})
 }
 
-// What a person asks for is bounded like what a duty proposes, and reasons are.
+// The ids of a person's op are bounded like those of a duty, and so are reasons.
 func TestJobActionBounds(t *testing.T) {
 	t.Parallel()
 	check := func(what string, o func() op.Op, set func(o op.Op, n int), at int) {
@@ -227,7 +226,7 @@ func TestAFetchEndsABoundedBacklog(t *testing.T) {
 	w.checkReplica()
 }
 
-// inState is a job in a state, and the lease of it where there is one.
+// inState returns a job in a state, and the proof of its lease if it has one.
 func (w *world) inState(st job.State) (id []byte, proof *op.LeaseProof) {
 	w.t.Helper()
 	due := func(j *job.Job) {
@@ -248,8 +247,8 @@ func (w *world) inState(st job.State) (id []byte, proof *op.LeaseProof) {
 	return id, &op.LeaseProof{Id: id}
 }
 
-// Every op that names a job does to it what the lifecycle has a row for and nothing
-// else: in all other states the job stays as it is, and whoever asked is told.
+// Every op on a job follows the lifecycle's table and nothing else: in all other states the job stays as it is,
+// and the op is refused.
 func TestTheLifecycleIsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -284,7 +283,7 @@ func TestTheLifecycleIsKept(t *testing.T) {
 				result := w.apply(c.do(id, proof))[0]
 				possible := slices.ContainsFunc(c.on, func(e job.Event) bool { _, ok := job.Next(st, e); return ok })
 				changed := w.stateOf(id) != before
-				// Some answer what is so already: a repeat finds it done.
+				// Some ops succeed if the job already is as asked, because a repeat counts as done.
 				already := name == "cancel" && st == job.Cancelled || name == "ack" && st == job.Completed
 				if said := refused(result); !possible && (changed || !said && !already) || possible && said {
 					t.Errorf("%s of a %s job: possible %v, changed %v, answered %v", name, st.Word(), possible, changed, result)
@@ -295,7 +294,7 @@ func TestTheLifecycleIsKept(t *testing.T) {
 	}
 }
 
-// stateOf is what a job is, as text.
+// stateOf returns a job as text.
 func (w *world) stateOf(id []byte) string {
 	w.t.Helper()
 	j, err := w.store.Job(job.ID(id))

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// A key that stays taken for its whole period does so although its queue keeps jobs
-// for less: the job is what has the key, and the answer to who asks again.
+// A key that is held for its whole period keeps its job for that time, even if the queue's retention is shorter,
+// because the job holds the key and answers duplicates.
 func TestAJobIsKeptAsLongAsItsKey(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{false, true} {

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// keyed is an enqueue of n jobs of a fairness key.
+// keyed returns an enqueue of n jobs with a fairness key.
 func (w *world) keyed(queue, key string, weight uint32, n int) *op.Enqueue {
 	o := w.newJobs(queue, n)
 	for _, nj := range o.Jobs {
@@ -25,7 +25,7 @@ func (w *world) keyed(queue, key string, weight uint32, n int) *op.Enqueue {
 	return o
 }
 
-// rule is a limit rule's declaration.
+// rule returns the declaration of a limit rule.
 func (w *world) rule(r *state.LimitRule) *op.PutResource {
 	id := w.newID("")
 	return &op.PutResource{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Resource: &state.Resource{
@@ -37,7 +37,7 @@ func unruled(queue, key string) *op.DeleteResource {
 	return &op.DeleteResource{Kind: state.ResourceKind_RESOURCE_KIND_LIMIT_RULE, Name: op.LimitRuleName(queue, key), Shards: 1}
 }
 
-// keyOf is the fairness key of a leased job.
+// keyOf returns the fairness key of a leased job.
 func (w *world) keyOf(l *op.Leased) string {
 	w.t.Helper()
 	j, err := w.store.Job(job.ID(l.Id))
@@ -47,7 +47,7 @@ func (w *world) keyOf(l *op.Leased) string {
 	return j.FairnessKey
 }
 
-// tenant is who has jobs in a shop's queue.
+// tenant is one fairness key of the shop's queue.
 type tenant struct {
 	key    string
 	weight uint32
@@ -121,8 +121,8 @@ func (s *shop) end() {
 	s.working = slices.DeleteFunc(s.working, func(x work) bool { return x.leased == first.leased })
 }
 
-// TestShares lets tenants whose jobs never run out compete: what each has been given,
-// by its weight, differs from any other's by no more than a job of each.
+// TestShares lets tenants whose jobs never run out compete: the share of each, by its weight, differs from any
+// other's by at most a job of each.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	many := func(n, jobs int) (all []tenant) {
@@ -150,7 +150,7 @@ func TestShares(t *testing.T) {
 			s := newShop(t, c.tenants)
 			s.run(c.workers, c.jobs)
 			for len(s.working) > 0 {
-				s.end() // what has begun counts as what it takes
+				s.end() // a job that has begun counts with its whole duration
 			}
 			checkShares(t, s, c.tenants)
 			s.check()
@@ -178,7 +178,7 @@ func checkShares(t *testing.T, s *shop, tenants []tenant) {
 	}
 }
 
-// A key with a limit has no more at once, and the others share what it leaves.
+// A key with a limit never exceeds it, and the others share the rest.
 func TestSharesWithLimits(t *testing.T) {
 	t.Parallel()
 	tenants := []tenant{{"bounded", 1, 2 * time.Second, 300, 1}, {"a", 1, time.Second, 300, 0}, {"b", 1, time.Second, 300, 0}}
@@ -188,7 +188,7 @@ func TestSharesWithLimits(t *testing.T) {
 		t.Errorf("at most %d of the bounded key were active, %d began", s.most["bounded"], s.began["bounded"])
 	}
 	checkShares(t, s, tenants[1:])
-	// What a key was kept from is no credit: without its limit it shares from there on.
+	// A key gets no credit for the time under its limit: without the limit it shares from that moment on.
 	before := s.began["bounded"]
 	s.apply(unruled("q", "bounded"))
 	keys := s.run(6, 60)
@@ -254,7 +254,7 @@ func TestLanesAreForgotten(t *testing.T) {
 	s.checkReplica()
 }
 
-// With ageing, what waits long goes before what is urgent and new; without, never.
+// With ageing, a job that has waited long precedes urgent new ones; without ageing it never does.
 func TestAgeing(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "k"} {
@@ -278,8 +278,8 @@ func TestAgeing(t *testing.T) {
 				}
 				w.clockNs += (10 * time.Second).Nanoseconds()
 			}
-			// The flood grows older as well: a job counts as critical two ageings after
-			// it was made, and goes before what was made after that.
+			// The flood ages as well: a job counts as critical two ageings after its creation, and precedes jobs
+			// that were created after that.
 			if ageing == 0 && waited < 10*time.Minute || ageing > 0 && (waited < 2*time.Minute || waited > 9*time.Minute) {
 				t.Errorf("key %q, ageing %s: the normal job was fetched after %s", key, ageing, waited)
 			}
@@ -348,10 +348,9 @@ func naive(t *rapid.T, v *state.Snapshot, queue string) (next *job.Job, free boo
 	return next, free
 }
 
-// TestLanesProperty plays anything that can be done to jobs with keys and compares each
-// fetch, and what is said to be fetchable, with a search over all jobs. The store is
-// opened again in between, all counts are recounted, and a replica that was restarted
-// all the time must be the same byte for byte.
+// TestLanesProperty plays any actions on jobs with keys and compares each fetch, and the number of fetchable
+// jobs, with a search over all jobs. The store is reopened in between, all counts are recounted, and a replica
+// that was restarted after each entry must be the same byte for byte.
 func TestLanesProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -424,7 +423,7 @@ func (h *havocLanes) step() {
 	}
 }
 
-// toSome does something to some jobs, whatever state they are in.
+// toSome acts on some jobs in any state.
 func (h *havocLanes) toSome(what, queue string, n int) {
 	if len(h.ids) == 0 {
 		return
@@ -472,7 +471,7 @@ func (h *havocLanes) endSome(n int) {
 // given back.
 func (h *havocLanes) compare() {
 	for _, queue := range []string{"q", "r"} {
-		h.apply(&op.Replenish{Queues: []string{queue}}) // time alone changes what is fetchable
+		h.apply(&op.Replenish{Queues: []string{queue}}) // time alone makes jobs fetchable
 		v := h.store.Snapshot()
 		next, free := naive(h.rt, v, queue)
 		if err := v.Check(); err != nil {

@@ -31,7 +31,7 @@ func (s *story) putRule(items []item) op.Op {
 	})
 }
 
-// The bounds of what says who a job is for, and one beyond.
+// The limits of fairness keys and weights, and values one beyond.
 func TestFairnessBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,8 +59,8 @@ func TestFairnessBounds(t *testing.T) {
 	}
 }
 
-// As many keys as there may be are taken, and one more is refused to clients; what
-// nobody could refuse is taken all the same.
+// The maximum number of keys is accepted and one more is refused to clients, but jobs that cannot be refused are
+// accepted with new keys all the same.
 func TestLanesBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

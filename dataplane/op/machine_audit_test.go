@@ -73,7 +73,7 @@ func auditOf(method, path string, status uint32) *op.Audit {
 	return &op.Audit{Role: "admin", Method: method, Path: path, Status: status, RequestId: "r", Remote: "192.0.2.1"}
 }
 
-// audit reads audit=METHOD:path:status of a command; nil where there is none.
+// audit reads audit=METHOD:path:status of a command, or returns nil.
 func (i item) audit(t testing.TB) *op.Audit {
 	text, ok := i.settings["audit"]
 	if !ok {
@@ -137,8 +137,7 @@ func audited(w *world, o op.Op) op.Op {
 	return o
 }
 
-// Every kind of op is recorded, once, however often somebody repeats it who has lost
-// the answer.
+// Every kind of op is recorded once, however often a client that has lost the answer repeats it.
 func TestRepeatsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for _, k := range op.Kinds() {
@@ -191,7 +190,7 @@ func TestRecordsAreInTheCommitOfTheirOps(t *testing.T) {
 	w.checkReplica()
 }
 
-// What nobody asked to have recorded is not.
+// Ops without an audit field are not recorded.
 func TestOtherOpsAreNotRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,7 +200,7 @@ func TestOtherOpsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// The hash of a record is what API.md promises, byte by byte.
+// The hash of a record is, byte by byte, the one that API.md promises.
 func TestAuditHashIsPermanent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

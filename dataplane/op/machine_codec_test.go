@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// What a leader answers arrives as it was, for every kind.
+// The leader's answer arrives unchanged, for every kind of op.
 func TestCodecCarriesResults(t *testing.T) {
 	t.Parallel()
 	codec := op.Codec{}
@@ -31,8 +31,7 @@ func TestCodecCarriesResults(t *testing.T) {
 	}
 }
 
-// filled sets what a message has to something: the numbers, and one element of
-// each list.
+// filled sets the numbers of a message and one element of each of its lists.
 func filled(m proto.Message) proto.Message {
 	r := m.ProtoReflect()
 	fields := r.Descriptor().Fields()

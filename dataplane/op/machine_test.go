@@ -30,8 +30,7 @@ func (r raw) MarshalToSizedBufferVT(to []byte) (int, error) {
 	return copy(to, r.data), nil
 }
 
-// What a newer binary may have written stops the machine before anything of the
-// entry is applied.
+// Entries of newer binaries stop the machine before it applies any part of them.
 func TestMachineStops(t *testing.T) {
 	t.Parallel()
 	unknownField := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
@@ -67,8 +66,7 @@ func TestMachineStops(t *testing.T) {
 	}
 }
 
-// An op that breaks what Validate promises cannot be refused any longer: it
-// stops the machine.
+// An op that breaks a promise of Validate can no longer be refused, so it stops the machine.
 func TestImpossibleOpsStop(t *testing.T) {
 	t.Parallel()
 	for _, o := range []op.Op{
@@ -143,8 +141,8 @@ func TestResultsByPosition(t *testing.T) {
 	}
 }
 
-// A fetched job's lease ends with the worker that acks it, at any concurrency:
-// the sum of what fetches of an entry get is what was free.
+// An ack frees a job's place for the fetches of the same entry, at any concurrency: these fetches together get
+// exactly the free number.
 func TestConcurrencyIsExact(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -284,7 +282,7 @@ func TestDefaultMemory(t *testing.T) {
 	}
 }
 
-// The machine passes on what the engine asks of the store.
+// The machine forwards the engine's requests to the store.
 func TestMachineIsTheStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// A queue that is being deleted takes no job by a move either: it would be removed
-// with the queue, and whoever moved it was told that it is safe.
+// A queue that is being deleted refuses moved jobs, because they would be removed with the queue although the
+// mover was told that they are safe.
 func TestAQueueBeingDeletedTakesNoMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The commands of what goes between shards; a story's world is shard 0.
+// These are the story commands for messages between shards; a story's world is shard 0.
 func init() {
 	builders["move-jobs"] = (*story).moveJobs
 	builders["arrive"] = func(s *story, items []item) op.Op { return s.arrival(items[0]) }
@@ -28,7 +28,7 @@ func (s *story) moveJobs(items []item) op.Op {
 	}
 }
 
-// arrival reads a job's name and what it brings.
+// arrival reads a job's name and the fields with which it arrives.
 func (s *story) arrival(i item) *op.Arrive {
 	id := s.proof(item{words: i.words[:1]}).Id
 	st, _ := job.ParseState(i.text("state", "pending"))
@@ -83,7 +83,7 @@ func (s *story) trimOutbox(items []item) op.Op {
 	return &op.TrimOutbox{Meta: s.meta(items[0]), Shard: uint32(items[0].number(s.t, "shard", 1)), UpTo: upTo}
 }
 
-// printOutbox prints what waits for other shards.
+// printOutbox prints the ops that wait for other shards.
 func (s *story) printOutbox() {
 	for _, box := range s.store.Outboxes() {
 		fmt.Fprintf(&s.out, "outbox to %d [%d,%d)\n", box.Shard, box.First, box.Next)

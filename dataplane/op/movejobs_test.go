@@ -76,7 +76,7 @@ func (s *shard) apply(o op.Op) (any, error) {
 	return result, nil
 }
 
-// entry applies ops as one entry and returns what each answers, refusals too.
+// entry applies ops as one entry and returns their answers, refusals included.
 func (s *shard) entry(ops ...op.Op) []any {
 	s.t.Helper()
 	var b entry.Builder
@@ -122,7 +122,7 @@ func (s *shard) enqueue(w *world, queue string, n, size int) (ids []job.ID) {
 	return ids
 }
 
-// move moves jobs and answers what became of each.
+// move moves jobs and returns the refusal of each.
 func (s *shard) move(queue string, to uint32, ids ...job.ID) []*op.Refusal {
 	s.t.Helper()
 	o := &op.MoveJobs{Queue: queue, Shard: to}
@@ -132,7 +132,7 @@ func (s *shard) move(queue string, to uint32, ids ...job.ID) []*op.Refusal {
 	return s.must(o).(*op.MoveJobsResult).Items
 }
 
-// deliver brings another shard what waits for it, from a number on.
+// deliver delivers the waiting ops to another shard, from a number on.
 func (s *shard) deliver(to *shard, from uint64, most int) (last uint64) {
 	s.t.Helper()
 	rows, err := s.store.Outgoing(to.number, from, most, 1<<30)
@@ -181,9 +181,8 @@ type where struct {
 	moves    uint32
 }
 
-// Jobs wander between queues and shards, deliveries are late, repeated and cut
-// anywhere: each job is in one place all the time, or on its way to one, and who
-// looks for it from where it was born finds out which.
+// Jobs move between queues and shards while deliveries are late, repeated and cut anywhere. Each job is always in
+// one place or on its way to one, and a search that starts at the job's first shard finds it.
 func TestEachJobIsInOnePlace(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -263,7 +262,7 @@ func TestEachJobIsInOnePlace(t *testing.T) {
 	}
 }
 
-// What a job has goes with it, to the last byte.
+// A job takes all its records along, to the last byte.
 func TestAJobTravelsWhole(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)
@@ -372,12 +371,12 @@ func TestOutboxBound(t *testing.T) {
 	}
 }
 
-// Bytes are bounded for what waits and for what one op takes along.
+// The bytes that wait in an outbox and the bytes of one op are bounded.
 func TestMoveBytesBounds(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)
 	w := &world{t: t, clockNs: epochNs}
-	const size = 1 << 20 // a payload; what it travels in is a little more
+	const size = 1 << 20 // of a payload; its op is a little larger
 	var ids []job.ID
 	for range 80 {
 		ids = append(ids, shards[0].enqueue(w, "q", 1, size)...)
@@ -441,7 +440,7 @@ func TestLargestJobThatTravels(t *testing.T) {
 	}
 }
 
-// largeJob is a completed job of about MaxArriveBytes, with a result of a size.
+// largeJob returns a completed job of about MaxArriveBytes, with a result of the given size.
 func (s *shard) largeJob(w *world, result int) job.ID {
 	s.t.Helper()
 	o := w.newJobs("large", 1)
@@ -461,7 +460,7 @@ func (s *shard) largeJob(w *world, result int) job.ID {
 	}
 }
 
-// size is what a job takes on its way.
+// size returns the size of a job's Arrive.
 func (s *shard) size(id job.ID) int {
 	s.t.Helper()
 	a := &op.Arrive{}
@@ -484,8 +483,7 @@ func (s *shard) size(id job.ID) int {
 	return a.SizeVT()
 }
 
-// At the bound of queues no job is moved into a new one, and what arrives is
-// taken in all the same.
+// At the limit of queues no job is moved to a new queue, but arriving jobs are accepted.
 func TestMovesAtTheBoundOfQueues(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)

@@ -100,12 +100,12 @@ var prepare = map[string]func(w *world) op.Op{
 	},
 }
 
-// sent is an op on its way to another shard.
+// sent returns an op in the form of an outbox.
 func sent(t testing.TB, o op.Op) *op.Sent {
 	return &op.Sent{Number: uint32(o.Number()), Op: encoded(t, o)}
 }
 
-// arriving is a job that comes from another shard.
+// arriving returns the arrival of a job from another shard.
 func (w *world) arriving(queue string) *op.Arrive {
 	id := w.newID(queue)
 	return &op.Arrive{Job: &job.Job{
@@ -113,19 +113,19 @@ func (w *world) arriving(queue string) *op.Arrive {
 	}, Blobs: []*op.KindBlob{{Kind: uint32(job.Payload), Blob: &job.Blob{Data: []byte("{}")}}}}
 }
 
-// recordOf is the id of what a key of nobody in particular is remembered under.
+// recordOf returns the record id of an idempotency key without a principal.
 func recordOf(key string) []byte {
 	sum := sha256.Sum256([]byte("\x00" + key))
 	return sum[:16]
 }
 
-// leased is n jobs that a worker has just fetched.
+// leased returns n jobs that a worker has just fetched.
 func (w *world) leased(queue string, n uint32) []*op.Leased {
 	w.apply(w.newJobs(queue, int(n)))
 	return one[*op.FetchResult](w, w.fetch(queue, n)).Jobs
 }
 
-// failing is a failure of each of the jobs, with usage.
+// failing returns a failure of each of the jobs, with usage.
 func (w *world) failing(leased ...*op.Leased) *op.Fail {
 	o := &op.Fail{Meta: &op.Meta{RequestId: w.newSeed()}}
 	for _, l := range leased {
@@ -136,8 +136,7 @@ func (w *world) failing(leased ...*op.Leased) *op.Fail {
 	return o
 }
 
-// busy is work of others: it touches neither the queue nor the jobs of an op that
-// prepare made.
+// busy applies unrelated work: it touches neither the queue nor the jobs of an op that prepare made.
 func (w *world) busy() {
 	leased := w.leased("other", 3)
 	w.apply(ack(leased[0]), w.failing(leased[1]), w.newJobs("other", 2))
@@ -250,8 +249,8 @@ func TestEnqueueRepeatsAfterMove(t *testing.T) {
 	w.checkReplica()
 }
 
-// settled is a store's content but for what every entry moves: how far the log
-// is, which entries began terms, and the feed.
+// settled returns a store's content without the records that every entry changes: the log's position, the entries
+// that began terms, and the feed.
 func settled(t testing.TB, w *world) []byte {
 	t.Helper()
 	var all []byte
@@ -262,7 +261,7 @@ func settled(t testing.TB, w *world) []byte {
 		all = append(append(append(all, kv.Key...), 0), kv.Value...)
 	}
 	head := w.store.Head()
-	head.Index, head.FeedNextSeq, head.FeedBytes = 0, 0, 0 // a repeat may say again what it found
+	head.Index, head.FeedNextSeq, head.FeedBytes = 0, 0, 0 // a repeat may add its event again
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(head)
 	if err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ func init() {
 	}
 }
 
-// priced reads "provider/model@over=input:output:creation:read", dollars for a million
-// tokens; kinds that are left out cost what input does.
+// priced reads "provider/model@over=input:output:creation:read", in dollars for a million tokens. A kind that is
+// left out costs as much as input.
 func priced(text string) (name string, price *state.Price) {
 	name, amounts, _ := strings.Cut(text, "=")
 	at, over, _ := strings.Cut(name, "@")
@@ -77,7 +77,7 @@ func (s *story) putPrice(items []item) op.Op {
 	}}
 }
 
-// printCosts prints what the usage rows say of costs.
+// printCosts prints the costs in the usage rows.
 func (s *story) printCosts() {
 	s.snapshot(func(v *state.Snapshot) {
 		for row, err := range v.Usage(0) {
@@ -156,8 +156,8 @@ func TestPricesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What every job of a world has used is what the rows say, whoever brought them and
-// however often, at prices that change meanwhile.
+// The usage of every job of a world equals the sum of its rows, for any reporter and any number of repeats, while
+// prices change.
 func TestTheRowsAddUpToTheJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,13 +17,13 @@ type begun struct {
 	tokens uint64 // it has reported since
 }
 
-// ledger is what a provider has had, kept in the plainest way there is.
+// ledger records the traffic of a provider in the plainest way.
 type ledger struct {
 	requests []int64 // when
 	tokens   []begun
 }
 
-// lately is how much there was of something in the minute up to now.
+// lately returns the requests and tokens of the last minute.
 func (l *ledger) lately(nowNs int64) (requests int, tokens uint64) {
 	since := nowNs - int64(time.Minute)
 	for _, ns := range l.requests {
@@ -39,10 +39,9 @@ func (l *ledger) lately(nowNs int64) (requests int, tokens uint64) {
 	return requests, tokens
 }
 
-// Whatever the order of fetches, ends, clocks and openings, a provider never gets more
-// requests in any minute than it lets through, nor an attempt while the tokens that it
-// has had, and those that running attempts have reserved, are at its limit. Jobs that
-// need no provider are always fetched, and in the end everybody is.
+// In any order of fetches, ends, clocks and openings, a provider never gets more requests in a minute than its
+// limit, nor an attempt while its tokens, used and reserved, are at their limit. Jobs without a provider are
+// always fetched, and in the end every job is.
 func TestProviderLimitsAreNeverPassed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -82,7 +81,7 @@ func (h *providerHistory) step() {
 		h.left += n
 	case 2:
 		h.apply(h.newJobs("q", 1))
-		h.fetchSome(1000) // whatever waits for the provider before it
+		h.fetchSome(1000) // even if jobs before it wait for the provider
 		if plain := h.store.Fetchable("q"); plain != 0 {
 			h.t.Fatalf("%d jobs are left after a fetch of all", plain)
 		}
@@ -101,7 +100,7 @@ func (h *providerHistory) step() {
 	}
 }
 
-// fetchSome fetches, and holds what it gets against the limits.
+// fetchSome fetches and compares the fetched jobs with the limits.
 func (h *providerHistory) fetchSome(n int) {
 	h.t.Helper()
 	reserved := h.traffic().GetReservedOutputTokens()
@@ -160,7 +159,7 @@ func (h *providerHistory) end() {
 	h.left--
 }
 
-// open looks at the gate as the duty does, but lets it open whom it likes.
+// open reads the gate as the duty does, but opens it for arbitrary jobs.
 func (h *providerHistory) open() {
 	h.t.Helper()
 	snapshot := h.store.Snapshot()

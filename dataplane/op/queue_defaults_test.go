@@ -15,15 +15,15 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// saying is what a job says of its terms itself.
+// saying sets all the fields of a job that a queue may have defaults for.
 func saying(nj *op.NewJob) *op.NewJob {
 	nj.Priority, nj.Opt().ExpireAfterMs = job.High, 7000
 	nj.Retry = &job.Retry{MaxAttempts: 7, Backoff: job.BackoffLinear, BaseDelayMs: 700, MaxDelayMs: 70_000, JitterPercent: 7}
 	return nj
 }
 
-// The queue decides what a job left open, and nothing else: for each of its terms
-// alone, for all, and for none.
+// A queue's defaults set the fields that a job leaves out and no others: for each field alone, for all, and for
+// none.
 func TestQueueDefaults(t *testing.T) {
 	t.Parallel()
 	queues := &state.QueueDefaults{
@@ -111,7 +111,7 @@ func TestQueueDefaultsThatContradict(t *testing.T) {
 	}
 }
 
-// A client cannot pass its job off as what follows from another.
+// A client cannot present its job as one that follows from another.
 func TestWhatClientsMayNotSay(t *testing.T) {
 	t.Parallel()
 	id := make([]byte, 16)

@@ -8,9 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// An enqueue that drops a job to make room has what follows from that job made too,
-// in queues that nobody refuses. They may take the room of the last queue, which the
-// enqueue itself was admitted to.
+// An enqueue that drops a job also causes the jobs that follow the dropped one, in queues that admit them always.
+// They may take the place of the last queue, to which the enqueue itself was admitted.
 func TestEnqueueIntoTheLastQueueDropsAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// What the ops about queues need to have something to do.
+// These functions prepare a world in which the ops about queues have work.
 func init() {
 	prepare["sweep-queue"] = func(w *world) op.Op {
 		o := w.newJobs("q", 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The commands of what is said of queues as wholes.
+// These are the story commands for ops on whole queues.
 func init() {
 	builders["clear-queue"] = func(s *story, items []item) op.Op {
 		return &op.ClearQueue{Meta: s.meta(items[0]), Queue: repeated(items[0].words[0])}
@@ -97,7 +97,7 @@ func (i item) retention(t testing.TB) *job.Retention {
 	return &job.Retention{CompletedMs: i.millis(t, "completed", 0), DeadMs: i.millis(t, "dead", 0), CancelledMs: i.millis(t, "cancelled", 0)}
 }
 
-// queueAnswer is what is answered of a queue; "ok" for anything else.
+// queueAnswer returns the text of an answer about a queue, or "ok" for any other.
 func queueAnswer(result any) string {
 	switch r := result.(type) {
 	case *op.BalanceBudgetsResult:

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// queueVersion is the version of a queue's settings in the store.
+// queueVersion returns the version of a queue's settings in the store.
 func (w *world) queueVersion(name string) uint64 {
 	w.t.Helper()
 	v := w.store.Snapshot()
@@ -73,7 +73,7 @@ func TestQueueVersionIsOfAllSettings(t *testing.T) {
 	}
 }
 
-// Replicas of two binaries must judge one op alike, so versions are what they once were.
+// Replicas with different binaries must judge an op alike, so the version of given settings never changes.
 func TestQueueVersionsAreFrozen(t *testing.T) {
 	t.Parallel()
 	one := uint32(1)
@@ -90,7 +90,8 @@ func TestQueueVersionsAreFrozen(t *testing.T) {
 	}
 }
 
-// What a client has not seen, it does not overwrite: the entry in which the op is decides.
+// A client does not overwrite settings that it has not seen, because the version is checked in the entry of the
+// op.
 func TestSetQueueOnlyIf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,7 +118,7 @@ func TestSetQueueOnlyIf(t *testing.T) {
 	refused(&op.SetQueue{Queue: "q", IfVersion: seen, MaxLength: &seven})
 }
 
-// What a client has not seen, it does not delete, either.
+// A client does not delete a queue with settings that it has not seen.
 func TestDeleteQueueOnlyIf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

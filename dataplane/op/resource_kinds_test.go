@@ -68,7 +68,7 @@ func (s *story) printResources() {
 	}
 }
 
-// declared are a shard's providers as text.
+// declared returns a shard's providers as text.
 func (s *shard) declared() (all string) {
 	for _, r := range s.store.ResourceIndex().Resources(kindProvider) {
 		all += fmt.Sprintln(r.Name, job.ID(r.Id), r.Version, r.CreatedNs, r.Provider.Requests)
@@ -76,8 +76,8 @@ func (s *shard) declared() (all string) {
 	return all
 }
 
-// What the first shard decides all have, in its order, also where deliveries come late
-// and again; what has come of a resource goes with it everywhere.
+// All shards apply the first shard's decisions in its order, even if deliveries come late and repeatedly. The
+// records that belong to a resource are removed with it on every shard.
 func TestResourcesTravel(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 3)
@@ -107,7 +107,7 @@ func TestResourcesTravel(t *testing.T) {
 	if _, err := home.apply(again); api.CodeOf(err) != api.PreconditionFailed {
 		t.Errorf("a version that was replaced: %v", err)
 	}
-	deliver(1) // all of it once more, and what is new
+	deliver(1) // everything once more, and the new ops
 	if got, err := shards[2].store.Traffic([16]byte(b.Id)); got != nil || err != nil {
 		t.Errorf("of a provider that is gone there is %v: %v", got, err)
 	}
@@ -132,8 +132,8 @@ func traffic(s *shard, id []byte) {
 	}
 }
 
-// A first shard that was restored does not know of what it had declared since. What it
-// declares under the same name takes the place of that, with what has come of it.
+// A restored first shard does not know the resources that it declared after the backup. A new declaration under
+// the same name replaces such a resource and its records on the other shards.
 func TestAResourceOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	other := newShards(t, 2)[1]
@@ -176,8 +176,7 @@ func TestTooManyResources(t *testing.T) {
 	one[*op.PutResourceResult](w, w.newProvider("more", 1))
 }
 
-// A shard that cannot be reached keeps resources from changing, and does not have what
-// waits for it grow without end.
+// An unreachable shard keeps resources from changing, so its outbox does not grow without bound.
 func TestResourcesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)

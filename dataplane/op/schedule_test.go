@@ -36,7 +36,7 @@ func init() {
 	}
 }
 
-// newSchedule is a schedule that runs in a minute.
+// newSchedule returns a schedule that runs in a minute.
 func (w *world) newSchedule(name string) *state.Schedule {
 	id := w.newID("q")
 	return &state.Schedule{
@@ -45,10 +45,10 @@ func (w *world) newSchedule(name string) *state.Schedule {
 	}
 }
 
-// scheduleID is the id of the schedule a command names.
+// scheduleID returns the id of the schedule that a command names.
 func (s *story) scheduleID(i item) []byte { return s.proof(item{words: i.words[:1]}).Id }
 
-// at is a setting that is a time of the story; 0 without it.
+// at returns a setting that is a time of the story, or 0 if it is missing.
 func (s *story) at(i item, name string) int64 {
 	text, ok := i.settings[name]
 	if !ok {

@@ -70,8 +70,8 @@ func TestProviderLearnsFromAcks(t *testing.T) {
 	}
 }
 
-// Whether a budget has room for a job that is approved with changes is asked of the job
-// as it is to run: what its agent may cost is what is reserved.
+// The budget check of an approval with changes uses the changed job, because the reserve depends on the agent's
+// changed bounds.
 func TestApproveChangesWhatIsReserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestApproveChangesWhatIsReserved(t *testing.T) {
 	w.checkReplica()
 }
 
-// What a person has said of a job's model stands when a policy holds the job later.
+// An approval for a job's model stays valid when a policy holds the job later.
 func TestApprovalsDoNotForgetEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -132,8 +132,7 @@ func TestApprovalsDoNotForgetEachOther(t *testing.T) {
 	}
 }
 
-// What follows a job in its chain counts for the same fairness key: it shares the queue
-// it comes to as that, and is paid for by its budget.
+// The next job of a chain keeps the fairness key: it shares its queue and uses its budget by that key.
 func TestChainsKeepTheirKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -154,7 +153,7 @@ func TestChainsKeepTheirKey(t *testing.T) {
 	w.check()
 }
 
-// A replay's result has to match what the result of the job it is made of had to.
+// The result of a replay has to match the schema of the original job.
 func TestReplaysKeepTheirSchema(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,7 +50,7 @@ func (s *story) meta(i item) *op.Meta {
 	return meta
 }
 
-// again is the op a command named by as=, once more.
+// again returns the op that a command has named by as=, to be applied once more.
 func (s *story) again(items []item) op.Op {
 	o := s.named[items[0].words[0]]
 	if o == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// name is what the story calls a job. Those that an entry brings forth it calls
-// "born1", "born2"... in the order in which it hears of them.
+// name returns the story's name of a job. Jobs that an entry creates are "born1", "born2"... in the order in
+// which the story sees them.
 func (s *story) name(id []byte) string {
 	if name, ok := s.names[job.ID(id)]; ok {
 		return name
@@ -136,8 +136,7 @@ func outcome(r *op.Refusal) string {
 	return r.Code + " (" + r.Message + ")"
 }
 
-// printChanges prints what the entry put into the feed and the queues it
-// changed.
+// printChanges prints the entry's events and the queues that it changed.
 func (s *story) printChanges() {
 	s.snapshot(func(v *state.Snapshot) {
 		s.printEvents(v)

@@ -20,11 +20,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// TestStories runs testdata/<op>.txt. A story is a list of steps: commands, one
-// a line, then ---- and what came of them, then an empty line. Ops in a row are
-// one entry, up to a line "then"; the other commands change the world before it
-// or look at the outcome. After each entry the store must be consistent, at the
-// end a replica that was restarted all the time must be the same byte for byte.
+// TestStories runs testdata/<op>.txt. A story is a list of steps. A step has commands, one a line, then ---- and
+// their outcome, then an empty line. Ops in a row are one entry, up to a line "then"; the other commands change
+// the world before it or look at the outcome. After each entry the store must be consistent. At the end a replica
+// that was restarted after each entry must be the same byte for byte.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -53,7 +52,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// difference is the first line in which two texts differ, with its place.
+// difference returns the first line in which two texts differ, with its position.
 func difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range max(len(w), len(g)) {
@@ -69,7 +68,7 @@ func difference(want, got string) string {
 	return ""
 }
 
-// story is a world with names for what it holds.
+// story is a world with names for its records.
 type story struct {
 	*world
 	jobs   map[string]job.ID
@@ -263,7 +262,7 @@ func (s *story) look(name string, items []item) func() {
 	return nil
 }
 
-// moment is a time as the story tells it.
+// moment returns a time in the form of a story.
 func (s *story) moment(ns int64) string {
 	if ns == 0 {
 		return "never"
@@ -327,7 +326,7 @@ func (i item) duration(t testing.TB, text string) time.Duration {
 	return d
 }
 
-// millis is a setting that is a duration; without it, otherwise.
+// millis returns a setting that is a duration, or otherwise if the setting is missing.
 func (i item) millis(t testing.TB, name string, otherwise time.Duration) int64 {
 	t.Helper()
 	if v, ok := i.settings[name]; ok {
@@ -336,7 +335,7 @@ func (i item) millis(t testing.TB, name string, otherwise time.Duration) int64 {
 	return otherwise.Milliseconds()
 }
 
-// repeated is n times x for a setting "n*x", for what is too long to be written.
+// repeated returns n times x for a setting "n*x", so that a story can have a text that is too long to write.
 func repeated(text string) string {
 	count, what, _ := strings.Cut(text, "*")
 	n, err := strconv.Atoi(count)

@@ -98,7 +98,7 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// encoded is an op as it stands in an entry.
+// encoded returns an op in the form of an entry.
 func encoded(t testing.TB, o op.Op) []byte {
 	t.Helper()
 	data := make([]byte, o.SizeVT())
@@ -108,8 +108,8 @@ func encoded(t testing.TB, o op.Op) []byte {
 	return data
 }
 
-// FuzzOps: no bytes of any op make the decoder or Validate panic, and what
-// decodes encodes to the same op again.
+// FuzzOps checks that no bytes of any op make the decoder or Validate panic, and that every decoded op encodes to
+// itself.
 func FuzzOps(f *testing.F) {
 	ops := valid(f)
 	for _, k := range op.Kinds() {

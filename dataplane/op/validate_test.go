@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// valid is an op of each kind that passes Validate.
+// valid returns an op of each kind that passes Validate.
 func valid(t testing.TB) map[string]op.Op {
 	w := &world{t: t, clockNs: epochNs}
 	id := w.newID("q")
@@ -306,7 +306,7 @@ func TestOpSizeBound(t *testing.T) {
 	o := w.newJobs("q", 2)
 	o.Jobs[0].Payload.Data = make([]byte, job.MaxPayloadFlag)
 	o.Jobs[1].Payload.Data = make([]byte, 3<<20)
-	// What is missing to the bound; the length prefixes keep their width.
+	// This payload fills the op to its bound; the length prefixes keep their width.
 	o.Jobs[1].Payload.Data = make([]byte, 3<<20+job.MaxOpBytes-o.SizeVT())
 	if o.SizeVT() != job.MaxOpBytes {
 		t.Fatalf("the op has %d bytes", o.SizeVT())

@@ -34,7 +34,7 @@ func (w *world) listen(name, events string, queues ...string) *state.Resource {
 	return w.accepted(w.putWebhook(name, h)).(*op.PutResourceResult).Resource
 }
 
-// told is what a webhook is to be sent, in order.
+// told returns the events that wait for a webhook, in order.
 func (w *world) told(name string) (words []string) {
 	w.t.Helper()
 	v := w.store.Snapshot()
@@ -59,7 +59,7 @@ func (w *world) told(name string) (words []string) {
 	return words
 }
 
-// attempted is what has come of a webhook.
+// attempted returns the record of a webhook's attempts.
 func (w *world) attempted(webhook *state.Resource) *state.Attempted {
 	w.t.Helper()
 	a, err := w.store.Attempted([16]byte(webhook.Id))
@@ -102,7 +102,7 @@ func TestWebhooksAreToldOfWhatTheyAskFor(t *testing.T) {
 	}
 }
 
-// Who is told of what happened on another shard is told by the first one, once.
+// The first shard notifies webhooks of another shard's events, once each.
 func TestOtherShardsTellTheFirst(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)
@@ -135,8 +135,8 @@ func TestOtherShardsTellTheFirst(t *testing.T) {
 	}
 }
 
-// As many deliveries wait for a webhook as may; what is more is counted, and others are
-// not concerned.
+// The number of deliveries that wait for a webhook is bounded. Events beyond it are counted, and other webhooks
+// are not affected.
 func TestDeliveriesOfAWebhookAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -254,8 +254,8 @@ func (s *story) notifyWebhooks(items []item) op.Op {
 	return o
 }
 
-// A batch's end belongs to the batch's queue, as clients are shown it, and not to that
-// of its callback: who is told of one queue alone hears nothing of the other.
+// The end of a batch belongs to the batch's queue, which clients see, and not to the queue of its callback: a
+// webhook of only one of the two queues receives no event of the other.
 func TestABatchIsToldOfInItsOwnQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

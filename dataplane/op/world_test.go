@@ -76,7 +76,7 @@ func openStore(t testing.TB, dir string) *state.Store {
 	return store
 }
 
-// at is the position of an entry of every test's log.
+// at returns the position of an entry in every test's log.
 func at(index uint64) entry.Applied {
 	return entry.Applied{Group: "test", Incarnation: incarnation, Index: index, Term: 1}
 }
@@ -93,8 +93,8 @@ func (w *world) encode(level uint32, ops ...op.Op) []byte {
 	return b.Finish(entry.Header{Level: level, Incarnation: incarnation, ClockNs: w.clockNs, Seed: seedOf(w.index)})
 }
 
-// seedOf is the seed of the entry after an index: another for each, so that ids born
-// in apply differ.
+// seedOf returns the seed of the entry after an index. Each entry has its own, so that ids created in Apply
+// differ.
 func seedOf(index uint64) (seed entry.Seed) {
 	binary.BigEndian.PutUint64(seed[:], index)
 	return seed
@@ -136,7 +136,7 @@ func one[R any](w *world, o op.Op) R {
 	return result
 }
 
-// mint is a number nobody had before in this world.
+// mint returns a number that is new in this world.
 func (w *world) mint() uint64 {
 	w.minted++
 	return w.minted
@@ -154,7 +154,7 @@ func (w *world) newSeed() []byte {
 	return seed
 }
 
-// newJobs is an enqueue of n plain jobs.
+// newJobs returns an enqueue of n plain jobs.
 func (w *world) newJobs(queue string, n int) *op.Enqueue {
 	o := &op.Enqueue{Meta: &op.Meta{}}
 	for range n {
@@ -170,7 +170,7 @@ func (w *world) newJobs(queue string, n int) *op.Enqueue {
 	return o
 }
 
-// fetch is a fetch of up to n jobs with the default lease.
+// fetch returns a fetch of up to n jobs with the default lease.
 func (w *world) fetch(queue string, n uint32) *op.Fetch {
 	return &op.Fetch{
 		Meta:     &op.Meta{LeaseSeed: w.newSeed()},
@@ -181,7 +181,7 @@ func (w *world) fetch(queue string, n uint32) *op.Fetch {
 	}
 }
 
-// ack is an ack of what a fetch leased.
+// ack returns an ack of leased jobs.
 func ack(leased ...*op.Leased) *op.Ack {
 	o := &op.Ack{Meta: &op.Meta{}}
 	for _, l := range leased {
@@ -190,7 +190,7 @@ func ack(leased ...*op.Leased) *op.Ack {
 	return o
 }
 
-// idempotent is a Meta with an idempotency key.
+// idempotent returns a Meta with an idempotency key.
 func idempotent(principal, key, request string) *op.Meta {
 	hash := sha256.Sum256([]byte(request))
 	return &op.Meta{Principal: principal, Idempotency: &op.Idempotency{Key: key, RequestHash: hash[:]}}
@@ -206,7 +206,7 @@ func (w *world) check() {
 	}
 }
 
-// content is every pair of a store.
+// content returns all pairs of a store.
 func content(t testing.TB, s *state.Store) []state.KV {
 	t.Helper()
 	snapshot := s.Snapshot()
