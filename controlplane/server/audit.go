@@ -69,8 +69,8 @@ func (s *Server) writeAudit(w http.ResponseWriter, r *http.Request, org tenancy.
 	if err != nil {
 		return err
 	}
-	place := func(a store.AuditRow) string { return strconv.FormatInt(a.Seq, 10) }
-	return writePage(w, list, limit, found, place, func(a store.AuditRow) api.AuditRow {
+	position := func(a store.AuditRow) string { return strconv.FormatInt(a.Seq, 10) }
+	return writePage(w, list, limit, found, position, func(a store.AuditRow) api.AuditRow {
 		return api.AuditRow{
 			Seq: a.Seq, At: timeOf(a.AtNs), Org: string(a.Org), Principal: a.Principal, Action: a.Action, Target: a.Target,
 			Refused: api.Code(a.Refused), Count: a.Count, Hash: hex.EncodeToString(a.Hash),

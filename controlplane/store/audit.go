@@ -98,9 +98,9 @@ func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit
 	})
 }
 
-// AuditPlace is a position in the audit log up to which both chains were verified. The zero value is the
+// AuditPosition is a position in the audit log up to which both chains were verified. The zero value is the
 // position before the first row.
-type AuditPlace struct {
+type AuditPosition struct {
 	Seq         int64
 	Hash        []byte // of the last change up to Seq
 	RefusedHash []byte // of the last refused requests up to Seq
@@ -108,10 +108,10 @@ type AuditPlace struct {
 
 // AuditCheck is the outcome of checking a part of the chain.
 type AuditCheck struct {
-	Last    AuditPlace  // the last row that was verified
-	Broken  *AuditBreak // nil = every checked row is valid
-	More    bool        // rows may follow: continue after Last
-	Removed int64       // number up to which refused requests were removed for their age
+	Last    AuditPosition // the last row that was verified
+	Broken  *AuditBreak   // nil = every checked row is valid
+	More    bool          // rows may follow: continue after Last
+	Removed int64         // number up to which refused requests were removed for their age
 }
 
 // AuditBreak describes the first row of the audit log that fails verification.
@@ -125,7 +125,7 @@ func (b *AuditBreak) Error() string {
 }
 
 // CheckAudit verifies at most limit audit rows after a position.
-func (s *Store) CheckAudit(ctx context.Context, after AuditPlace, limit int) (AuditCheck, error) {
+func (s *Store) CheckAudit(ctx context.Context, after AuditPosition, limit int) (AuditCheck, error) {
 	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
 }
 
@@ -149,7 +149,7 @@ func verifyAudit(q querier) error {
 	return nil
 }
 
-func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
+func checkAudit(q querier, last AuditPosition, limit int) (AuditCheck, error) {
 	h, err := readHead(q)
 	if err != nil {
 		return AuditCheck{}, err
@@ -179,7 +179,7 @@ func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
 
 // follow verifies the next row and moves the position to it. Refused requests up to removed are gone, so
 // numbers may be missing there.
-func (p *AuditPlace) follow(r AuditRow, removed int64) *AuditBreak {
+func (p *AuditPosition) follow(r AuditRow, removed int64) *AuditBreak {
 	newest := &p.Hash
 	if r.isRefusal() {
 		newest = &p.RefusedHash
@@ -197,7 +197,7 @@ func (p *AuditPlace) follow(r AuditRow, removed int64) *AuditBreak {
 }
 
 // end compares the position after the last row with the head.
-func (p *AuditPlace) end(h head) *AuditBreak {
+func (p *AuditPosition) end(h head) *AuditBreak {
 	last := max(p.Seq, h.refusedRemoved)
 	if last == h.auditSeq && bytes.Equal(p.Hash, h.auditHash) && bytes.Equal(p.RefusedHash, h.refusedHash) {
 		return nil

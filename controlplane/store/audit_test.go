@@ -200,7 +200,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 		}
 		return all
 	}
-	check := func(after AuditPlace) AuditCheck {
+	check := func(after AuditPosition) AuditCheck {
 		t.Helper()
 		c, err := w.store().CheckAudit(t.Context(), after, MaxPage)
 		if err != nil || c.Broken != nil {
@@ -208,7 +208,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 		}
 		return c
 	}
-	begun, err := w.store().CheckAudit(t.Context(), AuditPlace{}, 2)
+	begun, err := w.store().CheckAudit(t.Context(), AuditPosition{}, 2)
 	if err != nil || begun.Broken != nil || !begun.More {
 		t.Fatalf("%+v, %v", begun, err)
 	}
@@ -222,7 +222,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 	if got := fmt.Sprint(rows()); got != "[1 5 6b2 7b2 8]" {
 		t.Errorf("after it the rows are %s", got)
 	}
-	if c := check(AuditPlace{}); c.Removed != 4 || c.Last.Seq != 8 {
+	if c := check(AuditPosition{}); c.Removed != 4 || c.Last.Seq != 8 {
 		t.Errorf("%+v", c)
 	}
 	check(begun.Last)
@@ -231,7 +231,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 	if got := fmt.Sprint(rows()); got != "[1 5 8]" {
 		t.Errorf("in the end the rows are %s", got)
 	}
-	check(AuditPlace{})
+	check(AuditPosition{})
 	w.ok(refusals("b3", 1))
 	w.pass(RefusalsKept)
 	w.ok(&StartTerm{}) // the newest row of all
@@ -240,7 +240,7 @@ func TestOldRefusalsAreRemoved(t *testing.T) {
 	}
 	w.reopen()
 	w.ok(refusals("b4", 1), newNamespace("org_acme", "c"))
-	check(AuditPlace{})
+	check(AuditPosition{})
 	if got := fmt.Sprint(rows()); got != "[1 5 8 10b4 11]" {
 		t.Errorf("after another batch the rows are %s", got)
 	}

@@ -22,9 +22,9 @@ func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var after store.AuditPlace
+	var after store.AuditPosition
 	if text != "" {
-		if after, err = parseAuditPlace(text); err != nil {
+		if after, err = parseAuditPosition(text); err != nil {
 			return api.Errorf(api.ValidationError, "cursor: it does not belong to this list")
 		}
 	}
@@ -39,19 +39,19 @@ func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 		out.Broken = &api.AuditBreak{Seq: check.Broken.Seq, Error: check.Broken.Error()}
 	}
 	if check.More {
-		if out.Cursor, err = cursorAfter(list, auditPlaceText(check.Last)); err != nil {
+		if out.Cursor, err = cursorAfter(list, auditPositionText(check.Last)); err != nil {
 			return err
 		}
 	}
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-func auditPlaceText(p store.AuditPlace) string {
+func auditPositionText(p store.AuditPosition) string {
 	return fmt.Sprintf("%d %x %x", p.Seq, p.Hash, p.RefusedHash)
 }
 
-// parseAuditPlace reads the text of auditPlaceText.
-func parseAuditPlace(text string) (p store.AuditPlace, err error) {
+// parseAuditPosition reads the text of auditPositionText.
+func parseAuditPosition(text string) (p store.AuditPosition, err error) {
 	_, err = fmt.Sscanf(text, "%d %x %x", &p.Seq, &p.Hash, &p.RefusedHash)
 	if err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size || len(p.RefusedHash) != sha256.Size) {
 		err = fmt.Errorf("%q is not a position in the audit log", text)

@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// asidePlace holds the fields of a frame that takeAside needs even if it cannot decode the rest.
-type asidePlace struct {
+// frameRange holds the source and the numbers of a frame. takeAside needs them even if it cannot decode the
+// rest.
+type frameRange struct {
 	billing.Source
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
@@ -29,14 +30,14 @@ func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) err
 	if err := serve.DecodeJSON(r, &frame); err != nil {
 		return err
 	}
-	var place asidePlace
-	if err := serve.Decode(r, frame, &place); err != nil {
+	var within frameRange
+	if err := serve.Decode(r, frame, &within); err != nil {
 		return err
 	}
 	if m.host.Kind == keyring.Gateway {
 		return api.Errorf(api.Forbidden, "a gateway deletes no namespace: it sends its usage to %s", wire.UsagePath)
 	}
-	if err := s.maySend(r, m, place.Source); err != nil {
+	if err := s.maySend(r, m, within.Source); err != nil {
 		return err
 	}
 	last, refusal := s.applyRaw(r, m, frame)
@@ -47,14 +48,14 @@ func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) err
 		}
 		kept, err := propose[*store.SetAsideUsageResult](r.Context(), s, &store.SetAsideUsage{
 			Meta:      &store.Meta{Principal: m.host.ID},
-			Namespace: place.Namespace, Stream: place.Stream, Incarnation: place.Incarnation, From: place.From, To: place.To,
+			Namespace: within.Namespace, Stream: within.Stream, Incarnation: within.Incarnation, From: within.From, To: within.To,
 			Code: string(code), Reason: text.Cut(refusal.Error(), store.MaxAsideReason-len("...")), Frame: frame,
 		})
 		if err != nil {
 			return err
 		}
 		s.cfg.Logger.Error("usage of a namespace that is being deleted was refused and set aside: nobody pays for it until an operator decides",
-			"namespace", place.Namespace, "stream", place.Stream, "from", place.From, "to", place.To, "host", m.host.ID, "error", refusal)
+			"namespace", within.Namespace, "stream", within.Stream, "from", within.From, "to", within.To, "host", m.host.ID, "error", refusal)
 		last = kept.Last
 	}
 	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
@@ -86,8 +87,8 @@ func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	place := func(a store.AsideUsage) string { return strconv.FormatInt(a.Seq, 10) }
-	return writePage(w, list, limit, found, place, toAside)
+	position := func(a store.AsideUsage) string { return strconv.FormatInt(a.Seq, 10) }
+	return writePage(w, list, limit, found, position, toAside)
 }
 
 // getAside writes one frame that was set aside.

@@ -81,15 +81,15 @@ func cursorAfter(list, after string) (string, error) {
 }
 
 // writePage writes one page. found holds the items after the cursor: one more than limit if there are that
-// many. place returns the position of an item in the list.
-func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, place func(F) string, convert func(F) T) error {
+// many. The function position returns the position of an item.
+func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, position func(F) string, convert func(F) T) error {
 	page := api.Page[T]{Items: []T{}}
 	// The store returns at most store.MaxPage items, so that many may mean that there are more. The page
 	// after them may be empty.
 	if len(found) > limit || len(found) == store.MaxPage {
 		found = found[:limit]
 		var err error
-		if page.Cursor, err = cursorAfter(list, place(found[limit-1])); err != nil {
+		if page.Cursor, err = cursorAfter(list, position(found[limit-1])); err != nil {
 			return err
 		}
 	}

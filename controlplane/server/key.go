@@ -176,10 +176,10 @@ func (s *Server) listKeys(d keyOwner) serve.Handler {
 		}
 		// An owner has few keys, so the store returns all of them. Keys created at the same moment are
 		// ordered by id, so that a cursor names one position.
-		place := func(c fleet.Credential) string { return fmt.Sprintf("%020d %s", c.CreatedAt.UnixNano(), c.ID) }
-		slices.SortFunc(all, func(a, b fleet.Credential) int { return cmp.Compare(place(a), place(b)) })
-		all = slices.DeleteFunc(all, func(c fleet.Credential) bool { return c.Kind != d.kind || place(c) <= after })
-		return writePage(w, list, limit, all[:min(len(all), limit+1)], place, s.toKey)
+		position := func(c fleet.Credential) string { return fmt.Sprintf("%020d %s", c.CreatedAt.UnixNano(), c.ID) }
+		slices.SortFunc(all, func(a, b fleet.Credential) int { return cmp.Compare(position(a), position(b)) })
+		all = slices.DeleteFunc(all, func(c fleet.Credential) bool { return c.Kind != d.kind || position(c) <= after })
+		return writePage(w, list, limit, all[:min(len(all), limit+1)], position, s.toKey)
 	}
 }
 

@@ -59,14 +59,14 @@ func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
 		all = append(all, toRole(role))
 	}
 	// The position of a built-in role begins with 0, so that built-in roles come first.
-	place := func(role api.Role) string {
+	position := func(role api.Role) string {
 		if role.BuiltIn {
 			return fmt.Sprintf("0%d", slices.Index(tenancy.Roles(), tenancy.Role(role.Name)))
 		}
 		return "1" + role.Name
 	}
-	all = slices.DeleteFunc(all, func(role api.Role) bool { return place(role) <= after })
-	return writePage(w, list, limit, all[:min(len(all), limit+1)], place, func(role api.Role) api.Role { return role })
+	all = slices.DeleteFunc(all, func(role api.Role) bool { return position(role) <= after })
+	return writePage(w, list, limit, all[:min(len(all), limit+1)], position, func(role api.Role) api.Role { return role })
 }
 
 func (s *Server) getRole(w http.ResponseWriter, r *http.Request) error {
