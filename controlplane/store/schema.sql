@@ -1,8 +1,8 @@
--- The state of the control plane. Times are Unix nanoseconds, 0 where there is
--- none. Tables are keyed by what their rows are, never by a rowid: a copy of the
--- file must be equal to its original in everything a query can see.
+-- The state of the control plane. Times are Unix nanoseconds; 0 = none. The key of a table
+-- consists of its own columns, never of a rowid, because every query must return the same
+-- from a copy of the file as from the original.
 
--- Where the state stands. One row, rewritten by every entry.
+-- The position of the state and its counters. Every entry rewrites the one row.
 CREATE TABLE meta (
     one                 INTEGER PRIMARY KEY CHECK (one = 1),
     group_name          TEXT NOT NULL,
@@ -28,8 +28,8 @@ CREATE TABLE orgs (
     created_ns INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A deleted namespace keeps its row: for its document, and because its usage has
--- still to be paid for.
+-- A deleted namespace keeps its row, for its document and because its usage must still be
+-- paid.
 CREATE TABLE namespaces (
     id                  TEXT PRIMARY KEY,
     org                 TEXT NOT NULL,
@@ -96,7 +96,7 @@ CREATE TABLE credentials (
 CREATE INDEX credentials_owner ON credentials (owner, created_ns, id);
 CREATE INDEX credentials_expiry ON credentials (expires_ns, id) WHERE expires_ns > 0;
 
--- Custom roles, which keys of the namespace have by name.
+-- Custom roles. Keys of the namespace have them by name.
 CREATE TABLE roles (
     namespace   TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -106,14 +106,14 @@ CREATE TABLE roles (
     PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
 
--- The ids of credentials that have ended. None of them is made again: what was
--- revoked must not come back with a process that still has it in a file.
+-- The ids of ended credentials. None of them is created again, because a process may still
+-- have a revoked credential in a file.
 CREATE TABLE ended_credentials (
     id       TEXT PRIMARY KEY,
     ended_ns INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far the usage of each source has been applied.
+-- The last applied number of each source of usage.
 CREATE TABLE usage_sources (
     namespace   TEXT NOT NULL,
     stream      TEXT NOT NULL,
@@ -123,7 +123,7 @@ CREATE TABLE usage_sources (
     PRIMARY KEY (namespace, stream, incarnation)
 ) STRICT, WITHOUT ROWID;
 
--- The usage as it came: a row for each of a frame's. Rows are never changed.
+-- The journal of usage: one row for each row of a frame. Rows are never changed.
 CREATE TABLE usage_journal (
     namespace             TEXT NOT NULL,
     stream                TEXT NOT NULL,
@@ -151,8 +151,8 @@ CREATE TABLE usage_journal (
 CREATE TRIGGER usage_journal_update BEFORE UPDATE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
 CREATE TRIGGER usage_journal_delete BEFORE DELETE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
 
--- The journal summed by what the usage was for: what questions are answered from. Where
--- a sum would not fit a column it goes on in another part.
+-- The sums of the journal by hour, from which queries are answered. A sum that exceeds a
+-- column continues in another part.
 CREATE TABLE usage_hourly (
     namespace             TEXT NOT NULL,
     hour_ns               INTEGER NOT NULL,
@@ -173,8 +173,8 @@ CREATE TABLE usage_hourly (
     PRIMARY KEY (namespace, hour_ns, queue, model, provider, part)
 ) STRICT, WITHOUT ROWID;
 
--- Frames that the control plane refused while their namespaces were deleted. They are in
--- no sum, and wait for an operator to look at them.
+-- Frames that the control plane refused while their namespaces were deleted. No sum
+-- includes them, and an operator decides on them.
 CREATE TABLE usage_aside (
     seq         INTEGER PRIMARY KEY,
     at_ns       INTEGER NOT NULL,
@@ -210,7 +210,7 @@ CREATE INDEX audit_refused ON audit (at_ns, seq) WHERE batch <> '';
 CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
 CREATE TRIGGER audit_delete BEFORE DELETE ON audit WHEN OLD.batch = '' BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
 
--- The answers to requests that came with a key.
+-- The results of requests with an idempotency key.
 CREATE TABLE idempotency (
     principal    TEXT NOT NULL,
     key          TEXT NOT NULL,
