@@ -19,7 +19,7 @@ func notShown(j *job.Job) *job.Job {
 	j.Doomed, j.Origin, j.HasDependents = false, nil, false
 	j.History = nil
 	if l := j.Lease; l != nil {
-		l.Token, l.LengthMs, l.LastRequest, l.Claims = nil, 0, nil, nil
+		l.Token, l.LengthMs, l.LastRequest, l.Reservation = nil, 0, nil, nil
 		if j.State != job.Active {
 			l.ExpiresNs = 0
 		}
