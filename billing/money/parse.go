@@ -203,12 +203,3 @@ func scanExponent[T string | []byte](text T, length int) (exponent int, ok bool)
 	}
 	return sign * exponent, len(text) > 0
 }
-
-// excerpt quotes the start of refused text for a message.
-func excerpt[T string | []byte](text T) string {
-	const most = 40
-	if len(text) > most {
-		return strconv.Quote(string(text[:most])) + "..."
-	}
-	return strconv.Quote(string(text))
-}
