@@ -5,12 +5,12 @@ package api
 type Worker struct {
 	ID       string   `json:"id"`       // its worker_id; a worker without one is not listed
 	Hostname string   `json:"hostname"` // "" = unknown
-	Queues   []string `json:"queues"`   // the latest 64 queues it fetches from that the caller may see
+	Queues   []string `json:"queues"`   // of its jobs and of the latest 64 it fetched from, those that the caller may see
 	// Concurrency is the number of jobs it runs at once; 0 = unknown.
 	Concurrency int   `json:"concurrency"`
 	Active      int64 `json:"active"` // jobs it holds in queues that the caller may see, fetched on any node
-	// Draining means that it has announced to fetch no more jobs.
+	// Draining means that it has announced that it will fetch no more jobs.
 	Draining      bool `json:"draining"`
-	StartedAt     Time `json:"started_at"`     // of its first request
+	StartedAt     Time `json:"started_at"`     // of its first request known to this node, or of the oldest job it holds
 	LastHeartbeat Time `json:"last_heartbeat"` // of its last fetch, ack, fail or heartbeat
 }

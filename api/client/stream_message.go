@@ -77,7 +77,7 @@ func wireAck(a *api.AckItem, out *workerpb.AckBatchItem) error {
 	return nil
 }
 
-// readFrame converts a response. unread has the jobs that cannot be decoded, one for each of JobErrors.
+// readFrame converts a response. unread[i] is the job of JobErrors[i], which cannot be decoded.
 func readFrame(m *workerpb.StreamLifecycleResponse) (out FrameResult, unread []api.FetchedJob, err error) {
 	out = FrameResult{Acked: int(m.Acked), JobIDs: m.EnqueuedJobIds, Jobs: make([]api.FetchedJob, len(m.Jobs))}
 	for _, e := range m.AckErrors {

@@ -50,7 +50,7 @@ func instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// endNs converts an expiry to the form of the state; the zero time is 0.
+// endNs converts an expiry to Unix nanoseconds; the zero time is 0.
 func endNs(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -58,7 +58,7 @@ func endNs(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// check adds the faults of a new credential.
+// check adds the faults of a new credential to p.
 func (c *Credential) check(p *problems, field string) {
 	if c == nil {
 		p.add(field, errors.New("is missing"))
@@ -111,8 +111,8 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	}
 }
 
-// addCredential adds a credential and renews the documents that show it. If lifetimeNs is 0, the lifetime is
-// computed from the credential's expiry.
+// addCredential adds a credential and renews the documents that show it. A rotation gives the lifetime to the
+// successor. If lifetimeNs is 0, it is computed from the credential's expiry.
 func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if c.ExpiresNs != 0 && c.ExpiresNs <= tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the credential would end before it begins: choose a later expires_at")
@@ -137,8 +137,8 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	return tx.touchOwner(keyring.Kind(c.Kind), c.Owner)
 }
 
-// makeRoom refuses a credential above the owner's limit. It first removes expired credentials, because they
-// do not count.
+// makeRoom makes room for one more credential of an owner. At the owner's limit it removes the expired
+// credentials, and refuses if that is not enough.
 func (tx *Tx) makeRoom(owner string) error {
 	const count = "SELECT COUNT(*) FROM credentials WHERE owner = ?"
 	n, err := number(tx, count, owner)
@@ -170,8 +170,8 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 }
 
 // sameCredential returns the existing credential of this id if its hash is the same and ensure is set: the op
-// is then a repeat. Otherwise an existing credential is a conflict. So is a credential that was revoked or
-// has ended.
+// is then a repeat. Otherwise an existing credential is a conflict. So is an id in ended_credentials, which was
+// revoked, or removed after it expired.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {
@@ -190,7 +190,8 @@ func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Creden
 	return nil, err
 }
 
-// showCredential puts a written credential into the cache.
+// showCredential adds a written credential to the changes of the memory that readers use, which are applied after
+// the commit.
 func (tx *Tx) showCredential(id string) error {
 	c, err := tx.credential(id)
 	if err == nil && c == nil {
@@ -225,7 +226,7 @@ func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 }
 
 // Credential finds a credential of any kind by id. It reads from memory, because every request calls it. It
-// returns an expired credential for some time; the caller checks ExpiresAt.
+// returns an expired credential until ExpiredKept after its expiry; the caller checks ExpiresAt.
 func (s *Store) Credential(id string) (fleet.Credential, bool) { return s.machine.credential(id) }
 
 // Credentials lists an owner's credentials in the order of creation.

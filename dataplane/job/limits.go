@@ -9,7 +9,7 @@ import (
 )
 
 // These are the limits of the data plane. Each has an error that names it and a test at the limit. A value
-// over its limit is refused; nothing is truncated silently.
+// over its limit is refused, except where a line says otherwise.
 const (
 	MaxQueueName         = 128      // characters of a queue name
 	MaxQueues            = 10_000   // queues of a namespace
@@ -35,7 +35,7 @@ const (
 	MaxSchedule          = 10 * 365 * 24 * time.Hour // how far ahead scheduled_at may lie
 	MaxEnqueueJobs       = 1000                      // jobs of one enqueue/batch
 	MaxFetchQueues       = 64                        // queues of one fetch
-	MaxFetchJobs         = 512                       // jobs of one fetch; more is clamped, as documented
+	MaxFetchJobs         = 512                       // jobs of one fetch; convert.FromFetchBatch lowers a higher count
 	MaxAckItems          = 1000                      // items of one ack or fail batch
 	MaxHeartbeatJobs     = 1000                      // jobs of one heartbeat
 	MaxReportID          = 64                        // bytes of a heartbeat's report_id

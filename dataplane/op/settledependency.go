@@ -9,14 +9,16 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SettleDependency tells a waiting job how one of its dependencies has settled, once for each dependency. After the last
+// SettleDependency tells a waiting job that one of its dependencies has settled or does not exist, once for each
+// dependency. After the last
 // completed one the waiter becomes pending, or continues to wait for its due time. If a dependency did not
 // complete or does not exist, the waiter's policy decides: the waiter dies, is held for a person's decision, or
 // counts the dependency like a completed one. An agent's job that waits for its tools counts each tool, however
 // it ended.
 //
-// The op does nothing if the waiter no longer waits: because it has settled or is gone, or because a person
-// released it.
+// The op does nothing if the waiter no longer waits, because it has settled, is deleted or was released by a
+// person; if the job is not one of the tools that an agent's job waits for; or if the policy holds a waiter that
+// is held already.
 
 // Number is SettleDependency's number in the log.
 func (*SettleDependency) Number() entry.Number { return numSettleDependency }
@@ -62,7 +64,8 @@ func (o *SettleDependency) Apply(tx *state.Tx) (*SettleDependencyResult, error) 
 	return &SettleDependencyResult{}, err
 }
 
-// unblock removes one job from those that j waits for, and promotes j after the last. A held job stays held.
+// unblock removes one job from those that j waits for. After the last one it promotes j, if j is scheduled and due.
+// A held job stays held.
 func unblock(tx *state.Tx, j *job.Job) error {
 	j.BlockedBy--
 	if j.BlockedBy > 0 || j.State != job.Scheduled || j.ScheduledNs > tx.ClockNs() {
@@ -84,7 +87,7 @@ func (o *SettleDependency) hold(tx *state.Tx, j *job.Job) error {
 	return hold(tx, j, job.Hold_HOLD_DEPENDENCY, job.ID(o.JobId).String(), o.reason())
 }
 
-// fail makes the waiter die, which in turn resolves its own dependents.
+// fail makes the waiter die, which in turn notifies the jobs that depend on it.
 func (o *SettleDependency) fail(tx *state.Tx, j *job.Job) error {
 	return die(tx, j, job.OnBlock, &job.AttemptError{Error: o.reason(), Outcome: job.Blocked})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// subscriptions are the webhooks of each event type of the feed, by name. They follow from the declared resources
-// and are computed again when these change.
+// subscriptions maps each event type of the feed, except those of alerts, to its webhooks, sorted by name. It is
+// computed from the declared resources, and again when they change.
 type subscriptions struct {
 	book *state.ResourceIndex
 	of   map[state.EventType][]subscription
@@ -55,9 +55,9 @@ func (s *subscription) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.ContainsFunc(s.queues, func(g tenancy.Glob) bool { return queue != "" && g.Match(queue) })
 }
 
-// notify sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit, so that
-// no event is stored without its notification. An event's document describes the records as they are at the end
-// of the entry.
+// notify sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit. If the
+// outbox to the first shard is full, the notifications are dropped and counted. event.Compose says which facts an
+// event's document has.
 func (s *subscriptions) notify(tx *state.Tx) error {
 	if err := s.follow(tx.ResourceIndex()); err != nil || len(s.of) == 0 {
 		return err
@@ -70,7 +70,7 @@ func (s *subscriptions) notify(tx *state.Tx) error {
 		case len(full.Notifications) == 0:
 			return nil
 		case tx.Shard() != firstShard && !tx.CanSend(firstShard):
-			// The shard continues to work if the first shard is unreachable for long, and its outbox is bounded.
+			// Dropping them lets the shard continue to work if the first shard is unreachable for long.
 			tx.DropWebhookEvents(len(full.Notifications))
 			return nil
 		}
@@ -78,8 +78,9 @@ func (s *subscriptions) notify(tx *state.Tx) error {
 	}
 	for seq, e := range tx.Events() {
 		subs := s.of[e.Type]
-		// It costs more to compose an event's document than to find that no webhook listens to its queue. For a
-		// completed batch only the document tells the queue.
+		// Composing an event's document costs more than finding that no webhook covers its queue. A completed
+		// batch's event names the queue of the callback, but webhooks cover the queue of the batch's first job, which
+		// only the document names.
 		covered := func(sub subscription) bool { return sub.covers(e.Queue) }
 		if len(subs) == 0 || e.Type != state.EventType_EVENT_BATCH_COMPLETED && !slices.ContainsFunc(subs, covered) {
 			continue

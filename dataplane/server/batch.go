@@ -14,10 +14,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A batch belongs to its callback's queue, because its only effect is to put a job there. A caller who may
-// see that queue may see the batch, and a caller who may enqueue to it may add jobs and seal the batch. A
-// batch without a callback belongs to the queue of its first job. Other callers get NOT_FOUND. The creator of
-// a batch needed the right to both queues.
+// A batch belongs to its callback's queue, because its only effect is to put a job there. A batch without a
+// callback belongs to the queue of its first job. A caller who may see that queue may see the batch. A caller
+// who may enqueue to it may seal the batch, and may add jobs to whose own queues the caller may enqueue too.
+// Other callers get NOT_FOUND. The creator of a batch needs the right to enqueue to the callback's queue and to
+// the queue of every job.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -93,7 +94,8 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The payload never changes, and this node has it: the op that was answered is applied here.
+	// The payload never changes, and this node can read it, because commit returns after this node has applied
+	// the op.
 	snapshot := at.State().Snapshot()
 	defer snapshot.Close()
 	return writeBatch(w, snapshot, result.Batch)
@@ -152,7 +154,7 @@ func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	return nil
 }
 
-// mayBatch checks the right to create a batch on a shard, and sets the shard of its callback's queue.
+// mayBatch checks the right to create a batch on a shard and fills in b.CallbackShard.
 func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error {
 	if b == nil {
 		return nil

@@ -12,19 +12,19 @@ import (
 // received. A queue whose jobs have no keys has no lanes. As soon as one job has a key, the jobs without a
 // key form a lane too, that of the empty key.
 //
-// The queue serves the lane next that has been served least (ADR 0022). The order derives only from the
+// The queue serves the least served lane next (ADR 0022). The order derives only from the
 // records of the lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on
 // as if it had never been closed.
 
-// laneHeads is the number of ready jobs of a lane and priority in memory. It is small because there may be
-// very many lanes.
+// laneHeads bounds the ready jobs of a lane with a key and of a priority in memory. It is small because there may
+// be very many lanes.
 const laneHeads = 32
 
 // unknownService is the time in nanoseconds that a job is charged in advance when nothing is known about how
 // long such jobs take. It is corrected when the job ends.
 const unknownService = 1e9
 
-// servedMost bounds the served time of a lane, far from overflow.
+// servedMost is the served time of a queue above which all its served times are rebased, far from overflow.
 const servedMost = 1 << 61
 
 // lane is a lane in memory, as the running entry leaves it.
@@ -37,27 +37,28 @@ type lane struct {
 
 	room  uint64 // jobs that its limits let go, as of the last settle
 	share uint64 // its weight, while it competes
-	dueNs int64  // end of its wait, or of the memory of its rate
+	dueNs int64  // when its rate limit allows a job again, or when its rate is forgotten
 
-	in         *laneHeap // a heap of its queue; nil while it waits for an event
+	in         *laneHeap // a heap of its queue; nil if no heap applies, such as for a paused lane
 	at, dropAt int       // see laneHeap.place
 
 	stored    bool // has a record of its own
-	journaled bool // is in the journal
+	journaled bool // is in the journal of lanes
 	touched   bool // is in tx.lanes
 }
 
 // lanes are the lanes of a queue. Each lane is in at most one of the heaps ready, waiting, idle and fading;
-// longest holds all lanes besides.
+// longest also holds all lanes.
 type lanes struct {
 	byKey map[string]*lane
 	// ready lanes compete; the lane served least comes first.
 	ready laneHeap
 	// waiting lanes have ready jobs that only their rate limit keeps back.
 	waiting laneHeap
-	// idle lanes have no jobs; the lane that the queue catches up with first comes first.
+	// idle lanes have a key and no pending or active jobs; the lane that the queue catches up with first comes
+	// first.
 	idle laneHeap
-	// fading lanes have no jobs, but their rate is still remembered.
+	// fading lanes are like idle ones, but their rate is still remembered.
 	fading laneHeap
 	// longest holds all lanes by their number of ready jobs; nil until its first use.
 	longest *laneHeap
@@ -114,7 +115,7 @@ func (ls *lanes) drop(l *lane) {
 	delete(ls.byKey, l.rec.Key)
 }
 
-// weight returns the lane's weight against those of others.
+// weight returns the lane's weight, at least 1.
 func (l *lane) weight() uint64 { return uint64(max(l.rec.Weight, 1)) }
 
 // expectedNs returns the expected duration of a job of the lane.
@@ -122,7 +123,7 @@ func (l *lane) expectedNs() int64 {
 	return cmp.Or(l.rec.ExpectedNs, l.queue.rec.ExpectedNs, unknownService)
 }
 
-// chargeNs returns the charge of a job of the lane in advance, divided by the weight.
+// chargeNs returns the time charged to the lane when a job starts: the expected duration divided by the weight.
 func (l *lane) chargeNs() int64 { return max(l.expectedNs()/int64(l.weight()), 1) }
 
 // startNs returns the served time of the lane at the start of its next job. A lane with limits gains nothing
@@ -168,7 +169,7 @@ func (l *Lane) Room(rule *LimitRule, clockNs int64) (room uint64, by LaneLimit) 
 	return room, LaneFree
 }
 
-// settle moves a changed lane to the heap and place it belongs to.
+// settle moves a changed lane to its place in its heap and updates the sums of room and weight.
 func (ls *lanes) settle(l *lane, clockNs int64) {
 	room, by := l.rec.Room(l.rule, clockNs)
 	share, to := uint64(0), (*laneHeap)(nil)
@@ -217,8 +218,8 @@ func (ls *lanes) fetchable(clockNs int64) int {
 	return int(ls.room)
 }
 
-// freeAt returns the time at which a rate limit next allows a job. It returns 0 if a lane has room now, or if
-// no lane waits for its rate limit.
+// freeAt returns the time at which a rate limit next allows a job. It returns 0 if a lane has room, or if no lane
+// waits for its rate limit. The caller calls wake before.
 func (ls *lanes) freeAt() int64 {
 	if l := ls.waiting.first(); l != nil && ls.room == 0 {
 		return l.dueNs
@@ -226,9 +227,9 @@ func (ls *lanes) freeAt() int64 {
 	return 0
 }
 
-// beginNs returns the served time at which a lane with its first ready job begins: that of a lane that always
-// had jobs. It is at most one job ahead of the least served lane, because the expected durations may have
-// been far off.
+// beginNs returns the served time at which a lane with its first ready job begins. It is the queue's served time,
+// but at most one job's charge ahead of the first competing lane, so that wrong estimates of durations cannot delay
+// the new lane for long.
 func (q *queue) beginNs(clockNs int64) int64 {
 	q.lanes.wake(clockNs)
 	if l := q.lanes.ready.first(); l != nil {

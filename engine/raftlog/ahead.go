@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// aheadBytes is how many zeros are written ahead of the content of a segment.
+	// aheadBytes is the number of zeros written after the end of a segment's content.
 	aheadBytes = 256 << 10
-	// largeWrite is the size of a write from which the zeros would cost more than they save.
+	// largeWrite is the size from which a write is not followed by zeros, which would cost more than they save.
 	largeWrite = 32 << 10
 )
 
-// prepared is a disk that fills segments with zeros ahead of the writes.
+// prepared is a file system that fills segments with zeros ahead of the writes.
 //
 // The library only reserves the segments' space. For reserved space, a file system records its place and that
 // it is still empty. So each write there changes the file's metadata, and syncing the write commits the
@@ -32,8 +32,8 @@ func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, err
 	return &preparedFile{WritableFile: f, disk: d, size: int64(size)}, nil
 }
 
-// OpenWriter opens a segment with a tail. The bytes behind the tail are zeros, or belong to a write that was
-// never acknowledged.
+// OpenWriter opens the segment that is still being written. The bytes after its last acknowledged write are zeros,
+// or belong to a write that was never acknowledged.
 func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := d.walDisk.OpenWriter(dir, name)
 	if err != nil {
@@ -55,11 +55,10 @@ type preparedFile struct {
 	types.WritableFile
 	disk  walDisk
 	size  int64 // the reserved size
-	ready int64 // up to here, a write changes no metadata
+	ready int64 // up to here, a write changes no metadata once the write under way succeeds
 	named bool  // a sync of the whole file has made its name durable
-	// dir is set for a file that existed before. The first sync makes its name durable too, because the
-	// process that created the file may have died before its own first sync, with which the library does
-	// that.
+	// dir is set for a reopened file. The library syncs the directory with the first sync of a new file. The
+	// process that created this one may have died before that, so the first sync of this process syncs it.
 	dir string
 }
 
