@@ -333,7 +333,8 @@ func TestEventsAreTrimmed(t *testing.T) {
 // A client that does not read is disconnected, and the node goes on.
 func TestEventsOfASlowClient(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.EventWriteWait = 50 * time.Millisecond })
+	// The wait is long enough for the second client below, which reads, on a busy machine.
+	n := startNode(t, func(c *Config) { c.EventWriteWait = 2 * time.Second })
 	c := n.client(n.admin)
 	// More than the system's buffers hold for a client that does not read.
 	for range 100 {

@@ -83,8 +83,11 @@ func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
 				f := &frame{stream: &stream{server: follower}, q: request{shards: shards}}
 				f.ended(failing, none, false)
 				f.ended(other, c.err, c.did)
-				if url := f.leaderFor(f.err()); (url != "") != c.passed {
-					t.Errorf("part %d found no leader, part %d %s: it is sent to %q, want it sent: %v", failing, other, c.what, url, c.passed)
+				name := fmt.Sprintf("part %d found no leader, part %d %s", failing, other, c.what)
+				if c.passed { // on a busy machine the follower may not know the leader for a moment
+					eventually(t, name+": it is sent", func() bool { return f.leaderFor(f.err()) != "" })
+				} else if url := f.leaderFor(f.err()); url != "" {
+					t.Errorf("%s: it is sent to %q", name, url)
 				}
 			}
 		}
