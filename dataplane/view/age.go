@@ -22,19 +22,19 @@ func (v *View) Lag() (events uint64, age time.Duration) {
 	return next - seq, age
 }
 
-// Building says whether a new file is being built, beside an old one or because the
-// view has none that it can answer from.
+// Building reports whether the view is building a new file, either beside an old one or because it has no
+// file that can answer.
 func (v *View) Building() bool { return v.building.Load() }
 
-// reach notes that the file shows everything up to toNs on the store's clock, as of a
-// look at the store at the process's clock. Both ages are of entries, so an entry clock
-// that is ahead of or behind this machine's clock does not matter.
+// reach records that the file shows everything up to toNs on the store's clock, for a look at the store at
+// the time looked on the process's clock. toNs and the head's clock both come from entries, so a leader's
+// clock that runs ahead of or behind this machine's does not falsify the age.
 func (v *View) reach(looked int64, head *state.Head, toNs int64) {
 	v.reached.Store(max(1, looked-max(0, head.GetClockNs()-toNs)))
 }
 
-// caughtUp notes that the file shows everything the store had at a moment of the
-// process's clock.
+// caughtUp records that the file shows everything that the store had at the time looked on the process's
+// clock.
 func (v *View) caughtUp(looked int64) {
 	v.behindSince.Store(0)
 	// A commit since then may have found behindSince set and left it alone.
@@ -43,30 +43,30 @@ func (v *View) caughtUp(looked int64) {
 	}
 }
 
-// measurePace takes over how many events a flush has shown in how long.
+// measurePace adds the number of events and the duration of one flush to the view's average pace.
 func (v *View) measurePace(events uint64, tookNs int64) {
 	pace := uint64(float64(events) / max(time.Duration(tookNs), time.Microsecond).Seconds())
 	if before := v.pace.Load(); before > 0 {
-		pace = (3*before + pace) / 4 // flushes differ
+		pace = (3*before + pace) / 4 // smoothed, because flushes differ
 	}
 	v.pace.Store(max(1, pace))
 }
 
-// The bounds of Behind.
+// leastRetry and mostRetry bound the retry time that Behind returns.
 const (
 	leastRetry = time.Second
 	mostRetry  = 30 * time.Second
 )
 
-// Behind says whether the view's answers are older than a limit, and how long the view
-// needs at its pace until they are not, if nothing new comes.
+// Behind reports whether the view's answers are older than a limit, and estimates from the view's pace how
+// long it needs to come within the limit if no events are added.
 func (v *View) Behind(limit time.Duration) (retry time.Duration, behind bool) {
 	events, age := v.Lag()
 	if age <= limit {
 		return 0, false
 	}
 	pace := v.pace.Load()
-	if pace == 0 || v.Building() { // a file that is being built shows nothing new
+	if pace == 0 || v.Building() { // a rebuild shows nothing new until it ends
 		return mostRetry, true
 	}
 	excess := float64(events) * float64(age-limit) / float64(age)

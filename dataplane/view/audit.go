@@ -12,31 +12,31 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Audit records are followed as usage is, by their numbers. As each one's hash covers
-// all before it, the newest one in the file tells whether the file is of the store's
-// history: where it is not, the log is written anew.
+// The writer follows audit records by their numbers, as it follows usage. Each record's hash covers all
+// records before it, so the hash of the file's newest record proves whether the file belongs to the store's
+// history. If it does not, the writer writes the whole audit log again.
 
 const putAuditSQL = `
 INSERT OR REPLACE INTO audit (seq, namespace, principal, role, method, path, status, metadata, clock_ns, hash)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// auditSeen is how far the file is, as the writer knows.
+// auditSeen records how far the file has followed the audit log.
 type auditSeen struct {
-	first uint64 // no record before it is there
-	hash  []byte // of the newest one
+	first uint64 // the file holds no record before this number
+	hash  []byte // of the newest record
 }
 
-// auditChunk is how many records one transaction writes.
+// auditChunk is the number of records that one call of addAudit adds, and so one transaction of a rebuild.
 const auditChunk = 20_000
 
-// behindAudit says whether the file lacks something of the audit log, or has
-// something that the store has no more.
+// behindAudit reports whether the file lacks records of the audit log or holds records that the store has
+// trimmed.
 func (w *writer) behindAudit(head *state.Head) bool {
 	first, _ := head.GetAudit().Records()
 	return first != max(w.audited.first, 1) || !bytes.Equal(head.GetAudit().GetHash(), w.audited.hash)
 }
 
-// loadAudit writes the whole audit log.
+// loadAudit writes the whole audit log in transactions of auditChunk records.
 func loadAudit(ctx context.Context, w *writer, snap *state.Snapshot) error {
 	for more := true; more; {
 		if err := w.transact(func() (err error) {
@@ -49,8 +49,7 @@ func loadAudit(ctx context.Context, w *writer, snap *state.Snapshot) error {
 	return nil
 }
 
-// followAudit makes the file's audit log the store's. It must be called inside a
-// transaction.
+// followAudit makes the file's audit log equal to the store's. It must be called inside a transaction.
 func (w *writer) followAudit(snap *state.Snapshot) error {
 	if !w.behindAudit(snap.Head()) {
 		return nil
@@ -62,7 +61,8 @@ func (w *writer) followAudit(snap *state.Snapshot) error {
 	}
 }
 
-// addAudit adds up to so many records and reports whether there are more.
+// addAudit adds at most that many records and reports whether more are left. After the last one it drops the
+// records that the store has trimmed.
 func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err error) {
 	head := snap.Head()
 	first, next := head.GetAudit().Records()
@@ -95,8 +95,8 @@ func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err err
 	return false, nil
 }
 
-// auditFrom is the number of the first record to add. A file whose newest record is
-// not the store's is emptied.
+// auditFrom returns the number of the first record to add. It empties the table if the file's newest record
+// is not the store's record of that number, unless the store has only trimmed it.
 func (w *writer) auditFrom(snap *state.Snapshot) (uint64, error) {
 	var newest [2]driver.Value
 	if found, err := w.first(w.newestAudit, newest[:]); !found {
@@ -109,12 +109,12 @@ func (w *writer) auditFrom(snap *state.Snapshot) (uint64, error) {
 		return uint64(last) + 1, err
 	}
 	if first, _ := snap.Head().GetAudit().Records(); r == nil && uint64(last) < first {
-		return first, nil // trimmed since
+		return first, nil // the store has trimmed the file's newest record
 	}
 	return 1, w.exec(w.trimAudit, last+1)
 }
 
-// audit writes a record.
+// audit writes the row of a record.
 func (w *writer) audit(namespace string, r *state.AuditRecord) error {
 	metadata, err := json.Marshal(struct {
 		RequestID string `json:"request_id,omitempty"`

@@ -8,7 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// composed is a job's payload as its worker gets it, of the blobs of its record.
+// composed returns a job's payload as its worker receives it: with the members that the job's origin adds, if
+// it has one.
 func composed(j *job.Job, blobs *Blobs) (*job.Blob, error) {
 	if j.Origin == nil {
 		return blobs[job.Payload], nil
@@ -24,7 +25,7 @@ func composed(j *job.Job, blobs *Blobs) (*job.Blob, error) {
 	return &job.Blob{Data: job.Compose(payload, j.Origin, previous)}, nil
 }
 
-// documentChain says of what chain a job is a step.
+// documentChain fills in the chain of which the job is a step.
 func documentChain(doc *api.Job, j *job.Job, config *job.Blob) error {
 	if j.Chain == nil {
 		return nil
@@ -39,11 +40,11 @@ func documentChain(doc *api.Job, j *job.Job, config *job.Blob) error {
 	return err
 }
 
-// continueWord is on_failure where the next step comes all the same.
+// continueWord is the on_failure value of a chain whose next step runs even after a failed one.
 const continueWord = `"continue"`
 
-// chainConfig is a chain as it was asked for; nil where there is none. The first
-// step is the job it began with, so its payload is not repeated.
+// chainConfig converts a stored chain to the JSON that the client sent, or returns nil if there is no chain.
+// It omits the first step's payload, because the job that began the chain has it.
 func chainConfig(config *job.Blob) (json.RawMessage, error) {
 	data, err := plain(config)
 	if data == nil || err != nil {

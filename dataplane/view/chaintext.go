@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// chainText is a chain as rows have it, which is how a document shows it; NULL
-// where there is none. What its record has besides are the shards of its queues and
-// the first step's payload: nobody is shown those.
+// chainText converts a stored chain to the text of its column, or to NULL if there is no chain. The text is
+// the JSON that documents show. It lacks the shards of the queues and the first step's payload, because no
+// document shows them.
 func chainText(b *job.Blob) (any, error) {
 	text, err := chainConfig(b)
 	if text == nil || err != nil {
@@ -18,8 +18,8 @@ func chainText(b *job.Blob) (any, error) {
 	return string(text), nil
 }
 
-// fromChainText is the encoded job.Chain that chainText read, without what is not
-// shown.
+// fromChainText converts the text of chainText back to an encoded job.Chain, without the parts that no
+// document shows.
 func fromChainText(text string) (*job.Blob, error) {
 	var in api.Chain
 	if err := json.Unmarshal([]byte(text), &in); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view/jq"
 )
 
-// conditions are parts of a filter that are held against a job's rows, hot h and
-// document d: all have to hold. Names and values are arguments, never text.
+// conditions are the parts of a filter that a search checks against a job's rows, hot h and document d2. A
+// job must meet all of them. Names and values that a client sent are arguments, never part of the SQL text.
 type conditions struct {
 	onHot, onDocument     []string
 	hotArgs, documentArgs []any
@@ -28,7 +28,7 @@ func (c *conditions) document(text string, args ...any) {
 	c.onDocument, c.documentArgs = append(c.onDocument, text), append(c.documentArgs, args...)
 }
 
-// where is all of them; those on the document last, as it may be long.
+// where returns all conditions as SQL. It puts those on the document last, because a document can be long.
 func (c *conditions) where() (text string, args []any) {
 	var b strings.Builder
 	for _, one := range c.onHot {
@@ -40,7 +40,7 @@ func (c *conditions) where() (text string, args []any) {
 	return b.String(), append(c.hotArgs[:len(c.hotArgs):len(c.hotArgs)], c.documentArgs...)
 }
 
-// joins are the tables they speak of, behind those of a branch.
+// joins returns the joins with the tables that the conditions read and that the branch has not joined yet.
 func (c *conditions) joins(b *branch, hot bool) string {
 	text := ""
 	if (hot || len(c.onHot) > 0) && !b.hot {
@@ -52,7 +52,7 @@ func (c *conditions) joins(b *branch, hot bool) string {
 	return text
 }
 
-// conditions are those that no index is for.
+// conditions collects the conditions that no index answers.
 func (s *search) conditions() (err error) {
 	if s.names, err = list(s.Queues); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *search) conditions() (err error) {
 			c.hot(fmt.Sprintf("h.%s_ns < ?", by.column), unixNs(by.before))
 		}
 	}
-	// Of the errors of a job, by their ids.
+	// A job's errors are the rows of job_error in the range of ids that begins with the job's number.
 	errors := fmt.Sprintf("FROM job_error o WHERE o.id >= h.number << %[1]d AND o.id < (h.number + 1) << %[1]d", errorShift)
 	if s.WorkerID != "" {
 		c.hot("(h.worker_id = ? OR h.errors > 0 AND EXISTS (SELECT 1 "+errors+" AND o.worker_id = ?))", s.WorkerID, s.WorkerID)
@@ -110,8 +110,9 @@ func (s *search) conditions() (err error) {
 	return nil
 }
 
-// tagged wants all tags. That the text has one's name and value is cheap to see, that
-// they belong together is not, so it is asked only then.
+// tagged adds a condition for each tag. Searching the text for the tag's name and value is cheap; parsing the
+// JSON to check that the value belongs to the name is not, so SQLite parses only the documents that contain
+// the text.
 func (s *search) tagged(c *conditions) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Tags)) {
 		value := s.Tags[name]
@@ -125,7 +126,7 @@ func (s *search) tagged(c *conditions) error {
 	return nil
 }
 
-// timeRange is what a filter says of one of a job's times.
+// timeRange is a filter's range for one of a job's times.
 type timeRange struct {
 	column        string
 	after, before time.Time
@@ -140,8 +141,8 @@ func (q *Query) times() []timeRange {
 	}
 }
 
-// inLists is of the queues and states. The pluses keep the indexes out, whose order is
-// another.
+// inLists adds the conditions on queues and states. The unary pluses keep SQLite from using the indexes on
+// these columns, because those indexes yield another order.
 func (s *search) inLists(c *conditions) {
 	if s.Queue != "" {
 		c.hot("+h.queue = ?", s.Queue)
@@ -154,14 +155,14 @@ func (s *search) inLists(c *conditions) {
 	}
 }
 
-// prefixed is of the start of ids.
+// prefixed adds the condition on the start of the id.
 func (s *search) prefixed(c *conditions) {
 	if s.IDPrefix != "" {
 		c.document("+d2.id >= ? AND +d2.id < ?", s.prefixArgs()...)
 	}
 }
 
-// narrowed is of what few jobs have.
+// narrowed adds the condition on a column of extra.
 func (s *search) narrowed(c *conditions) {
 	if n := s.narrowing(); n.index != "" {
 		c.hot("EXISTS (SELECT 1 FROM extra x WHERE x.number = h.number AND "+n.where+")", n.args...)

@@ -9,31 +9,31 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// cursor is how far a file is in the history of a store. It is stored in the
-// file, in the transaction whose rows it speaks of.
+// cursor is a file's position in the history of a store. The file keeps it, and each transaction writes it
+// together with the rows that it describes.
 type cursor struct {
 	incarnation []byte
 	position
-	clockNs int64 // of the last entry that was read of the feed
-	// Rows are made from the records of the moment, so what they show can be newer
-	// than what was read of the feed; never newer than seen.
+	clockNs int64 // of the last entry that the flusher has read from the feed
+	// seen bounds what the rows show. The flusher makes rows from the current records, so rows can be newer
+	// than the position in the feed, but never newer than seen.
 	seen landmark
 }
 
-// landmark is a feed entry, or no entry at all, when index is 0. history.go says
-// what may be concluded from one.
+// landmark is an entry of the feed, or no entry if index is 0. history.go explains what the view may conclude
+// from one.
 type landmark struct {
-	seq     uint64 // of the first event after it
+	seq     uint64 // of the first event after the entry
 	index   uint64
 	clockNs int64
-	term    uint64 // at least the entry's
-	leader  []byte // seed of the first entry of the newest term; nil for none
+	term    uint64 // the entry's term or a later one
+	leader  []byte // the seed of the first entry of the newest term, or nil
 }
 
-// staleError says that a file cannot be continued and must be built again.
+// staleError reports that the view cannot continue a file and must build it again.
 type staleError struct {
 	reason string
-	old    bool // what it shows is true, only not new
+	old    bool // the rows are true, but old
 }
 
 func (e *staleError) Error() string { return "the view cannot be continued: " + e.reason }
@@ -42,7 +42,7 @@ func stale(format string, args ...any) error {
 	return &staleError{reason: fmt.Sprintf(format, args...)}
 }
 
-// loadCursor reads the cursor and the first number without a document.
+// loadCursor reads the cursor and the lowest job number from which on the file has no document.
 func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 	var highest sql.NullInt64
 	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index, clock_ns,
@@ -60,13 +60,13 @@ func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 	return c, nextDocument, nil
 }
 
-// saveCursor must be called inside the transaction that brings the rows.
+// saveCursor writes the cursor. It must be called inside the transaction that writes the cursor's rows.
 func (w *writer) saveCursor(c cursor) error {
 	return w.exec(w.putCursor, c.incarnation, int64(c.seq), int64(c.index), c.clockNs,
 		int64(c.seen.seq), int64(c.seen.index), c.seen.clockNs, int64(c.seen.term), c.seen.leader)
 }
 
-// newest is the landmark of all that can be read from snap.
+// newest returns the landmark of everything that snap holds.
 func newest(snap *state.Snapshot) (landmark, error) {
 	head := snap.Head()
 	terms, err := snap.Terms()
@@ -81,15 +81,15 @@ func newest(snap *state.Snapshot) (landmark, error) {
 	case item.Entry != nil:
 		mark.index, mark.clockNs = item.Entry.Index, item.Entry.ClockNs
 	case mark.seq > 1:
-		// The whole feed was trimmed. Nothing will be found to compare with the
-		// landmark, but a store that is before it can be told.
+		// The store has trimmed the whole feed. No entry is left to compare with this landmark, but compare
+		// can still recognise a store that is behind it.
 		mark.index, mark.clockNs = head.GetIndex(), head.GetClockNs()
 	}
 	return mark, nil
 }
 
-// lastItem is the feed entry with the event before seq; one without an Entry when
-// there is none.
+// lastItem returns the feed entry that holds the event before seq, or an item without an Entry if the feed
+// does not hold it.
 func lastItem(snap *state.Snapshot, seq uint64) (state.FeedItem, error) {
 	head := snap.Head()
 	if seq == 0 || seq-1 < head.GetFeedFirstSeq() || seq > head.GetFeedNextSeq() {

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// busyTimeout is how long a connection waits for another process that has
-	// the file locked, and a truncation of the log for readers to leave.
+	// busyTimeout is the longest time that a connection waits for another process to unlock the file, and
+	// that a truncation of the log waits for readers to end.
 	busyTimeout = time.Second
-	// maxWAL is the size of SQLite's log at which it is truncated by force.
-	// Readers that overlap without a gap would else let it grow for ever.
+	// maxWAL is the size of SQLite's log beyond which the flusher truncates it by force. Otherwise readers
+	// that overlap without a gap would let the log grow for ever.
 	maxWAL = 64 << 20
 )
 
-// database is one open file of the view: the connection that writes it, used by
-// the flusher only, and the pool that reads it.
+// database is one open file of the view: the connection that writes it, which only the flusher uses, and the
+// pool of connections that read it.
 type database struct {
 	path    string
-	pool    *sql.DB // of the one writing connection
+	pool    *sql.DB // holds the one writing connection
 	writer  *writer
 	readers *sql.DB
-	opened  []fs.FileInfo // the file and its log, as they were opened
+	opened  []fs.FileInfo // the main file and its log, as remember found them
 }
 
-// files are the names SQLite uses for the database at path.
+// files returns the names of all files that SQLite uses for the database at path.
 func files(path string) []string {
 	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
 }
 
-// remove deletes a closed database. The main file goes first: what a crash
-// leaves of the rest means nothing without it.
+// remove deletes a closed database. It deletes the main file first, because the others mean nothing without
+// it if a crash leaves them behind.
 func remove(path string) error {
 	for _, name := range files(path) {
 		if err := ignoreMissing(os.Remove(name)); err != nil {
@@ -51,8 +51,8 @@ func remove(path string) error {
 	return nil
 }
 
-// dsn names the file with settings that every connection gets; set on one
-// connection of a pool they would hold for that one only.
+// dsn returns the address of the file, with the settings in it so that every connection of a pool gets them.
+// A PRAGMA executed on a pool would change one connection only.
 func dsn(path, mode string, pragmas ...string) string {
 	q := url.Values{"mode": {mode}, "_pragma": append([]string{
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
@@ -61,12 +61,11 @@ func dsn(path, mode string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
-// open opens an existing file, for following the feed.
+// open opens an existing file so that the flusher can follow the feed.
 //
-// synchronous is NORMAL: SQLite syncs when it moves its log into the file, not
-// at a commit. OFF would be a little faster, but after a power failure it can
-// leave a file that is wrong without looking it; a lost tail is only read again
-// from the feed.
+// It sets synchronous to NORMAL: SQLite syncs when it moves its log into the file, not at a commit. OFF would
+// be a little faster, but a power failure could then leave a file that is wrong without looking wrong. With
+// NORMAL a power failure only loses the last commits, and the flusher reads them from the feed again.
 func open(path string, readers int) (_ *database, err error) {
 	db := &database{path: path}
 	defer func() {
@@ -96,13 +95,14 @@ func open(path string, readers int) (_ *database, err error) {
 	return db, db.remember()
 }
 
-// logged are the files that make a database together: the main file and its log.
+// logged returns the names of the two files that together are the database: the main file and its log.
 func logged(path string) []string { return files(path)[:2] }
 
-// openSuffix marks a database that is in use, or was when the process died.
+// openSuffix ends the name of the marker file. The marker exists while a database is open, and remains if the
+// process dies.
 const openSuffix = "-open"
 
-// remember takes down which files were opened, and leaves a mark of it.
+// remember records which files the process has opened, and creates the marker file.
 func (db *database) remember() error {
 	for _, name := range logged(db.path) {
 		info, err := os.Stat(name)
@@ -114,8 +114,8 @@ func (db *database) remember() error {
 	return os.WriteFile(db.path+openSuffix, nil, 0o600)
 }
 
-// present finds out that somebody has deleted a file that is in use. It can be
-// written to for ever, and nobody would see it again.
+// present returns a staleError if somebody has deleted or replaced a file that is open. The process could
+// write to such a file for ever, but nobody could open it again.
 func (db *database) present() error {
 	for i, name := range logged(db.path) {
 		info, err := os.Stat(name)
@@ -129,9 +129,9 @@ func (db *database) present() error {
 	return nil
 }
 
-// whole finds out that a database lacks its log, which a crash leaves behind and
-// nothing but a proper end removes. The main file may be half of what it was to
-// become then, and SQLite cannot tell.
+// whole returns a staleError if the log is missing after a crash. The marker file shows the crash, because
+// only a proper close removes it. Without the log the main file may be the half of an unfinished checkpoint,
+// and SQLite cannot tell.
 func whole(path string) error {
 	if _, err := os.Stat(path + openSuffix); err != nil {
 		return ignoreMissing(err)
@@ -150,8 +150,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// create makes an empty database at path for a rebuild to load. It has no log
-// and is never synced: until it is finished nobody misses it.
+// create makes an empty database at path for a rebuild to load. The database has no log and SQLite never
+// syncs it, because an unfinished rebuild can be repeated.
 func create(path string) (_ *database, err error) {
 	if err := remove(path); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func create(path string) (_ *database, err error) {
 	return db, err
 }
 
-// close waits for queries under way and closes all connections.
+// close waits for running queries and closes all connections.
 func (db *database) close() error {
 	var errs []error
 	if db.readers != nil {
@@ -191,7 +191,7 @@ func (db *database) close() error {
 	return ignoreMissing(os.Remove(db.path + openSuffix))
 }
 
-// boundLog truncates SQLite's log where it has grown beyond maxWAL.
+// boundLog truncates SQLite's log if it is larger than maxWAL.
 func (db *database) boundLog() error {
 	info, err := os.Stat(db.path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= maxWAL {
@@ -200,14 +200,14 @@ func (db *database) boundLog() error {
 	if err != nil {
 		return err
 	}
-	// A reader that stays longer than the busy timeout makes this a partial
-	// truncation, which is no error: the next flush tries again.
+	// If a reader stays longer than busyTimeout, SQLite completes only a part of the checkpoint and reports
+	// no error. The next flush tries again.
 	_, err = db.writer.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
 	return err
 }
 
-// unusable says that the file must be built again, and whether it may be queried
-// until that is done.
+// unusable reports whether the view must build the file again, and whether the old file may serve queries
+// until then.
 func unusable(err error) (must, serve bool) {
 	var s *staleError
 	if errors.As(err, &s) {
@@ -216,8 +216,8 @@ func unusable(err error) (must, serve bool) {
 	return damaged(err), false
 }
 
-// damaged says whether an error tells that the file cannot be used any more, as
-// opposed to a disk that is full or a file that is locked: those pass.
+// damaged reports whether an error means that the file cannot be used any more. A full disk or a locked file
+// is no damage, because such an error passes.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -231,7 +231,8 @@ func damaged(err error) bool {
 	return true
 }
 
-// corrupt is the part of damaged that does not depend on what was asked.
+// corrupt reports whether SQLite found damage in the file itself. Unlike damaged, it ignores errors that a
+// faulty query can cause.
 func corrupt(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -241,9 +242,8 @@ func corrupt(err error) bool {
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
-// broken says whether what a query met tells of the file: that it is damaged, that
-// it is not there to be opened, or that a row cannot be what the view wrote, of which
-// SQLite knows nothing.
+// broken reports whether an error of a query proves that the file is damaged, that it cannot be opened, or
+// that a row holds values that the view cannot have written, which SQLite does not notice.
 func broken(err error) bool {
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		return false

@@ -11,11 +11,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Blobs are a job's blobs by kind, nil where it has none.
+// Blobs holds a job's blobs by kind. A blob that the job does not have is nil.
 type Blobs [job.BlobKinds]*job.Blob
 
-// Read makes the document of one job from the store; nil when there is no such
-// job.
+// Read makes the document of one job from the store's records, or returns nil if the job does not exist.
 func Read(r state.Reader, id job.ID) (*api.Job, error) {
 	j, err := r.Job(id)
 	if j == nil || err != nil {
@@ -38,7 +37,7 @@ func Read(r state.Reader, id job.ID) (*api.Job, error) {
 	return &doc, err
 }
 
-// readBlobs reads the blobs whose bits are set in wanted, as in job.Job.Blobs.
+// readBlobs reads the blobs whose bits are set in wanted, which has the bits of job.Job.Blobs.
 func readBlobs(r state.Reader, id job.ID, wanted uint32) (b Blobs, err error) {
 	for kind := range job.BlobKinds {
 		if wanted&(1<<kind) == 0 {
@@ -51,9 +50,9 @@ func readBlobs(r state.Reader, id job.ID, wanted uint32) (b Blobs, err error) {
 	return b, nil
 }
 
-// Document is the job as clients see it. It is the only place that knows how a
-// record becomes a document: a search makes one from the view's rows, a read by
-// id from the store's records. errs are in the store's order, oldest first.
+// Document converts a job's record to the document that clients see. No other function does, so that a
+// search, which reads the view's rows, and a read by id, which reads the store's records, return the same
+// document. errs are in the store's order, oldest first.
 func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
@@ -90,7 +89,7 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	}
 	for kind, field := range fields {
 		if field == nil {
-			continue // no member of its own
+			continue // documents show this blob in another form or not at all
 		}
 		if *field, err = plain(blobs[kind]); err != nil {
 			return api.Job{}, fmt.Errorf("blob %d of %s: %w", kind, id, err)
@@ -129,15 +128,15 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	return doc, nil
 }
 
-// errorShift leaves room for job.MaxErrorsKept errors below a job's number in
-// the ids of its errors; the job_errors view shifts by the same.
+// errorShift leaves room below a job's number for job.MaxErrorsKept errors in the ids of the job's errors.
+// The SQL view job_errors shifts by the same number of bits.
 const errorShift = 7
 
 func errorID(number uint64, place int) int64 { return int64(number)<<errorShift | int64(place) }
 
-// attempts derives the attempts from the errors and the latest lease. The lease
-// of a job that waits may be one that was never delivered and counts as no
-// attempt, so it is looked at only where the state says whose it is.
+// attempts derives the job's attempts from its errors and its latest lease. It reads the lease only of an
+// active or completed job, because a pending job's lease may never have reached a worker and then counts as
+// no attempt.
 func attempts(j *job.Job, doc *api.Job, errs []*job.AttemptError) []api.JobAttempt {
 	all := make([]api.JobAttempt, 0, len(errs)+1)
 	for i, e := range errs {
@@ -162,7 +161,7 @@ func attempts(j *job.Job, doc *api.Job, errs []*job.AttemptError) []api.JobAttem
 	return all
 }
 
-// plain is a blob's document; nil when there is no blob.
+// plain returns a blob's data, or nil if there is no blob.
 func plain(b *job.Blob) (json.RawMessage, error) {
 	if b == nil || len(b.Data) == 0 {
 		return nil, nil
@@ -181,7 +180,7 @@ func toStrings(pairs []*job.Pair) api.Strings {
 	return s
 }
 
-// ToUsage is what was used, as clients see it; nil where nothing was said.
+// ToUsage converts usage to the form that clients see. It returns nil if no usage was reported.
 func ToUsage(u *job.Usage) *api.Usage {
 	if u == nil {
 		return nil
@@ -199,7 +198,7 @@ func ToUsage(u *job.Usage) *api.Usage {
 
 func timeOf(ns int64) api.Time { return api.TimeOf(time.Unix(0, ns)) }
 
-// optionalTime is nil for 0, a record's "never".
+// optionalTime returns nil for 0, which means "never" in a record.
 func optionalTime(ns int64) *api.Time {
 	if ns == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// dumped are the tables of a dump with the order of their rows. The cursor is
-// not among them: equal rows may have been reached on different ways. Nor is the
-// namespace, which is there without any row of a job or a setting.
+// dumped lists the tables of a dump and the order of their rows. It omits the cursor, because views can reach
+// equal rows by different ways, and the namespace, because its row exists even in a view without jobs and
+// settings.
 var dumped = [...]struct{ table, order string }{
 	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"extra", "number"}, {"job_error", "id"}, {"queue", "name"},
 	{"batch", "id"}, {"schedule", "id"}, {"usage", "seq"}, {"audit", "seq"},
@@ -20,10 +20,9 @@ var dumped = [...]struct{ table, order string }{
 	{"provider", "id"}, {"budget", "id"}, {"approval_policy", "id"}, {"webhook", "id"}, {"role", "id"}, {"api_key", "id"},
 }
 
-// Dump writes every row as text in a fixed order: two views that show the same
-// have equal dumps. It is for tests and operators, not for requests. It has a
-// connection of its own and no time limit but ctx's, and holds up neither
-// queries nor a rebuild.
+// Dump writes every row as text in a fixed order, so that two views that show the same have equal dumps. It
+// is for tests and operators, not for requests. It opens its own connection, obeys no time limit but ctx's,
+// and delays neither queries nor a rebuild.
 func (v *View) Dump(ctx context.Context, w io.Writer) (err error) {
 	v.swap.RLock()
 	attached := sync.OnceFunc(v.swap.RUnlock)
@@ -39,7 +38,7 @@ func (v *View) Dump(ctx context.Context, w io.Writer) (err error) {
 
 	out := bufio.NewWriter(w)
 	err = transaction(ctx, pool, func(ctx context.Context, tx *sql.Tx) error {
-		// The first read opens all of the file; from then on it may be replaced.
+		// The first read opens every file of the database. From then on a rebuild may replace them.
 		if err := tx.QueryRowContext(ctx, "SELECT one FROM cursor").Scan(new(int)); err != nil {
 			return err
 		}

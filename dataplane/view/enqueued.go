@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// enqueued fills in what a job's enqueue said of it.
+// enqueued fills in the fields that the job's enqueue request set.
 func enqueued(doc *api.Job, j *job.Job) error {
 	doc.UniqueKey = optional(j.Options.GetUniqueKey())
 	if j.Options.GetUniqueKey() != "" {
@@ -34,7 +34,7 @@ func enqueued(doc *api.Job, j *job.Job) error {
 	return nil
 }
 
-// jobText is a job's id; nil for none.
+// jobText converts a job's id to text, or returns nil if there is no id.
 func jobText(id []byte) (*string, error) {
 	if len(id) == 0 {
 		return nil, nil
@@ -46,7 +46,7 @@ func jobText(id []byte) (*string, error) {
 	return optional(known.String()), nil
 }
 
-// positive is nil for 0, a record's "none".
+// positive returns nil for 0, which means "none" in a record.
 func positive(n uint32) *int {
 	if n == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// extraColumns are what extraRow reads of extra x. The other columns are there to be
-// searched and shown: detail and the document's options have them, too.
+// extraColumns are the columns that extraRow reads from extra x. The other columns serve searches and the SQL
+// views only, because the detail and the document's options hold the same values.
 const extraColumns = `x.detail, x.batch_id, x.chain_id, x.chain_step, x.chain_config,
 	x.cancelling, x.blocked_by, x.attempt_base, x.jitter_percent`
 
@@ -21,8 +21,8 @@ INSERT OR REPLACE INTO extra (number, detail,
 	batch_id, chain_id, chain_step, chain_config, cancelling, blocked_by, attempt_base, jitter_percent)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// extra writes what few jobs have; some says whether this one has some of it. It
-// writes no row where there would be nothing in it, and drops none: see lost.
+// extra writes a job's row in extra and reports whether the job has one. It writes no row for a plain record
+// and does not drop an old one either: see lost.
 func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err error) {
 	if plainRecord(j) {
 		return false, nil
@@ -34,15 +34,15 @@ func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err er
 	return true, w.exec(w.putExtra, values[:]...)
 }
 
-// plainRecord says that a job has nothing that extra has a column for. Its document has
-// its options and its fairness key: what they say is not searched for.
+// plainRecord reports whether a job has no value for any column of extra. Options that no search filters by
+// do not count, because the job's document holds its options and its fairness key.
 func plainRecord(j *job.Job) bool {
 	o := j.Options
 	return o.GetUniqueKey() == "" && !o.GetUniqueWholePeriod() && len(o.GetParentId()) == 0 && o.GetAgent() == nil && j.Detail == nil && j.Batch == nil && j.Chain == nil && j.Blobs&(1<<job.ChainConfig) == 0 &&
 		!j.Cancelling && j.BlockedBy == 0 && j.AttemptBase == 0 && j.Retry.GetJitterPercent() == 0
 }
 
-// extraValues are a job's row in extra, NULL where there is nothing to say.
+// extraValues returns a job's row in extra, with NULL for each value that the job does not have.
 func extraValues(r state.Reader, j *job.Job, id job.ID) (values [21]any, err error) {
 	detail, err := encoded(j.Detail)
 	if err != nil {
@@ -82,7 +82,7 @@ func extraValues(r state.Reader, j *job.Job, id job.ID) (values [21]any, err err
 	}, nil
 }
 
-// encoded is a part of a record as it is stored; NULL where it says nothing.
+// encoded returns the encoding of a part of a record, or NULL if the encoding is empty.
 func encoded(m interface{ MarshalVT() ([]byte, error) }) (any, error) {
 	data, err := m.MarshalVT()
 	if len(data) == 0 || err != nil {
@@ -91,7 +91,7 @@ func encoded(m interface{ MarshalVT() ([]byte, error) }) (any, error) {
 	return data, nil
 }
 
-// timeout is how long an iteration may take; "" where that is not bounded.
+// timeout returns the time limit of an iteration, or "" if there is none.
 func timeout(agent *job.AgentConfig) api.Duration {
 	if agent.GetIterationTimeoutMs() == 0 {
 		return ""
@@ -99,21 +99,21 @@ func timeout(agent *job.AgentConfig) api.Duration {
 	return durationOf(agent.IterationTimeoutMs)
 }
 
-// extraRow is a row of extra, or nothing at all.
+// extraRow receives a row of extra. All its fields are null if the job has no row.
 type extraRow struct {
 	detail                                           []byte
 	batch, chainID, chain                            sql.NullString
 	step, cancelling, blockedBy, attemptBase, jitter sql.NullInt64
 }
 
-// into is where the columns go, in their order.
+// into returns the destinations of extraColumns, in their order.
 func (x *extraRow) into() []any {
 	return []any{
 		&x.detail, &x.batch, &x.chainID, &x.step, &x.chain, &x.cancelling, &x.blockedBy, &x.attemptBase, &x.jitter,
 	}
 }
 
-// restore puts into a job what extra took from its record.
+// restore puts the values of extra back into the job's record.
 func (x *extraRow) restore(r *row) (err error) {
 	j := &r.job
 	if x.detail != nil {
@@ -143,7 +143,7 @@ func (x *extraRow) restore(r *row) (err error) {
 	return nil
 }
 
-// mark is 1 or NULL.
+// mark returns 1 or NULL.
 func mark(set bool) any {
 	if set {
 		return int64(1)
@@ -151,8 +151,7 @@ func mark(set bool) any {
 	return nil
 }
 
-// showExtra puts into a document what few jobs have and no other function of
-// Document's sees to.
+// showExtra fills in the fields of few jobs that no other function of Document fills in.
 func showExtra(doc *api.Job, j *job.Job) {
 	if len(j.Options.GetScheduleId()) == len(job.ID{}) {
 		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.Options.GetScheduleId())))

@@ -14,15 +14,15 @@ import (
 	"github.com/corvo/corvo/dataplane/view/jq"
 )
 
-// ParseFilter reads which jobs a client means. Its error names every field that is
-// wrong; it is INVALID_FILTER where only payload_jq is, and tells the position.
+// ParseFilter converts a client's filter to a query. Its error names every wrong field. The error's code is
+// INVALID_FILTER if payload_jq alone is wrong, and the error then gives the position.
 func ParseFilter(f api.SearchFilter) (Query, error) {
 	var w wrong
 	q := w.filter(&f)
 	return q, w.Err()
 }
 
-// ParseSearch reads what page a client asks for, of which jobs.
+// ParseSearch converts a client's search request, which has a filter, an order and a page, to a query.
 func ParseSearch(r api.SearchRequest) (Query, error) {
 	var w wrong
 	q := w.filter(&r.SearchFilter)
@@ -45,7 +45,7 @@ func ParseSearch(r api.SearchRequest) (Query, error) {
 	return q, w.Err()
 }
 
-// ParseWords reads a question to the full text.
+// ParseWords converts a full-text search to a query.
 func ParseWords(text string, limit *int, cursor string) (Query, error) {
 	var w wrong
 	q := Query{Words: text, Cursor: cursor, Sort: SortCreated, Order: Descending, Limit: w.limit(limit, job.DefaultSearchLimit)}
@@ -116,7 +116,7 @@ func (w *wrong) filter(f *api.SearchFilter) Query {
 	return q
 }
 
-// stateWords are all states there are.
+// stateWords returns the names of all states.
 func stateWords() string {
 	var all []string
 	for s := job.State_STATE_UNSPECIFIED + 1; s < job.States; s++ {
@@ -141,7 +141,7 @@ func (w *wrong) text(field, text string, most int) {
 	}
 }
 
-// expression notes what is wrong with a condition on payloads.
+// expression adds a fault if the jq condition on payloads is wrong.
 func (w *wrong) expression(text string) {
 	if text == "" {
 		return
@@ -157,8 +157,8 @@ func (w *wrong) expression(text string) {
 	}
 }
 
-// id reads an id that starts with prefix; "" is the zero id, which no job, batch or
-// chain has.
+// id parses an id that starts with prefix. It returns the zero id for "", because no job, batch or chain has
+// that id.
 func (w *wrong) id(field, prefix, text string) job.ID {
 	if text == "" {
 		return job.ID{}
@@ -171,7 +171,7 @@ func (w *wrong) id(field, prefix, text string) job.ID {
 	return id
 }
 
-// time reads an instant, or a date, which is its midnight in UTC.
+// time parses an instant or a date. A date stands for its midnight in UTC.
 func (w *wrong) time(field string, text api.Time) time.Time {
 	if _, err := time.Parse(time.DateOnly, string(text)); err == nil {
 		text += "T00:00:00Z"
@@ -181,7 +181,7 @@ func (w *wrong) time(field string, text api.Time) time.Time {
 		w.Invalid(field, "%v, nor a date like \"2026-02-11\"", err)
 	}
 	if asked && at.IsZero() {
-		at = at.Add(1) // the zero time asks for nothing, and no job is as old
+		at = at.Add(1) // the zero time means no condition, and no job is that old
 	}
 	return at
 }

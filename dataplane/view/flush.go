@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// retryDelay is how long a failed projection waits before it tries again.
+	// retryDelay is the wait after a failed projection before the flusher tries again.
 	retryDelay = time.Second
-	// replayPatience is how long a file is kept, unused, for a store that is behind
-	// it and does not move. A store waits for a leader to tell it how much of its log
-	// was agreed on, so this is about a group without a majority. It bounds the wait
-	// for a group that lost its log's tail, and its vote, and has a clock set back.
+	// replayPatience is the longest time that the view keeps a file unused while the store is behind the file
+	// and does not move. A store waits for a leader to say how much of its log was agreed on, so the bound
+	// matters for a group without a majority. It also bounds the wait for a group that lost its log's tail
+	// and its vote, and has a clock that was set back.
 	replayPatience = time.Minute
 )
 
-// errAsked ends the wait for the store: somebody wants the file built again.
+// errAsked ends the wait for the store because a caller asks for a rebuild.
 var errAsked = errors.New("the view is to be built again")
 
-// run is the flusher.
+// run is the flusher's goroutine: it brings the file to the end of the feed, waits, and repeats.
 func (v *View) run(ctx context.Context) {
 	defer close(v.stopped)
 	for {
@@ -41,7 +41,8 @@ func (v *View) run(ctx context.Context) {
 	}
 }
 
-// setFailure notes health and its changes, not every repetition.
+// setFailure records why the view does not follow. It logs a change between failing and following, but not
+// each repeated failure.
 func (v *View) setFailure(err error) {
 	v.mu.Lock()
 	was := v.failure
@@ -64,8 +65,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pause waits until there is something to flush and then gives the feed time to
-// gather more, unless a reader waits.
+// pause waits until there is something to flush. Then it lets the feed gather events for FlushEvery, unless a
+// reader is waiting.
 func (v *View) pause(ctx context.Context) {
 	gather := time.NewTimer(v.o.FlushEvery)
 	defer gather.Stop()
@@ -83,7 +84,7 @@ func (v *View) pause(ctx context.Context) {
 	}
 }
 
-// catchUp brings the file to the end of the feed, building it where it must.
+// catchUp brings the file to the end of the feed and rebuilds it if necessary.
 func (v *View) catchUp(ctx context.Context) error {
 	rebuilt := false
 	for ctx.Err() == nil {
@@ -101,7 +102,7 @@ func (v *View) catchUp(ctx context.Context) error {
 		if must && !serve {
 			v.withdraw()
 		}
-		if must && !rebuilt { // twice in a row would be a busy loop
+		if must && !rebuilt { // a second rebuild in a row would begin a busy loop
 			if err = v.rebuild(ctx, err.Error()); err == nil {
 				rebuilt = true
 				continue
@@ -114,7 +115,7 @@ func (v *View) catchUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// advance takes one step: it opens the file, or flushes one batch.
+// advance takes one step: it opens the file or flushes one batch.
 func (v *View) advance(ctx context.Context) (more bool, err error) {
 	if v.db != nil {
 		return v.flush()
@@ -124,13 +125,13 @@ func (v *View) advance(ctx context.Context) (more bool, err error) {
 		return true, nil
 	}
 	if err == nil {
-		err = remove(v.path + newSuffix) // a rebuild that a crash ended
+		err = remove(v.path + newSuffix) // left by a rebuild that a crash ended
 	}
 	return true, err
 }
 
-// resume opens the file there is and finds out whether it can be continued, or is merely
-// old: then it answers, and the next flush finds that it must be built anew.
+// resume opens the existing file if the view can continue it. It also opens a file that is merely old, so
+// that the file answers queries until the next flush finds that the view must rebuild it.
 func (v *View) resume(ctx context.Context) (err error) {
 	if _, err := os.Stat(v.path); errors.Is(err, fs.ErrNotExist) {
 		return stale("there is no file")
@@ -167,7 +168,7 @@ func (v *View) resume(ctx context.Context) (err error) {
 	case c.seen.index == 0 && c.old(snap.Head()) != nil:
 		return stale("it has seen nothing, and the feed starts at %d", first)
 	}
-	// Entries after it made no events, and may have been lost.
+	// The entries after the landmark made no events, so the store may have lost them unnoticed.
 	c.index = min(c.index, c.seen.index)
 	toNs, err := c.shownTo(snap)
 	if err != nil {
@@ -179,8 +180,9 @@ func (v *View) resume(ctx context.Context) (err error) {
 	return nil
 }
 
-// shownTo is the clock up to which the file shows everything that snap holds: that of the
-// first entry it lacks or, where the feed does not reach back to that, of its last one.
+// shownTo returns the clock up to which the file shows everything that snap holds. That is the clock of the
+// first entry that the file lacks. If the feed does not reach back to that entry, it is the clock of the
+// file's last entry.
 func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
 	if c.old(snap.Head()) != nil {
 		return c.clockNs, nil
@@ -192,15 +194,15 @@ func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
 	return missing.Entry.ClockNs, nil
 }
 
-// awaitReplay returns when the store is where the file is, or cannot get there.
+// awaitReplay returns when the store has reached the file's landmark or cannot reach it.
 //
-// After a crash the store replays its log from where it was flushed, and the file
-// is ahead of it. It is not queried meanwhile: it would show jobs that the store
-// does not know yet, and ones that it may turn out to have lost.
+// After a crash the store replays its log from its last flush, so the file is ahead of the store. The view
+// does not query the file meanwhile, because the file shows jobs that the store does not know yet and may
+// have lost.
 func (v *View) awaitReplay(ctx context.Context, c *cursor) error {
 	patience := time.NewTimer(v.patience.replay)
 	defer patience.Stop()
-	tick := time.NewTicker(v.o.FlushEvery) // entries without events do not notify
+	tick := time.NewTicker(v.o.FlushEvery) // because entries without events do not notify the view
 	defer tick.Stop()
 	for at, told := v.store.Head().GetIndex(), false; ; {
 		head := v.store.Head()
@@ -231,7 +233,7 @@ func (v *View) awaitReplay(ctx context.Context, c *cursor) error {
 	}
 }
 
-// use makes db the file that is followed and queried.
+// use makes db the file that the flusher writes and readers query.
 func (v *View) use(db *database, c cursor, nextDocument uint64) {
 	v.db, v.cursor, v.nextDocument = db, c, nextDocument
 	v.swap.Lock()
@@ -240,7 +242,7 @@ func (v *View) use(db *database, c cursor, nextDocument uint64) {
 	v.publish(c.position)
 }
 
-// flush projects one batch of the feed and reports whether there is more.
+// flush projects one batch of the feed and reports whether more is left.
 func (v *View) flush() (more bool, err error) {
 	if err := v.db.present(); err != nil {
 		return false, err
@@ -253,9 +255,9 @@ func (v *View) flush() (more bool, err error) {
 	}()
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	// A snapshot of the group may have replaced the store. That the last entry is not
-	// in the feed any more is no reason for doubt here: a feed is trimmed up to what
-	// the view has read.
+	// A snapshot of the group may have replaced the store, so the flusher checks the history again. It
+	// accepts a feed that no longer holds the landmark, because the store trims the feed up to the position
+	// that the view has read.
 	if _, err := v.cursor.precedes(snap); err != nil {
 		return false, err
 	}
@@ -270,8 +272,8 @@ func (v *View) flush() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Jobs are written in the order of their numbers, which is about that of
-	// their ids.
+	// batch.write writes jobs in the order of their numbers, which is roughly the order of their ids, so one
+	// iterator reads them with short steps.
 	records, err := snap.JobIterator()
 	if err != nil {
 		return false, err
@@ -320,9 +322,8 @@ func (v *View) flush() (more bool, err error) {
 	return more, v.db.boundLog()
 }
 
-// flushUntold takes over what the feed does not tell of. Entries without events change
-// nothing a view shows, but that usage is trimmed, that refused requests are in the audit
-// log and that API keys change.
+// flushUntold copies the changes that make no events: trimmed usage, audit records of refused requests, and
+// API keys. Other entries without events change nothing that a view shows.
 func (v *View) flushUntold(snap *state.Snapshot) error {
 	head, w := snap.Head(), v.db.writer
 	if err := w.forgetUsage(head); err != nil {

@@ -20,8 +20,8 @@ INSERT OR REPLACE INTO schedule (id, name, queue, cron, timezone, payload, uniqu
 	paused, last_run_ns, next_run_ns, created_ns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// groups are the batches, schedules and resources that a piece of the feed touched:
-// what is about many jobs and has a record of its own.
+// groups are the batches, schedules and resources that a piece of the feed touched. Each has a record of its
+// own and concerns many jobs.
 type groups struct {
 	batches   map[job.ID]bool
 	schedules map[job.ID]bool
@@ -32,7 +32,7 @@ func newGroups() groups {
 	return groups{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}, resources: map[job.ID]bool{}}
 }
 
-// touch notes the batch, schedule or resource of an event.
+// touch notes the batch, schedule or resource that an event names.
 func (g *groups) touch(e *state.Event) error {
 	id, err := job.IDFromBytes(e.RecordId)
 	if err != nil {
@@ -47,14 +47,14 @@ func (g *groups) touch(e *state.Event) error {
 		g.resources[id] = true
 	case state.EventType_EVENT_ACCOUNT_CHANGED, state.EventType_EVENT_BUDGET_EXCEEDED, state.EventType_EVENT_BUDGET_ALERT,
 		state.EventType_EVENT_ALERT_FIRED, state.EventType_EVENT_ALERT_RESOLVED:
-		// What has come of a resource has no row.
+		// The view has no rows for what becomes of a resource, such as the money that a budget has spent.
 	default:
 		return fmt.Errorf("event %v of record %x: nobody knows what kind of record", e.Type, e.RecordId)
 	}
 	return nil
 }
 
-// write makes the touched rows what the records say they are.
+// write makes the rows of all touched records anew, and drops the rows of deleted ones.
 func (g *groups) write(w *writer, records *state.JobIterator) error {
 	for _, id := range inOrder(g.batches) {
 		b, err := records.Batch(id)
@@ -102,7 +102,7 @@ func loadGroups(w *writer, snap *state.Snapshot) error {
 	return loadResources(w, snap)
 }
 
-// batch writes a batch's row; nil drops it.
+// batch writes a batch's row, or drops it if b is nil.
 func (w *writer) batch(snap *state.Snapshot, id job.ID, b *state.Batch) error {
 	if b == nil {
 		return w.exec(w.dropBatch, idWord(batchPrefix, id))
@@ -125,7 +125,7 @@ func (w *writer) batch(snap *state.Snapshot, id job.ID, b *state.Batch) error {
 		text(b.CallbackQueue), payload, parent, b.CreatedNs, nullable(b.CompletedNs))
 }
 
-// schedule writes a schedule's row; nil drops it.
+// schedule writes a schedule's row, or drops it if s is nil.
 func (w *writer) schedule(id job.ID, s *state.Schedule) error {
 	if s == nil {
 		return w.exec(w.dropSchedule, idWord(schedulePrefix, id))
@@ -136,7 +136,7 @@ func (w *writer) schedule(id job.ID, s *state.Schedule) error {
 	}
 	next := s.NextRunNs
 	if s.Paused {
-		next = 0 // the record keeps what was the next run, which does not come
+		next = 0 // because the record of a paused schedule keeps the time of a run that will not happen
 	}
 	return w.exec(w.putSchedule, idWord(schedulePrefix, id), s.Name, s.Queue, s.Cron, s.Timezone, payload, text(s.UniqueKey),
 		int64(s.MaxAttempts), int64(s.Priority), missedWord(s.Missed), s.JitterMs, s.Paused,

@@ -7,31 +7,30 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Is what a file shows part of the store's history? The incarnation alone does not
-// tell: where a log lost its tail (relaxed durability) another one grew, with the
-// same indexes and other entries. What tells is the newest entry the file has
-// seen. Index and clock identify it: a leader stamps an entry with the nanosecond
-// it makes it, and two leaders, even where both begin at one clock since theirs were
-// behind, would have to meet to the nanosecond at one index. An entry that is in
-// both histories was appended once, behind all that lies before it, so both are
-// the same up to there; and apply is deterministic, so the records were too.
-// Entries after it made no events: a view does not show whether they are the same.
+// The view must know whether a file belongs to the store's history. The incarnation alone does not tell,
+// because a log that lost its tail (relaxed durability) grows again with the same indexes and other entries.
+// The newest entry that the file has seen does tell. Index and clock identify this entry: a leader stamps an
+// entry with the nanosecond in which it makes it. Two leaders may begin at one clock, if their own clocks
+// were behind, but they would have to make entries of one index in the same nanosecond. A log appends an
+// entry once, after all entries before it, so two histories that share an entry are the same up to it; and
+// apply is deterministic, so their records are the same, too. Entries after the landmark made no events, so a
+// view does not show whether they are the same.
 //
-// Where the feed was trimmed past that entry, the terms of leaders tell (inTerm).
+// If the store has trimmed the feed past that entry, the terms of leaders tell (inTerm).
 
-// compare says how the store at this head stands to the file: wait means that
-// it may yet come to what the file has seen, a *staleError that it cannot be
-// continued. That it need not wait proves nothing yet: precedes does.
+// compare compares the store at this head with the file. It returns wait if the store may yet reach the
+// file's landmark, and a staleError if the view cannot continue the file. A return without wait and error
+// proves nothing; precedes does.
 //
-// A store that is behind cannot come to the landmark when it has passed the
-// landmark's index, clock or term, none of which ever falls along a log. So the
-// first entry of a new leader already shows a lost tail, as its term is a higher
-// one, or if the vote was lost too its clock, unless that was set back.
+// A store that is behind cannot reach the landmark once it has passed the landmark's index, clock or term,
+// because none of these ever falls along a log. So the first entry of a new leader already shows that the log
+// lost its tail: its term is higher or, if the group lost its vote as well, its clock is later, unless that
+// clock was set back.
 func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 	seen := &c.seen
 	switch {
-	// A file made from an empty store has no incarnation, and an empty store, as a
-	// crash soon after the beginning leaves one, none yet: they may be of any.
+	// A file made from an empty store has no incarnation, and an empty store, such as a crash soon after the
+	// start leaves behind, has none yet. Either may belong to any incarnation.
 	case len(c.incarnation) > 0 && len(head.GetIncarnation()) > 0 && !bytes.Equal(c.incarnation, head.GetIncarnation()):
 		return false, stale("it is of incarnation %x, the store of %x", c.incarnation, head.GetIncarnation())
 	case seen.seq > head.GetFeedNextSeq():
@@ -44,8 +43,8 @@ func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 	return false, nil
 }
 
-// old is a *staleError if the feed does not reach back to the file any more. Such a file
-// shows what was, if precedes has proved that it is of the store's history.
+// old returns a staleError if the feed no longer reaches back to the file. If precedes has proved that such a
+// file belongs to the store's history, its rows are true but old.
 func (c *cursor) old(head *state.Head) error {
 	if first := head.GetFeedFirstSeq(); c.seq < first {
 		return &staleError{fmt.Sprintf("it is at event %d and the feed starts at %d", c.seq, first), true}
@@ -53,9 +52,9 @@ func (c *cursor) old(head *state.Head) error {
 	return nil
 }
 
-// precedes finds out whether the file is of the history that snap holds: a *staleError
-// says that it is not. known says that it is, because the newest entry the file has seen is
-// in the feed or, where the feed was trimmed, because the store remembers the term of it.
+// precedes checks whether the file belongs to the history that snap holds, and returns a staleError if it
+// does not. It returns known if it does: the feed holds the file's newest entry or, if the store has trimmed
+// the feed, the store remembers that entry's term.
 func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 	wait, err := c.compare(snap.Head())
 	if err != nil {
@@ -66,7 +65,7 @@ func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 	}
 	seen := &c.seen
 	if seen.index == 0 {
-		return true, nil // nothing had ever happened
+		return true, nil // the file saw a store without entries
 	}
 	item, err := lastItem(snap, seen.seq)
 	if err != nil {
@@ -83,10 +82,9 @@ func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 	return true, nil
 }
 
-// inTerm is precedes by the terms of leaders. The file and the store have the first entry
-// of a term in common if its seed is the same, and with it every entry before. The entries
-// behind it were appended by the same leader, in order, so they are the same as far as both
-// have them: up to the first entry of the next term.
+// inTerm decides precedes by the terms of leaders. If the store knows the seed of the first entry of the
+// file's term, both have that entry and every entry before it. The same leader appended the entries after it,
+// in order, so the file and the store have the same entries up to the first entry of the next term.
 func (c *cursor) inTerm(snap *state.Snapshot) (known bool, err error) {
 	if len(c.seen.leader) == 0 {
 		return false, nil

@@ -8,14 +8,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What starts the ids that are made like a job's and are not one's.
+// The prefixes of ids that have the form of a job's id but name something else.
 const (
 	batchPrefix    = "batch_"
 	chainPrefix    = "chain_"
 	schedulePrefix = "sched_"
 )
 
-// idText is an id as clients see it, NULL for none.
+// idText converts an id to the text that clients see, or to NULL if there is no id.
 func idText(prefix string, id []byte) (any, error) {
 	if len(id) == 0 {
 		return nil, nil
@@ -31,7 +31,7 @@ func idWord(prefix string, id job.ID) string {
 	return prefix + strings.TrimPrefix(id.String(), job.IDPrefix)
 }
 
-// fromIDText reads what idText wrote.
+// fromIDText parses the text that idText wrote.
 func fromIDText(prefix string, text sql.NullString) ([]byte, error) {
 	if !text.Valid {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// JobIDs lists up to limit jobs of a queue whose numbers are below one, state by
-// state and the newest of each first, as of the last flush.
+// JobIDs lists at most limit jobs of a queue whose numbers are less than below, as of the last flush. It
+// lists state by state, and the newest jobs of each state first.
 func (v *View) JobIDs(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error) {
 	var ids []job.ID
 	err := v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// iterationShift leaves room for a job's iterations below its number in their ids.
-// The job_iterations view shifts by the same, as does the trigger that drops them.
+// iterationShift leaves room below a job's number for the numbers of its iterations in their ids. The SQL
+// view job_iterations and the trigger that drops iterations shift by the same number of bits.
 const iterationShift = 20
 
 const putIterationSQL = `
@@ -23,16 +23,15 @@ func iterationID(number uint64, iteration uint32) int64 {
 	return int64(number)<<iterationShift | int64(iteration)
 }
 
-// iterated is what has the iterations of jobs.
+// iterated reads the iterations of jobs.
 type iterated interface {
-	// Iterations are those above a number, in order.
+	// Iterations returns a job's iterations whose numbers are greater than after, in order.
 	Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error]
 }
 
 var _ iterated = (*state.JobIterator)(nil)
 
-// judge makes the rows of a job's iterations and scores what its records say. It
-// leaves alone those of a job that has none of either: see lost.
+// judge writes the rows of a job's iterations and scores. If the job has none, judge leaves old rows to lost.
 func (w *writer) judge(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
 	if j.Detail.GetIterationsKept() > 0 {
 		if err := w.iterations(r, j.Number, t); err != nil {
@@ -51,9 +50,9 @@ func (w *writer) judge(r *state.JobIterator, j *job.Job, t touched, fresh bool) 
 	return nil
 }
 
-// iterations writes those iterations of a job that have no row. They are only ever
-// added, until the job begins anew and has none: an agent of thousands of iterations
-// would else cost more with each.
+// iterations writes the iterations of a job that have no row yet. A job only ever adds iterations, until it
+// begins again and has none. Writing all of them each time would make each iteration of a long-running agent
+// cost more than the one before.
 func (w *writer) iterations(r iterated, number uint64, t touched) error {
 	newest, err := w.newestRow(number)
 	if err != nil {
@@ -76,7 +75,7 @@ func (w *writer) iterations(r iterated, number uint64, t touched) error {
 	return nil
 }
 
-// newestRow is the number of the newest iteration that has a row; 0 where there is none.
+// newestRow returns the number of the newest iteration that has a row, or 0 if none has.
 func (w *writer) newestRow(number uint64) (uint32, error) {
 	var id [1]driver.Value
 	if found, err := w.first(w.newestIteration, id[:], iterationID(number, 0), iterationID(number+1, 0)); !found {
@@ -102,7 +101,8 @@ func (w *writer) iteration(number uint64, it *job.Iteration) error {
 		u.GetCostNanoUsd(), it.CreatedNs)
 }
 
-// scores makes all the job's scores.
+// scores writes all scores of a job. Unless the job is fresh, it then drops the rows of scores that the job
+// no longer has.
 func (w *writer) scores(number uint64, all []*job.Score, fresh bool) error {
 	if len(all) > 1<<errorShift {
 		return fmt.Errorf("there are %d, more than their ids have room for", len(all))

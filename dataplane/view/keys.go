@@ -9,27 +9,26 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The feed tells nothing of API keys. There are few of them and they seldom change, so
-// the writer compares the keys of a snapshot with those it wrote last, by their addresses,
-// and writes all of them anew where they differ.
+// The feed has no events for API keys. Keys are few and seldom change, so the writer compares the key
+// pointers of a snapshot with those that it wrote last, and writes all keys anew if any differs.
 
 const putKeySQL = `
 INSERT INTO api_key (id, namespace, name, hash, roles, queue_scope, enabled, expires_ns, created_ns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// namespaceOf returns the namespace that a store is of.
+// namespaceOf returns the store's namespace.
 func namespaceOf(head *state.Head) string {
 	namespace, _, _ := strings.Cut(head.GetGroup(), "/")
 	return namespace
 }
 
-// behindKeys says whether the file's keys are others than the store's.
+// behindKeys reports whether the file's keys or its namespace differ from the store's.
 func (w *writer) behindKeys(snap *state.Snapshot) bool {
 	return !w.keysShown || w.keysOf != namespaceOf(snap.Head()) || !slices.Equal(w.keys, snap.Keys())
 }
 
-// followKeys makes the file's API keys, and its namespace, those of the store. It must be
-// called inside a transaction.
+// followKeys makes the file's API keys and namespace equal to the store's. It must be called inside a
+// transaction.
 func (w *writer) followKeys(snap *state.Snapshot) error {
 	if !w.behindKeys(snap) {
 		return nil

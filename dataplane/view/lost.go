@@ -7,12 +7,12 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// lost are the jobs that may have rows in a table, and have nothing any more to be
-// there. Most of them never had: asking for each by itself would cost every job that
-// is written a statement more.
+// lost lists, for each table, the jobs that have nothing to store in the table but may have old rows there.
+// Most of them never had any, so forget asks once for all of them: asking for each job would cost another
+// statement for each job written.
 type lost struct{ extras, iterations, scores, works, errors []uint64 } // by number, rising
 
-// note takes down what a job does not have; more says whether it has a row in extra.
+// note records which tables must have no rows of the job. more says whether the job has a row in extra.
 func (l *lost) note(j *job.Job, t touched, more bool) {
 	if t.whole && j.Blobs&leftBehind == 0 {
 		l.works = append(l.works, j.Number)
@@ -21,7 +21,7 @@ func (l *lost) note(j *job.Job, t touched, more bool) {
 		l.errors = append(l.errors, j.Number)
 	}
 	if !more {
-		l.extras = append(l.extras, j.Number) // iterations and scores go with it
+		l.extras = append(l.extras, j.Number) // a trigger drops iterations and scores with the row
 		return
 	}
 	if t.whole && j.Detail.GetIterationsKept() == 0 {
@@ -32,14 +32,14 @@ func (l *lost) note(j *job.Job, t touched, more bool) {
 	}
 }
 
-// forget drops the rows of all of them.
+// forget drops the rows of the listed jobs.
 func (l *lost) forget(w *writer) error {
 	for i, numbers := range [len(lostTables)][]uint64{l.extras, l.iterations, l.scores, l.works, l.errors} {
 		if len(numbers) == 0 {
 			continue
 		}
-		// Where few jobs have such a thing there is mostly none between the first
-		// and the last, which is quicker to find out than that each has none.
+		// If few jobs have rows in the table, there is mostly none between the first and the last number. One
+		// search finds that out faster than a search for each job.
 		table := lostTables[i]
 		lo, hi := int64(numbers[0])<<table.shift, int64(numbers[len(numbers)-1]+1)<<table.shift
 		var id [1]driver.Value
@@ -57,15 +57,15 @@ func (l *lost) forget(w *writer) error {
 	return nil
 }
 
-// lostTables are the tables from which rows of many jobs are dropped, in the order of
-// lost's fields. An id begins with a job's number, and has room for so many bits more.
+// lostTables are the tables from which forget drops the rows of many jobs, in the order of lost's fields. An
+// id in a table consists of a job's number and, below it, shift more bits.
 var lostTables = [...]struct {
 	name, id string
 	shift    int
 }{{"extra", "number", 0}, {"job_iteration", "id", iterationShift}, {"job_score", "id", errorShift}, {"work", "number", 0}, {"job_error", "id", errorShift}}
 
-// lostStatements find out whether there are such rows between two ids, and drop those of
-// a list of jobs.
+// lostStatements returns two statements for each table: one finds whether rows lie between two ids, the other
+// drops the rows of a list of jobs.
 func (w *writer) lostStatements() (all []statement) {
 	for i, t := range lostTables {
 		all = append(all,
