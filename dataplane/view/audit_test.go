@@ -16,7 +16,8 @@ func (h *shard) audit(n int) {
 	}
 }
 
-// A refused request leaves no event, and is in the table all the same.
+// TestAuditLog checks the table's rows as records are added and trimmed. A refused request makes no event,
+// yet the view must show its record.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -42,7 +43,8 @@ func TestAuditLog(t *testing.T) {
 	h.same()
 }
 
-// A file whose newest record is not the store's is of another history.
+// TestAuditLogOfAnotherHistory changes the newest record of a file, so that it is not the store's. The view
+// must then write the audit log again.
 func TestAuditLogOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -9,16 +9,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// perEntry is how many jobs an entry of the benchmarks changes.
+// perEntry is the number of jobs that an entry of the benchmarks changes.
 const perEntry = 100
 
-// enqueueMany creates n jobs of 200 bytes in a few queues.
+// enqueueMany creates n jobs with payloads of 200 bytes in a few queues.
 func (h *shard) enqueueMany(n int) []job.ID {
 	body := payload(`{"x":"` + strings.Repeat("y", 192) + `"}`)
 	return h.enqueueEach(n, func() *job.Blob { return body })
 }
 
-// enqueueEach creates n jobs in a few queues, each with a payload of its own.
+// enqueueEach creates n jobs in a few queues and calls a function for the payload of each.
 func (h *shard) enqueueEach(n int, body func() *job.Blob) (ids []job.ID) {
 	for len(ids) < n {
 		h.commit(func(tx *state.Tx) {
@@ -49,8 +49,8 @@ func (h *shard) changeMany(ids []job.ID, edit func(tx *state.Tx, j *job.Job), ev
 
 func complete(tx *state.Tx, j *job.Job) { j.State, j.CompletedNs = job.Completed, tx.ClockNs() }
 
-// BenchmarkProjection measures a view that is behind by whole lifecycles of
-// three transitions: each projected by itself, and coalesced into one row.
+// BenchmarkProjection measures flushes of a view that is behind by whole lifecycles of three transitions. It
+// projects each transition by itself, and all three coalesced into one row.
 func BenchmarkProjection(b *testing.B) {
 	const jobs = 20_000
 	for _, coalesced := range []bool{false, true} {
@@ -127,7 +127,7 @@ func BenchmarkSearch(b *testing.B) {
 	})
 }
 
-// BenchmarkScrub compares as many rows as are compared at once.
+// BenchmarkScrub measures the comparison of as many rows as one scrub compares.
 func BenchmarkScrub(b *testing.B) {
 	h := newShard(b)
 	h.enqueue("q", 10*scrubJobs)

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A chain is shown as it was asked for: the first step without the payload it has
-// from its job.
+// TestChainIsShownAsAsked checks that a document shows a chain as the client sent it, but without the first
+// step's payload, which the job itself has.
 func TestChainIsShownAsAsked(t *testing.T) {
 	t.Parallel()
 	step := func(queue, data string) *job.Step {
@@ -43,7 +43,8 @@ func TestChainIsShownAsAsked(t *testing.T) {
 	}
 }
 
-// A sealed payload cannot be added to, nor can a sealed result be added.
+// TestComposedRefusesWhatIsSealed checks that composed neither adds to a sealed payload nor adds a sealed
+// result.
 func TestComposedRefusesWhatIsSealed(t *testing.T) {
 	t.Parallel()
 	j := &job.Job{Origin: &job.Origin{Kind: job.OriginKind_ORIGIN_KIND_STEP, JobId: make([]byte, 16), Queue: "q"}}

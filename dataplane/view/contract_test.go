@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestContract compares the columns of the view, and their types, with those
-// promised.
+// TestContract compares the columns of the SQL views, and their types, with the contract.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	h, _ := mixture(t)
@@ -43,7 +42,7 @@ func TestContract(t *testing.T) {
 				t.Errorf("%s has no column %s", name, want[i])
 			case i >= len(want):
 				t.Errorf("%s has the column %s, which nobody is promised", name, got[i])
-			// A column that is NULL in this version has no type.
+			// SQLite reports no type for a column that is always NULL in this version.
 			case got[i] != want[i] && !(strings.HasSuffix(got[i], " ") && strings.HasPrefix(want[i], got[i])):
 				t.Errorf("column %d of %s is %q, should be %q", i+1, name, got[i], want[i])
 			}
@@ -54,8 +53,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestConstantsAreNamed compares the columns that the schema gives one value with those
-// that the contract names, each with its reason.
+// TestConstantsAreNamed compares the columns to which the schema gives one value with those that the contract
+// lists, each with its reason.
 func TestConstantsAreNamed(t *testing.T) {
 	t.Parallel()
 	promised, err := os.ReadFile("testdata/contract.txt")
@@ -83,8 +82,8 @@ func TestConstantsAreNamed(t *testing.T) {
 	}
 }
 
-// columns are a table's columns, each with its type. SQLite says INT for a whole
-// number that is computed.
+// columns returns a table's columns, each with its type. It turns INT into INTEGER, because SQLite reports
+// INT for a computed whole number.
 func (h *shard) columns(table string) (all []string) {
 	h.t.Helper()
 	must(h.t, h.view.read(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
@@ -101,7 +100,7 @@ func (h *shard) columns(table string) (all []string) {
 	return all
 }
 
-// shell runs a statement as a person with a SQL shell would, and prints its rows.
+// shell runs a statement as a person with a SQL shell would, and returns its rows as text.
 func (h *shard) shell(query string) (out string) {
 	h.t.Helper()
 	h.settle()
@@ -180,7 +179,8 @@ func TestContractOfAnAgentsJob(t *testing.T) {
 	h.same()
 }
 
-// TestUniqueLocks has keys that are taken and keys that are not.
+// TestUniqueLocks creates jobs that hold their unique keys and jobs that do not, in each state, and checks
+// which keys unique_locks shows.
 func TestUniqueLocks(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -202,13 +202,13 @@ func TestUniqueLocks(t *testing.T) {
 	want := []string{"live-active", "live-held", "live-pending", "live-retrying", "live-scheduled",
 		"whole-active", "whole-cancelled", "whole-completed", "whole-dead", "whole-held", "whole-pending", "whole-retrying", "whole-scheduled"}
 	h.says("SELECT unique_key FROM unique_locks ORDER BY 1", strings.Join(want, "\n"))
-	// The store counts as many.
+	// The store must count as many locks.
 	if q := h.store.Head(); q.LockRecords != uint64(len(want)) {
 		t.Errorf("the store has %d locks", q.LockRecords)
 	}
 }
 
-// TestWorkers has two workers, of which one is not at work any more, and then none.
+// TestWorkers checks the table with two workers, of which one has no active job any more, and then with none.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -265,8 +265,7 @@ func TestScheduleRows(t *testing.T) {
 	h.says("SELECT * FROM schedules", "sched_"+idWord("", id)+"|nightly|q|0 3 * * *|Europe/Berlin|{}|u|3|1970-01-01T00:00:00.000000001Z|"+
 		"1970-01-01T00:00:00.000000002Z|1970-01-01T00:00:00.001000000Z|2|all|5|0")
 	h.same()
-	// A paused one has no next run, as GET /schedules says, though its record has kept
-	// the time of it.
+	// A paused schedule shows no next run, as in GET /schedules, although its record keeps the time.
 	h.commit(func(tx *state.Tx) {
 		s, err := tx.Schedule(id)
 		must(t, err)
@@ -279,7 +278,7 @@ func TestScheduleRows(t *testing.T) {
 	h.same()
 }
 
-// TestCountersOutliveJobs purges and deletes every job of a queue: its totals stay.
+// TestCountersOutliveJobs purges and deletes every job of a queue and checks that the queue's totals stay.
 func TestCountersOutliveJobs(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -306,7 +305,7 @@ func TestCountersOutliveJobs(t *testing.T) {
 		h.says("SELECT count(*) FROM "+table, "0")
 	}
 	sameAsStore(t, h)
-	h.reopen(nil) // a view without a job begins at the number it is at
+	h.reopen(nil) // a view without jobs must continue the job numbers of the store
 	again := h.enqueue("q", 1)
 	h.shows("q", again...)
 	h.same()

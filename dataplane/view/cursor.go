@@ -15,13 +15,13 @@ type cursor struct {
 	incarnation []byte
 	position
 	clockNs int64 // of the last entry that the flusher has read from the feed
-	// seen bounds what the rows show. The flusher makes rows from the current records, so rows can be newer
+	// seen is the newest entry that rows may show. The flusher makes rows from the current records, so rows can be newer
 	// than the position in the feed, but never newer than seen.
 	seen landmark
 }
 
-// landmark is an entry of the feed, or no entry if index is 0. history.go explains what the view may conclude
-// from one.
+// landmark is an entry of the feed, or no entry if index is 0. history.go explains which
+// conclusions a landmark allows.
 type landmark struct {
 	seq     uint64 // of the first event after the entry
 	index   uint64

@@ -14,13 +14,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestDamageOfAKilledView breaks the files a kill left behind. What is answered
-// from then on is right, or VIEW_BEHIND or UNHEALTHY, and soon it is right.
+// TestDamageOfAKilledView damages the files that a kill left behind. Every answer after that must be right or
+// the error VIEW_BEHIND or UNHEALTHY, and soon all answers must be right.
 func TestDamageOfAKilledView(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		reason string // for building it again; "" where that is not needed
+		reason string // the logged reason for a rebuild, or "" if the view must not rebuild
 		break_ func(t *testing.T, path string)
 	}{
 		{"nothing", "", func(*testing.T, string) {}},
@@ -45,7 +45,7 @@ func TestDamageOfAKilledView(t *testing.T) {
 			h := newShard(t)
 			h.enqueue("q", 300)
 			h.settle()
-			must(t, h.view.Rebuild(t.Context())) // so that the file holds all of these, and the log what follows
+			must(t, h.view.Rebuild(t.Context())) // so that the file holds all of these jobs, and the log the next ones
 			ids := h.enqueue("q", 30)
 			h.settle()
 			h.ack2(ids[0])
@@ -65,8 +65,8 @@ func TestDamageOfAKilledView(t *testing.T) {
 	}
 }
 
-// rightOrNone searches; what is found must be what the store has, and an error one
-// that says that there is nothing to be searched.
+// rightOrNone searches. Every job that the search finds must be as in the store, and an error must say that
+// the view cannot be searched now.
 func rightOrNone(t *testing.T, h *shard) error {
 	t.Helper()
 	page, err := h.view.Search(t.Context(), Query{Limit: job.MaxSearchLimit})
@@ -94,7 +94,7 @@ func rightOrNone(t *testing.T, h *shard) error {
 	return nil
 }
 
-// cut leaves one part of a file.
+// cut truncates a file to one part of its size.
 func cut(t *testing.T, path string, part int64) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -102,7 +102,7 @@ func cut(t *testing.T, path string, part int64) {
 	must(t, os.Truncate(path, info.Size()/part))
 }
 
-// flip changes a byte in the midst of a file.
+// flip changes a byte inside a file.
 func flip(t *testing.T, path string, part int64) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -120,7 +120,8 @@ func overwrite(t *testing.T, path string, at int64, data []byte) {
 	must(t, f.Close())
 }
 
-// TestFilesDeletedUnderTheView: a file without a name can be written for ever.
+// TestFilesDeletedUnderTheView deletes a file that the view has open. The view must notice, because a process
+// can write to a file without a name for ever.
 func TestFilesDeletedUnderTheView(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", "-wal"} {
@@ -131,7 +132,7 @@ func TestFilesDeletedUnderTheView(t *testing.T) {
 			h.settle()
 			h.logged.Reset()
 			must(t, os.Remove(h.file()+suffix))
-			// A flush that looked for the files just before leaves it to the next, or to a search.
+			// If a flush checked the files just before the deletion, the next flush or a search notices it.
 			eventually(t, "the view to be right again", func() bool {
 				h.enqueue("q", 1)
 				h.settle()
@@ -150,7 +151,7 @@ func TestFilesDeletedUnderTheView(t *testing.T) {
 	}
 }
 
-// TestDeletedBeforeTheFirstQuery has the readers find no file to open.
+// TestDeletedBeforeTheFirstQuery deletes the file before the readers have opened it.
 func TestDeletedBeforeTheFirstQuery(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -158,14 +159,14 @@ func TestDeletedBeforeTheFirstQuery(t *testing.T) {
 	h.settle()
 	must(t, os.Remove(h.file()))
 	eventually(t, "a search to be answered", func() bool { return rightOrNone(t, h) == nil })
-	// A flush may have been the first to miss it.
+	// A flush may notice the deletion before the search does.
 	if h.logged.rebuilt("unable to open")+h.logged.rebuilt("was deleted") != 1 {
 		t.Fatalf("not built again:\n%s", h.logged)
 	}
 }
 
-// TestScrubFindsWhatSQLiteDoesNot changes letters of rows, and rows of indexes, in a
-// file that stays as sound as a database can be.
+// TestScrubFindsWhatSQLiteDoesNot changes values in rows and entries of indexes, so that SQLite still takes
+// the file for sound.
 func TestScrubFindsWhatSQLiteDoesNot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, statement, wrong string }{
@@ -195,7 +196,7 @@ func TestScrubFindsWhatSQLiteDoesNot(t *testing.T) {
 			h.fail(ids[2], job.Dead, "no")
 			h.settle()
 			h.reopen(func() { execute(t, h.file(), c.statement) })
-			for range 3 { // of 256 jobs each: all are passed, from anywhere
+			for range 3 { // scrubs compare 256 jobs each, so three reach every job, wherever the first begins
 				h.enqueue("r", 1)
 				h.settle()
 			}
@@ -205,7 +206,7 @@ func TestScrubFindsWhatSQLiteDoesNot(t *testing.T) {
 	}
 }
 
-// TestScrubPassesAll counts the jobs that are compared.
+// TestScrubPassesAll checks that repeated scrubs compare all jobs, from the first id to the last.
 func TestScrubPassesAll(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -237,7 +238,7 @@ func TestScrubPassesAll(t *testing.T) {
 	h.openView()
 }
 
-// TestFlippedBytes flips bytes anywhere in a file. Nothing panics, nothing stays.
+// TestFlippedBytes flips bytes anywhere in a file. The view must not panic, and it must become right again.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -251,13 +252,13 @@ func TestFlippedBytes(t *testing.T) {
 				data, err := os.ReadFile(h.file())
 				must(t, err)
 				for range 1 + random.IntN(20) {
-					// Behind the schema: another one is no damage of rows.
+					// The test spares the pages of the schema, because scrubs do not compare the schema.
 					data[20*4096+random.IntN(len(data)-20*4096)] ^= byte(1 + random.IntN(255))
 				}
 				must(t, os.WriteFile(h.file(), data, 0o600))
 			})
-			// What is damaged shows when it is read, or compared: a search that reads
-			// more than the last one may be the first that meets it.
+			// The view finds damage only when it reads or compares the page. So a search that reads more than
+			// the searches before may be the first to find it.
 			eventually(t, "a view that is as the store", func() bool {
 				h.commit(func(tx *state.Tx) { tx.EnsureQueue("r") })
 				h.enqueue("r", 1)
@@ -272,7 +273,8 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// TestAMistakeOfOursIsNotBuiltForEver has a row that no other file would cure.
+// TestAMistakeOfOursIsNotBuiltForEver reports a row that a rebuild cannot mend. The view must rebuild only
+// once.
 func TestAMistakeOfOursIsNotBuiltForEver(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// TestDocument compares documents with testdata/job.json: a job that has what most
-// may have, one that has nothing, and two that have what few have.
+// TestDocument compares documents with testdata/job.json: of a job with the fields that most jobs may have,
+// of one without any, and of two with fields that few jobs have.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	id := job.NewID(1_770_804_000_000, "emails.send", job.Entropy{1, 2, 3, 4, 5, 6, 7, 8, 9})
@@ -32,7 +32,7 @@ func TestDocument(t *testing.T) {
 	blobs := Blobs{job.Payload: payload(`{"to":1}`), job.Result: payload(`[]`), job.Checkpoint: payload(`null`), job.Progress: payload(`"half"`),
 		job.ResultSchema: payload(`{"type":"array"}`)}
 	other := job.NewID(1_770_804_000_000, "agents", job.Entropy{9})
-	// A job that runs in iterations, and is held by a budget.
+	// agent is a job that runs in iterations and that a budget holds.
 	agent := &job.Job{Id: id[:], State: job.Held,
 		FairnessKey: "acme", FairnessWeight: 3,
 		Options: &job.Options{Provider: "anthropic", Model: "opus", CostEstimateNanoUsd: 250_000_000,
@@ -40,7 +40,7 @@ func TestDocument(t *testing.T) {
 		Detail: &job.Detail{HoldReason: "the budget queue/agents has no room", Hold: job.Hold_HOLD_BUDGET, HoldBy: "queue/agents", Iteration: 4, SpentBeforeNanoUsd: 2e9},
 		Usage:  &job.Usage{CostNanoUsd: 1_000_000_001},
 	}
-	// One that waits at a gate; what held it before it was approved is not told.
+	// parked waits at a gate. Its document does not name the policy that held it before a person approved it.
 	parked := &job.Job{Id: id[:], State: job.Pending, Options: &job.Options{Agent: &job.AgentConfig{}},
 		Detail: &job.Detail{Hold: job.Hold_HOLD_POLICY, HoldBy: "pol_1", Gate: job.Gate_GATE_PROVIDER, GateName: "anthropic"}}
 	var got bytes.Buffer
@@ -88,7 +88,7 @@ func TestDocumentRefuses(t *testing.T) {
 	}
 }
 
-// TestWaitingWords has a word for every hold and gate there is.
+// TestWaitingWords checks the word of every hold, gate and reaction to an exceeded budget.
 func TestWaitingWords(t *testing.T) {
 	t.Parallel()
 	for h := range job.Hold_name {

@@ -24,7 +24,7 @@ const (
 // errAsked ends the wait for the store because a caller asks for a rebuild.
 var errAsked = errors.New("the view is to be built again")
 
-// run is the flusher's goroutine: it brings the file to the end of the feed, waits, and repeats.
+// run brings the file to the end of the feed, waits, and repeats.
 func (v *View) run(ctx context.Context) {
 	defer close(v.stopped)
 	for {

@@ -17,12 +17,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// perFlush is how many jobs a flush of the benchmarks has: 7,500 a second, at the
-// default cadence.
+// perFlush is the number of jobs in a flush of the benchmarks: 7,500 jobs a second at the default cadence.
 const perFlush = 1500
 
-// prose makes payloads of about 200 bytes, whose words are as unevenly common as those
-// of a language: a few in every payload, and each payload with some of its own.
+// prose makes payloads of about 200 bytes whose words are as unevenly common as those of a language: each
+// payload has a few words that every payload has, and some of its own.
 type prose struct {
 	random *rand.Rand
 	words  *rand.Zipf
@@ -52,12 +51,12 @@ func word(n uint64) string {
 	return text
 }
 
-// enqueueProse creates n jobs, and returns the ids.
+// enqueueProse creates n jobs with payloads of prose and returns their ids.
 func (h *shard) enqueueProse(t *prose, n int) []job.ID {
 	return h.enqueueEach(n, func() *job.Blob { return payload(t.next()) })
 }
 
-// byHand is a view of an empty shard that nobody flushes but the benchmark.
+// byHand returns a view of an empty shard that only the benchmark flushes.
 func byHand(b *testing.B) (*shard, *View) {
 	h := newShard(b)
 	h.settle()
@@ -68,20 +67,20 @@ func byHand(b *testing.B) (*shard, *View) {
 	return h, v
 }
 
-// cpuTime is what the process has used so far, user and system: it depends least on
-// what else runs on the machine.
+// cpuTime returns the processor time, user and system, that the process has used so far. Of all measures it
+// depends least on the other load of the machine.
 func cpuTime(t testing.TB) time.Duration {
 	var u syscall.Rusage
 	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkProse measures flushes of jobs with texts like a language's: that are new,
-// that are done and were shown before, that are deleted. An op is a flush.
+// BenchmarkProse measures flushes of jobs with payloads of prose: of new jobs, of jobs that have rows and
+// complete, and of jobs that are deleted. An op is a flush.
 func BenchmarkProse(b *testing.B) {
 	for _, c := range []struct {
 		name   string
-		change func(h *shard, ids []job.ID) // after a flush; nil: they are new
+		change func(h *shard, ids []job.ID) // changes jobs that have rows; nil for new jobs
 	}{
 		{"new", nil},
 		{"completed", func(h *shard, ids []job.ID) { h.changeMany(ids, complete, evCompleted) }},
@@ -125,8 +124,8 @@ func BenchmarkProse(b *testing.B) {
 	}
 }
 
-// BenchmarkCadence measures whole jobs, of which 15,000 a second live 80 ms on average,
-// at two paces of flushes. An op is 400 ms of that.
+// BenchmarkCadence measures jobs from enqueue to completion at two intervals between flushes. 15,000 jobs
+// begin each second and live 80 ms on average. An op is 400 ms of that.
 func BenchmarkCadence(b *testing.B) {
 	const perMs, meanMs, opMs = 15, 80, 400
 	for _, every := range []int{200, 400} {
@@ -134,7 +133,7 @@ func BenchmarkCadence(b *testing.B) {
 			h, v := byHand(b)
 			texts := newProse()
 			var used time.Duration
-			ends := map[int][]job.ID{} // by the flush before which they are done
+			ends := map[int][]job.ID{} // by the number of the flush before which they complete
 			for i := range b.N * opMs / every {
 				b.StopTimer()
 				for n, id := range h.enqueueProse(texts, perMs*every) {
@@ -158,7 +157,7 @@ func flush(b *testing.B, v *View) {
 	must(b, err)
 }
 
-// BenchmarkWords finds pages by words among 105,000 jobs that came in flushes.
+// BenchmarkWords measures searches by words among 105,000 jobs that the view wrote in flushes.
 func BenchmarkWords(b *testing.B) {
 	h, v := byHand(b)
 	texts := newProse()
@@ -187,14 +186,13 @@ func BenchmarkWords(b *testing.B) {
 	}
 }
 
-// BenchmarkFlush measures what a flush costs in processor time for each job it writes:
-// of new jobs, of ones that have rows and were fetched and completed with a result, and
-// of new ones that are completed already. It follows the store by hand, without the
-// flusher's pauses.
+// BenchmarkFlush measures the processor time of a flush for each job that it writes: for new jobs, for jobs
+// that have rows and were fetched and completed with a result, and for new jobs that are completed already.
+// It calls flush itself, without the flusher's pauses.
 func BenchmarkFlush(b *testing.B) {
 	for _, c := range []struct {
 		name      string
-		had, done bool // rows before the flush; completed in it
+		had, done bool // whether the jobs have rows before the flush, and whether they complete in it
 	}{{"insert", false, false}, {"update", true, true}, {"coalesced", false, true}} {
 		for _, jobs := range []int{1500, 20_000} {
 			b.Run(fmt.Sprintf("%s/jobs=%d", c.name, jobs), func(b *testing.B) {
@@ -247,10 +245,9 @@ func completeWith(result *job.Blob) func(*state.Tx, *job.Job) {
 	}
 }
 
-// BenchmarkRebuild builds a view of 100,000 jobs, or of as many as CORVO_VIEW_JOBS
-// says, whose payloads are texts like a language's. Half of the jobs are completed. The
-// numbers of jobs rise with their ids, or each pair of jobs has them in different orders,
-// as requests that come at the same time do.
+// BenchmarkRebuild builds a view of 100,000 jobs, or of CORVO_VIEW_JOBS jobs, with payloads of prose. Half of
+// the jobs are completed. The numbers of jobs rise with their ids or, in the second case, the two orders
+// differ for each pair of jobs, as they do for requests that arrive at the same time.
 func BenchmarkRebuild(b *testing.B) {
 	jobs := 100_000
 	if n, err := strconv.Atoi(os.Getenv("CORVO_VIEW_JOBS")); err == nil {
@@ -265,7 +262,7 @@ func BenchmarkRebuild(b *testing.B) {
 				h.ids = 1
 			}
 			ids := h.enqueueEach(jobs, func() *job.Blob {
-				if pairs { // the ids are 2, 1, 4, 3 ...
+				if pairs { // the ids are 2, 1, 4, 3 and so on
 					h.ids += []int{-2, 2}[h.ids%2]
 				}
 				return payload(texts.next())

@@ -47,7 +47,7 @@ func (g *groups) touch(e *state.Event) error {
 		g.resources[id] = true
 	case state.EventType_EVENT_ACCOUNT_CHANGED, state.EventType_EVENT_BUDGET_EXCEEDED, state.EventType_EVENT_BUDGET_ALERT,
 		state.EventType_EVENT_ALERT_FIRED, state.EventType_EVENT_ALERT_RESOLVED:
-		// The view has no rows for what becomes of a resource, such as the money that a budget has spent.
+		// The view has no rows for the values that these events change, such as the money that a budget has spent.
 	default:
 		return fmt.Errorf("event %v of record %x: nobody knows what kind of record", e.Type, e.RecordId)
 	}

@@ -64,7 +64,7 @@ func newShard(t testing.TB) *shard {
 	t.Helper()
 	h := &shard{
 		t: t, incarnation: entry.Incarnation{7}, dir: t.TempDir(), logged: &logBuffer{},
-		// Queries get a minute: the machine may be busy.
+		// Queries have a minute, because the machine may be busy.
 		patience: patience{replay: replayPatience, query: time.Minute, search: budget{time: time.Minute, rows: searchRows, few: maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
 	}
 	h.store = h.openStore()
@@ -82,7 +82,7 @@ func (h *shard) openStore() *state.Store {
 	h.t.Helper()
 	store, err := state.Open("store", state.Options{FS: vfs.NewMem()})
 	must(h.t, err)
-	// The view comes and goes, the hook stays.
+	// The hook outlives each view that a test opens and closes.
 	notify := func() {
 		if h.view != nil {
 			h.view.Notify()
@@ -108,7 +108,7 @@ func (h *shard) closeView() {
 	h.view = nil
 }
 
-// reopen closes the view, changes what the caller wants, and opens it.
+// reopen closes the view, calls between, and opens the view again.
 func (h *shard) reopen(between func()) {
 	h.t.Helper()
 	h.closeView()
@@ -120,7 +120,7 @@ func (h *shard) reopen(between func()) {
 
 func (h *shard) file() string { return filepath.Join(h.dir, fileName) }
 
-// commit writes one entry, one millisecond after the last, and returns its index.
+// commit writes an entry whose clock is one millisecond after the last entry's, and returns its index.
 func (h *shard) commit(change func(tx *state.Tx)) uint64 {
 	h.t.Helper()
 	head := h.store.Head()
@@ -137,10 +137,10 @@ func (h *shard) commitAt(term uint64, clockNs int64, change func(tx *state.Tx)) 
 	return head.Index + 1
 }
 
-// settle waits until the view shows all that is committed.
+// settle waits until the view shows every committed entry.
 func (h *shard) settle() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the machine may be busy
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // because the machine may be busy
 	defer cancel()
 	err := h.view.Wait(ctx, h.store.Head().Index)
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *shard) dump() string {
 	return out.String()
 }
 
-// newID makes ids that sort as they are made.
+// newID returns ids that sort in the order in which it returns them.
 func (h *shard) newID() job.ID {
 	h.ids++
 	var id job.ID
@@ -165,7 +165,7 @@ func (h *shard) newID() job.ID {
 	return id
 }
 
-// newJob is a job not yet stored.
+// newJob returns a job that the store does not have yet.
 func (h *shard) newJob(tx *state.Tx, queue string) *job.Job {
 	id := h.newID()
 	return &job.Job{Id: id[:], Queue: queue, State: job.Pending, Priority: job.Normal, CreatedNs: tx.ClockNs(),
@@ -189,7 +189,7 @@ func (h *shard) enqueue(queue string, n int) (ids []job.ID) {
 	return ids
 }
 
-// change edits one stored job in an entry of its own.
+// change edits a stored job in an entry of its own.
 func (h *shard) change(id job.ID, edit func(tx *state.Tx, j *job.Job), events ...state.EventType) {
 	h.t.Helper()
 	h.commit(func(tx *state.Tx) { h.edit(tx, id, edit, events...) })
@@ -203,7 +203,7 @@ func (h *shard) edit(tx *state.Tx, id job.ID, edit func(tx *state.Tx, j *job.Job
 	must(h.t, tx.PutJob(j, events...))
 }
 
-// What the ops do to a job, as far as the view sees it.
+// The functions that follow change a job as the ops do, as far as the view can see.
 
 func (h *shard) fetch(id job.ID, worker string) {
 	h.t.Helper()
@@ -243,7 +243,7 @@ func (h *shard) fail(id job.ID, to job.State, text string) {
 	}, events...)
 }
 
-// logBuffer gathers a view's log.
+// logBuffer collects the lines of a view's log.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -267,8 +267,7 @@ func (l *logBuffer) Reset() {
 	l.buf.Reset()
 }
 
-// rebuilt is how often the log says that a view was built again, for a reason
-// that holds the text.
+// rebuilt returns the number of rebuilds in the log whose reason contains the text.
 func (l *logBuffer) rebuilt(reason string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "building the view") && strings.Contains(line, reason) {
@@ -280,7 +279,7 @@ func (l *logBuffer) rebuilt(reason string) (n int) {
 
 func (l *logBuffer) has(text string) bool { return strings.Contains(l.String(), text) }
 
-// eventually waits for a condition that something else brings about.
+// eventually waits until a condition holds that another goroutine brings about.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -295,7 +294,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// copyFiles copies a view's files as a kill leaves them.
+// copyFiles copies a view's files as a kill would leave them.
 func copyFiles(t testing.TB, from, to string) {
 	t.Helper()
 	path := filepath.Join(from, fileName)

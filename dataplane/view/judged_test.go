@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestScoreRows has scores come, change and go, and go with their job.
+// TestScoreRows adds, changes and removes scores, and purges a job that has some.
 func TestScoreRows(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -40,16 +40,16 @@ func TestScoreRows(t *testing.T) {
 	one := row(ids[1], 2, 0, "1", "", "003")
 	h.says(all, row(ids[0], 1, 0, "0.5", "", "002")+"\n"+row(ids[0], 1, 1, "-1.25", "me", "002")+"\n"+one)
 	h.same()
-	set(ids[0], 3) // fewer
+	set(ids[0], 3) // fewer scores
 	h.says(all, row(ids[0], 1, 0, "3", "", "004")+"\n"+one)
 	h.same()
-	set(ids[0]) // and none, of a job that has nothing else
+	set(ids[0]) // no scores, of a job without any other row in extra
 	h.says(all, one)
 	h.same()
 	set(ids[0], 4)
 	h.change(ids[0], func(_ *state.Tx, j *job.Job) { j.Details().ProviderErrors = 1 }, evGated)
 	h.says("SELECT count(*) FROM job_scores", "2")
-	set(ids[0]) // and none, of one that has
+	set(ids[0]) // no scores, of a job that keeps its row in extra
 	h.says(all, one)
 	h.same()
 	set(ids[2], 9)
@@ -64,7 +64,7 @@ func TestScoreRows(t *testing.T) {
 	h.same()
 }
 
-// iterationsOf are the iterations of one job, and how often one was read.
+// iterationsOf holds the iterations of one job and counts how often the writer has read one.
 type iterationsOf struct {
 	all  []*job.Iteration
 	read int
@@ -91,8 +91,8 @@ func (i *iterationsOf) end(n int, createdNs int64) {
 	}
 }
 
-// TestIterationRows has a job go through iterations, and begin again: what is written
-// is what is new, whatever was there before.
+// TestIterationRows takes a job through iterations and lets it begin again. The writer must read and write
+// the new iterations only, even if rows of other iterations exist.
 func TestIterationRows(t *testing.T) {
 	t.Parallel()
 	db, err := create(filepath.Join(t.TempDir(), "view"))
@@ -128,7 +128,7 @@ func TestIterationRows(t *testing.T) {
 		name  string
 		do    func()
 		again bool
-		read  int // iterations, to write what is new
+		read  int // the number of iterations that the writer must read
 	}{
 		{"the first", func() { of.end(1, 1000) }, false, 1},
 		{"two more", func() { of.end(2, 1000) }, false, 2},
@@ -149,7 +149,7 @@ func TestIterationRows(t *testing.T) {
 			t.Errorf("%s: %d iterations were read, want %d", step.name, of.read, step.read)
 		}
 	}
-	// They go with the job's row in extra; those of its neighbours stay.
+	// A job's iterations are dropped with its row in extra, and those of its neighbours stay.
 	for _, number := range []int64{6, 7, 8} {
 		_, err := w.conn.ExecContext(context.Background(), "INSERT INTO extra (number) VALUES (?)", number)
 		must(t, err)
@@ -172,8 +172,8 @@ func TestIterationRows(t *testing.T) {
 	}
 }
 
-// TestIterationsOfTheStore has two jobs iterate, the view looking on now and then, and
-// one of them begin again and go.
+// TestIterationsOfTheStore runs iterations of two jobs, flushes now and then, lets one job begin again, and
+// purges the other.
 func TestIterationsOfTheStore(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -199,12 +199,12 @@ func TestIterationsOfTheStore(t *testing.T) {
 	all := a + "|1|continue||7|1.5\n" + a + `|2|continue|"a"|7|1.5` + "\n"
 	other := b + `|1|continue|"b"|7|1.5`
 	h.says(rows, all+other)
-	goOn(ids[0], "") // its checkpoint is that of the one before
+	goOn(ids[0], "") // it shows the checkpoint of the iteration before
 	all += a + `|3|continue|"a"|7|1.5` + "\n"
 	h.says(rows, all+other)
 	h.says("SELECT id FROM job_iterations WHERE job_id = '"+b+"'", fmt.Sprint(2<<20|1))
 	h.same()
-	h.reopen(func() { // it begins again, and is as far as before when the view looks
+	h.reopen(func() { // the job begins again and has as many iterations as before when the view reads them
 		h.change(ids[0], func(tx *state.Tx, j *job.Job) { must(t, tx.DeleteIterations(j)) }, evRevived)
 		goOn(ids[0], `"c"`)
 		goOn(ids[0], "")

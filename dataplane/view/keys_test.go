@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// API keys, custom roles and the namespace have rows, which follow the store's, also
-// where a key changes and nothing else does.
+// TestRowsOfKeysAndRoles checks that the rows of API keys, custom roles and the namespace follow the store,
+// even if nothing but a key changes.
 func TestRowsOfKeysAndRoles(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -46,7 +46,8 @@ func TestRowsOfKeysAndRoles(t *testing.T) {
 	}
 }
 
-// What a rate limit remembers has a row for each slice in which jobs were let go.
+// TestRateLimitWindowRows checks that the table has a row for each slice of a rate limit's window in which
+// the queue released jobs.
 func TestRateLimitWindowRows(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -58,7 +59,7 @@ func TestRateLimitWindowRows(t *testing.T) {
 			q.CountRate(at)
 		}
 	})
-	h.enqueue("q", 1) // so that the feed tells of the queue
+	h.enqueue("q", 1) // so that the feed has an event of the queue
 	h.says("SELECT * FROM rate_limit_window", "q|1970-01-01T00:00:01.000000000Z|2\nq|1970-01-01T00:00:03.000000000Z|1")
 	h.same()
 	q := &job.RateWindow{}

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// move and leave are what the ops of these names do to a job.
+// move and leave change a job as the ops of these names do.
 func (h *shard) move(tx *state.Tx, id job.ID, queue string) {
 	h.t.Helper()
 	j, err := tx.Job(id)
@@ -23,7 +23,7 @@ func (h *shard) leave(tx *state.Tx, id job.ID) {
 	must(h.t, tx.ForwardJob(j, 3, "far"))
 }
 
-// arrive has a job come that has been tried once.
+// arrive admits a dead job from another shard with one attempt, a checkpoint and an error.
 func (h *shard) arrive(tx *state.Tx, id job.ID, queue string) {
 	h.t.Helper()
 	j := &job.Job{Id: id[:], Queue: queue, State: job.Dead, Attempt: 1, Retry: job.NewRetry(), CreatedNs: tx.ClockNs()}
@@ -33,7 +33,7 @@ func (h *shard) arrive(tx *state.Tx, id job.ID, queue string) {
 	must(h.t, tx.AdmitJob(j))
 }
 
-// same wants a rebuilt view to be what the live one is.
+// same checks that a rebuilt view equals the view that has followed the feed.
 func (h *shard) same() {
 	h.t.Helper()
 	live := h.dump()
@@ -43,7 +43,8 @@ func (h *shard) same() {
 	}
 }
 
-// shows wants these jobs in a queue, newest first, and its counters to agree.
+// shows checks that a search of the queue finds these jobs, newest first, and that the queue's counters
+// agree.
 func (h *shard) shows(queue string, want ...job.ID) {
 	h.t.Helper()
 	h.settle()
@@ -57,7 +58,8 @@ func (h *shard) shows(queue string, want ...job.ID) {
 	}
 }
 
-// A job is shown in the queue it is in now, and both queues count right.
+// TestAMovedJobIsShownWhereItIs checks that a search finds a moved job in its current queue only, and that
+// the counters of both queues are right.
 func TestAMovedJobIsShownWhereItIs(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -67,7 +69,7 @@ func TestAMovedJobIsShownWhereItIs(t *testing.T) {
 	h.commit(func(tx *state.Tx) { h.move(tx, ids[1], "p") })
 	h.shows("q", ids[3], ids[2], ids[0])
 	h.shows("p", ids[1])
-	h.reopen(func() { // on its way through a queue that a flush never saw it in
+	h.reopen(func() { // ids[1] passes through r, where no flush sees it
 		h.commit(func(tx *state.Tx) { h.move(tx, ids[1], "r"); h.move(tx, ids[2], "p") })
 		h.commit(func(tx *state.Tx) { h.move(tx, ids[1], "q") })
 	})
@@ -76,7 +78,8 @@ func TestAMovedJobIsShownWhereItIs(t *testing.T) {
 	h.same()
 }
 
-// A job that comes into a queue gives up a debounce key that another has there.
+// TestAMovedJobIsShownWithoutItsKey moves a job into a queue where another job has its debounce key, so that
+// the moved job gives up the key.
 func TestAMovedJobIsShownWithoutItsKey(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -98,8 +101,8 @@ func TestAMovedJobIsShownWithoutItsKey(t *testing.T) {
 	h.same()
 }
 
-// A job that has run gives its debounce key up when it waits to go on, as one whose
-// iteration called for tools does.
+// TestAJobThatGoesOnIsShownWithoutItsKey checks a job that gives up its debounce key because it has run and
+// waits to continue, as a job does whose iteration called tools.
 func TestAJobThatGoesOnIsShownWithoutItsKey(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -124,8 +127,8 @@ func TestAJobThatGoesOnIsShownWithoutItsKey(t *testing.T) {
 	h.same()
 }
 
-// A job that left for another shard is gone with all that was shown of it; one
-// that comes is shown with all it brings.
+// TestJobsComeAndGo checks that the view drops all rows of a job that left for another shard, and shows
+// everything that an arriving job brings.
 func TestJobsComeAndGo(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -147,8 +150,8 @@ func TestJobsComeAndGo(t *testing.T) {
 	h.same()
 }
 
-// A job that comes back has another number. It is shown once, whether the view saw
-// it away or not.
+// TestAJobThatComesBackIsShownOnce checks that the view shows a returning job once although it has a new
+// number, whether the view flushed in its absence or not.
 func TestAJobThatComesBackIsShownOnce(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
