@@ -15,8 +15,8 @@ type cursor struct {
 	incarnation []byte
 	position
 	clockNs int64 // of the last entry that the flusher has read from the feed
-	// seen is the newest entry that rows may show. The flusher makes rows from the current records, so rows can be newer
-	// than the position in the feed, but never newer than seen.
+	// seen is the newest entry that rows may show. The flusher makes rows from the current records, so rows
+	// can be newer than the position in the feed, but never newer than seen.
 	seen landmark
 }
 
