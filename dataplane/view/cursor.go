@@ -20,8 +20,8 @@ type cursor struct {
 	seen landmark
 }
 
-// landmark is an entry of the feed, or no entry if index is 0. history.go explains which
-// conclusions a landmark allows.
+// landmark is an entry of the feed, or no entry if index is 0. history.go explains which conclusions a
+// landmark allows.
 type landmark struct {
 	seq     uint64 // of the first event after the entry
 	index   uint64
