@@ -9,18 +9,18 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// narrowing is the part of a filter that speaks of what few jobs have.
+// narrowing is the part of a filter that concerns properties few jobs have.
 type narrowing struct {
-	index  string // of extra: the one to look in; "" where there is no such part
-	sorts  bool   // the index yields jobs in another order than that of their numbers
+	index  string // of extra: the index to search; "" if the filter has no such part
+	sorts  bool   // the index yields jobs in another order than by number
 	column string // of the index
 	where  string // conditions on extra x
 	args   []any
 }
 
-// narrowing says which rows of extra a query wants. One column has the index, as a
-// rule the one by which the fewest jobs are found. The pluses keep the indexes of the
-// others out.
+// narrowing returns the rows of extra that a query wants. It chooses one column whose index is read, as a
+// rule the one that finds the fewest jobs. A plus before the other columns keeps SQLite from using their
+// indexes.
 func (q *Query) narrowing() (n narrowing) {
 	var conditions []string
 	add := func(index, column, condition string, value any) {
@@ -58,12 +58,12 @@ func (q *Query) narrowing() (n narrowing) {
 	return n
 }
 
-// condition is what a row of the index has to meet.
+// condition returns the condition that a row of the index must meet.
 func (n *narrowing) condition() string {
 	return fmt.Sprintf("x.%s IS NOT NULL AND %s", n.column, n.where)
 }
 
-// unixNs is an instant as records have it, or the nearest they can have.
+// unixNs converts a time to nanoseconds as records have them, or to the nearest that an int64 can hold.
 func unixNs(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

@@ -18,11 +18,10 @@ const (
 	Ascending  Order = "asc"
 )
 
-// Sort is what a page is sorted by. Jobs that have none of it come last, in either
-// order.
+// Sort is the property by which a page is sorted. Jobs without that property come last in either order.
 type Sort string
 
-// The sorts. SortCreated is by number.
+// The properties to sort by. SortCreated sorts by number.
 const (
 	SortCreated   Sort = "created_at"
 	SortPriority  Sort = "priority"
@@ -42,80 +41,82 @@ func sortWords() string {
 	return strings.Join(words, ", ")
 }
 
-// Query says which jobs to find; all that is given must hold.
+// Query selects jobs. A job fits if it meets every condition that is given.
 type Query struct {
 	Queue string
-	// Queues are the queues to look in: what the asker may see, by name. Nil is
-	// every queue, an empty list none; at most job.MaxQueues. The pages of a search
-	// may come with different lists, for queues are created meanwhile.
+	// Queues are the names of the queues to search, which are those that the client may see. Nil means every
+	// queue, an empty list none; at most job.MaxQueues. The pages of one search may come with different
+	// lists, because queues are created meanwhile.
 	Queues   []string
 	States   []job.State // any of them
 	Priority *int
 	Tags     map[string]string // all of them
 	IDPrefix string
 
-	PayloadContains string // of its JSON text
-	PayloadJQ       string // a condition on it, see package jq
+	PayloadContains string // text that the payload's JSON contains
+	PayloadJQ       string // a condition on the payload, see package jq
 
-	UniqueKey string // it has, or had
-	BatchID   job.ID // it is a member of; zero: any
-	ParentID  job.ID // made it; zero: any
-	ChainID   job.ID // it is a step of; zero: any
-	WorkerID  string // it ran, or runs, there
+	UniqueKey string // the job holds it, or held it
+	BatchID   job.ID // the job is a member of it; zero: any
+	ParentID  job.ID // the job that created this one; zero: any
+	ChainID   job.ID // the job is a step of it; zero: any
+	WorkerID  string // the job runs or ran there
 
 	HasErrors     *bool
-	ErrorContains string // one of them
+	ErrorContains string // one of its errors contains it
 
 	AttemptMin, AttemptMax *int
 
-	// After the one and before the other; zero: any.
+	// The job's time lies after the one and before the other; zero: any.
 	CreatedAfter, CreatedBefore     time.Time
 	ScheduledAfter, ScheduledBefore time.Time
 	StartedAfter, StartedBefore     time.Time
 	CompletedAfter, CompletedBefore time.Time
-	ExpireAfter, ExpireBefore       time.Time // its time is over
+	ExpireAfter, ExpireBefore       time.Time // when the job expires
 
-	Words string // a question to the full text, see matchText
-	Below uint64 // only jobs of lower numbers; 0: any
+	Words string // a full-text query, see matchText
+	Below uint64 // only jobs with lower numbers; 0: any
 
 	Sort   Sort   // "": SortCreated
 	Order  Order  // "": Descending
 	Limit  int    // 1 to job.MaxSearchLimit; 0: job.DefaultSearchLimit
-	Cursor string // of the page before
+	Cursor string // of the previous page
 }
 
-// Page is a part of what a query found.
+// Page is one page of the jobs that a query found.
 type Page struct {
 	Jobs []api.Job
 	Keys []Key // of Jobs, by position
-	// Total is how many jobs the filter finds on all pages, as long as the counters tell,
-	// or they are soon counted. Else TotalIsEstimate is set and it is those that were.
+	// Total is the number of jobs on all pages, if the counters give it or counting them is quick. Otherwise
+	// TotalIsEstimate is set and Total is the number counted so far.
 	Total           int64
 	TotalIsEstimate bool
 	Cursor          string // for the next page; "" on the last
 	HasMore         bool
-	// Partial says that the search ended before the page was full, as it took too long.
+	// Partial reports that the search ended before the page was full, or sorted only a part of the jobs, because
+	// it took too long.
 	Partial       bool
 	PartialReason string
-	// CursorAfter is the cursor behind the first of Jobs: for who shows a part of a page.
+	// CursorAfter returns the cursor that follows the first jobs of Jobs, for a caller that shows only a part
+	// of the page.
 	CursorAfter func(shown int) string
 }
 
-// Key is a job's place in an order, by which pages of several shards are merged.
+// Key is the value by which a job is sorted. Pages of several shards are merged by it.
 type Key struct {
 	Value int64
-	Null  bool // it has no value
+	Null  bool // the job has no value
 }
 
-// Compare is how keys follow each other.
+// Compare compares two keys in an order, as cmp.Compare does.
 func (k Key) Compare(other Key, order Order) int {
 	return compareKeys(order, key{value: k.Value, null: k.Null}, key{value: other.Value, null: other.Null})
 }
 
 const idLength = len(job.IDPrefix) + 26
 
-// normalize fills defaults in and refuses, all at once, what is wrong. It returns what
-// the full text is asked for.
+// normalize fills in defaults and reports all faults of the query at once. It returns the full-text query for
+// FTS5.
 func (q *Query) normalize() (match string, err error) {
 	var w wrong
 	if q.Limit == 0 {
@@ -149,7 +150,7 @@ func (q *Query) normalize() (match string, err error) {
 		w.Invalid("job_id_prefix", "has %d characters, an id has %d", len(q.IDPrefix), idLength)
 	}
 	if strings.HasPrefix(job.IDPrefix, q.IDPrefix) {
-		q.IDPrefix = "" // every id starts so
+		q.IDPrefix = "" // every id begins with this
 	} else if text, ok := strings.CutPrefix(q.IDPrefix, job.IDPrefix); ok {
 		q.IDPrefix = job.IDPrefix + strings.ToUpper(text)
 	}

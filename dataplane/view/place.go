@@ -9,18 +9,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// place is where a page begins. A cursor is a place, with a hash of what it is a place
-// in, so that the cursor of one search cannot silently page through another, nor that
-// of one namespace through another's. Numbers never change, so pages neither repeat nor
-// omit a job that fits throughout and whose place in the order stays, whatever is
-// written between them.
+// place is the position at which a page begins. A cursor encodes a place and a hash of the query and the
+// incarnation, so that nobody can silently use the cursor of one search for another search or another
+// namespace. Numbers never change, so pages neither repeat nor omit a job that fits throughout and keeps its
+// position in the order, whatever is written between the pages.
 type place struct {
 	set  bool
-	from int64 // newest first: below it; oldest first: from it on
-	seen int64 // jobs on the pages before
+	from int64 // newest first: numbers below it; oldest first: numbers from it on
+	seen int64 // jobs on the previous pages
 
-	// Where pages are sorted by something else than creation: the end of the stretch
-	// that they are of, and the last job of it that was shown.
+	// For pages that are not sorted by creation: the end of the stretch to which they belong, and the last
+	// job of it that was shown.
 	bounded bool
 	to      int64
 	cut     bool
@@ -39,7 +38,7 @@ const (
 	placeNull
 )
 
-// reasonStretch is why the pages of a stretch are parts of a search.
+// reasonStretch is the reason that a page of a stretch gives for being partial.
 const reasonStretch = "there are too many jobs to sort at once: they are sorted in parts"
 
 var (
@@ -95,7 +94,7 @@ func parsePlace(text string, hash uint64) (p place, err error) {
 	return p, nil
 }
 
-// narrow leaves the numbers that lie behind the place.
+// narrow restricts the search to the numbers that lie behind the place.
 func (p *place) narrow(s *search) {
 	if s.Order == Ascending {
 		s.lo = max(s.lo, p.from)
@@ -112,8 +111,8 @@ func (p *place) narrow(s *search) {
 	}
 }
 
-// cursorAfter is where a search goes on once so many jobs of those found were shown; ""
-// is nowhere.
+// cursorAfter returns the cursor at which a search continues after so many of the found jobs were shown. It
+// returns "" if no job is left.
 func (s *search) cursorAfter(shown int) string {
 	next := place{from: s.at(), seen: s.place.seen + int64(shown)}
 	if s.Sort != SortCreated {
@@ -130,13 +129,13 @@ func (s *search) cursorAfter(shown int) string {
 	case s.Order == Ascending:
 		next.from = s.found[0].number
 	default:
-		// What is created from now on comes before the pages that were shown.
+		// Jobs created from now on come before the pages that were shown.
 		next.from = s.found[0].number + 1
 	}
 	return next.text(s.hash)
 }
 
-// at is up to where the candidates have been looked at.
+// at returns the number up to which the search has examined the candidates.
 func (s *search) at() int64 {
 	if s.Order == Ascending {
 		return s.lo
@@ -144,7 +143,7 @@ func (s *search) at() int64 {
 	return s.hi
 }
 
-// stretch is where the jobs end that were sorted.
+// stretch returns the number at which the sorted jobs end.
 func (s *search) stretch() int64 {
 	switch {
 	case s.place.bounded:
@@ -157,7 +156,7 @@ func (s *search) stretch() int64 {
 	return 0
 }
 
-// cutShort says whether there may be jobs behind the stretch.
+// cutShort reports whether there may be jobs behind the stretch.
 func (s *search) cutShort() bool {
 	if s.Order == Ascending {
 		return s.stretch() < maxNumber
@@ -184,12 +183,12 @@ func (s *search) afterSorted(shown int, next place) string {
 	return next.text(s.hash)
 }
 
-// partial says whether the search took too long to be answered whole.
+// partial reports whether the search took too long to be answered in full.
 func (s *search) partial() bool {
 	return s.reason != "" || s.Sort != SortCreated && s.place.bounded && s.cutShort()
 }
 
-// total is how many jobs there are on all pages, as far as is known.
+// total returns the number of jobs on all pages, as far as it is known.
 func (s *search) total() int64 {
 	if s.told {
 		return s.listed
@@ -197,8 +196,8 @@ func (s *search) total() int64 {
 	return s.place.seen + s.counted
 }
 
-// hash is of what decides the order of all pages, in canonical form. Queues is not
-// part of it: it may change.
+// hash returns a hash, in canonical form, of everything that decides the order of all pages. Queues is not
+// part of the hash because it may change between pages.
 func (q *Query) hash(incarnation []byte) uint64 {
 	n := q.narrowing()
 	text := fmt.Sprintf("%x %q %v %q %s %q %q %q %q %q %q %s %s %s %s %q %d %q %q", incarnation, q.Queue, q.States, q.IDPrefix, n.where, n.args,
@@ -210,7 +209,7 @@ func (q *Query) hash(incarnation []byte) uint64 {
 	return xxhash.Sum64String(text)
 }
 
-// number is what a pointer leads to, as text; "-" where it leads nowhere.
+// number returns the value that a pointer leads to as text, or "-" if the pointer is nil.
 func number[T any](p *T) string {
 	if p == nil {
 		return "-"

@@ -10,22 +10,21 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// branch is a part of the candidates, that an index yields in the order of their
-// numbers, or that is small.
+// branch is a part of the candidates that is small, or that an index yields in the order of their numbers.
 type branch struct {
 	tables string // to select from
 	where  string
 	args   []any  // of tables and where
 	key    string // the column that has the number
-	shift  int    // by so many bits, below which it has something else
-	hot    bool   // the tables have hot h
-	d2     bool   // the tables have document d2
-	ranges string // of mergeRanges
-	every  bool   // all jobs there are
+	shift  int    // the number is the key shifted right by so many bits; the bits below hold something else
+	hot    bool   // the tables include hot h
+	d2     bool   // the tables include document d2
+	ranges string // pairs of queue and state as JSON, each a range of the index; see planQueues
+	every  bool   // all jobs
 }
 
-// plan says where to find the jobs, and what of the filter is left to look at then.
-// Where nothing is left, it counts them, too.
+// plan decides where to find the jobs and which parts of the filter each candidate must still be checked
+// against. If the counters give the number of jobs, plan sets told.
 func (s *search) plan(ctx context.Context, match string) error {
 	if s.Queues != nil && len(s.Queues) == 0 {
 		return nil
@@ -66,7 +65,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 		s.branches = []branch{{tables: "document d INDEXED BY document_by_id", where: prefixed, args: s.prefixArgs(), key: "d.number"}}
 		s.leave(s.inLists, s.narrowed)
 	case !few && s.faulty() && s.failures(ctx) < s.listed:
-		// The first error of a job stands for it.
+		// The job's first error stands for the job.
 		s.branches = []branch{{tables: "job_error e", where: fmt.Sprintf("e.id & %d = 0", 1<<errorShift-1), key: "e.id", shift: errorShift}}
 		s.leave(s.inLists, s.prefixed, s.narrowed)
 	default:
@@ -82,14 +81,14 @@ func (s *search) plan(ctx context.Context, match string) error {
 	return nil
 }
 
-// leave adds to what is left to look at.
+// leave adds conditions that each candidate must be checked against.
 func (s *search) leave(parts ...func(*conditions)) {
 	for _, add := range parts {
 		add(&s.rest)
 	}
 }
 
-// short says whether a range of an index is small.
+// short reports whether a range of an index is small.
 func (s *search) short(ctx context.Context, tables, where string, args []any) (bool, error) {
 	var n int
 	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.budget.few+1), args...).Scan(&n)
@@ -101,19 +100,19 @@ const prefixed = "d.id >= ? AND d.id < ?"
 
 func (s *search) prefixArgs() []any { return []any{s.IDPrefix, s.IDPrefix + "~"} }
 
-// faulty says whether only jobs with errors can fit.
+// faulty reports whether only jobs with errors can fit.
 func (s *search) faulty() bool { return s.ErrorContains != "" || s.HasErrors != nil && *s.HasErrors }
 
-// failures is about how many errors there are.
+// failures returns roughly how many errors there are.
 func (s *search) failures(ctx context.Context) (n int64) {
 	if err := s.tx.QueryRowContext(ctx, "SELECT coalesce(sum(failed_total), 0) FROM queue").Scan(&n); err != nil {
-		return maxNumber // what is wrong here is wrong with the search, too
+		return maxNumber // a fault here is a fault of the search, too, which reports it
 	}
 	return n
 }
 
-// lists are the jobs in the queues and states asked for, which it counts. They are all
-// jobs, of which the queues and states are left to look at, where walks is true.
+// lists returns branches with the jobs in the queues and states of the query, and counts those jobs. If walks
+// is true, the branch yields all jobs, and each must still be checked for its queue and state.
 func (s *search) lists(ctx context.Context) (branches []branch, walks bool, err error) {
 	if s.Queues != nil {
 		return s.planQueues(ctx)
@@ -142,14 +141,14 @@ func (s *search) lists(ctx context.Context) (branches []branch, walks bool, err 
 	return branches, false, nil
 }
 
-// everyJob walks all jobs, everyDocument their documents: each job has one.
+// everyJob walks all jobs. everyDocument walks their documents, because each job has one.
 var (
 	everyJob      = branch{tables: "hot h NOT INDEXED", where: "1", key: "h.number", hot: true, every: true}
 	everyDocument = branch{tables: "document d2 NOT INDEXED", where: "1", key: "d2.number", d2: true}
 )
 
-// gather has the jobs of many lists walked among all, where something of the filter is
-// left to look at, and that passes fewer of others than there are lists.
+// gather replaces many lists by a walk of all jobs, if candidates must be checked or sorted and the walk
+// passes fewer other jobs per job of the lists than there are lists.
 func (s *search) gather(ctx context.Context) {
 	if s.rest.none() && s.Sort == SortCreated || len(s.branches) < 2 {
 		return
@@ -160,13 +159,13 @@ func (s *search) gather(ctx context.Context) {
 	}
 }
 
-// last is about how many jobs there are.
+// last returns roughly how many jobs there are.
 func (s *search) last(ctx context.Context) (n int64, err error) {
 	err = s.tx.QueryRowContext(ctx, "SELECT coalesce((SELECT max(number) FROM hot) - (SELECT min(number) FROM hot), 0) + 1").Scan(&n)
 	return n, err
 }
 
-// wanted are the states to find, spelled out.
+// wanted returns the states of the query, or every state if the query names none.
 func (s *search) wanted() []job.State {
 	if len(s.States) > 0 {
 		return s.States
@@ -178,7 +177,7 @@ func (s *search) wanted() []job.State {
 	return every
 }
 
-// planState finds the jobs of one state, in one queue or in all.
+// planState returns branches with the jobs of one state, in one queue or in all.
 func (s *search) planState(ctx context.Context, state job.State) ([]branch, error) {
 	inQueue := func(name string) branch {
 		return branch{tables: "hot h", where: "h.queue = ? AND h.state = ?", args: []any{name, state.Word()}, key: "h.number", hot: true}
@@ -204,7 +203,7 @@ func (s *search) planState(ctx context.Context, state job.State) ([]branch, erro
 	return branches, err
 }
 
-// counts are the jobs in each state, in the queue or in all.
+// counts returns the number of jobs in each state, in the query's queue or in all.
 func (s *search) counts(ctx context.Context) (counts [job.States]int64, err error) {
 	var sums []string
 	var into []any
@@ -219,13 +218,14 @@ func (s *search) counts(ctx context.Context) (counts [job.States]int64, err erro
 	return counts, s.tx.QueryRowContext(ctx, query, args...).Scan(into...)
 }
 
-// planQueues finds jobs in the queues of a list, which may be all but one of
-// thousands. Two ways lead there, and it takes the one that should read less:
+// planQueues finds jobs in the queues of a list, which may name all but one of thousands. It chooses the
+// cheaper of two ways:
 //
-//   - every state of every queue is a range of an index, and a page needs no
-//     more than a page of each;
-//   - or it walks all jobs by number and leaves out those of other queues, of
-//     which it passes more the fewer jobs the queues have.
+// It can merge the index ranges of every state of every queue, from each of which a page needs no more than a
+// page of jobs.
+//
+// Or it can walk all jobs by number and leave out those of other queues. The fewer jobs the queues have, the
+// more other jobs the walk passes.
 func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool, err error) {
 	ranges, err := s.ranges(ctx, s.names)
 	if err != nil || len(ranges) == 0 {
@@ -240,7 +240,7 @@ func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool,
 		page = maxChunk
 	}
 	merged := min(int64(len(ranges))*page, s.listed)
-	walked := page * last / s.listed // if the queues' jobs lie evenly among all
+	walked := page * last / s.listed // if the queues' jobs are spread evenly among all
 	if walked < merged {
 		return []branch{everyJob}, true, nil
 	}
@@ -249,8 +249,7 @@ func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool,
 		args: []any{text}, key: "h.number", hot: true, ranges: text}}, false, err
 }
 
-// ranges are the pairs of queue and state in which there are jobs, and counts
-// those.
+// ranges returns the pairs of queue and state that have jobs, and adds up those jobs.
 func (s *search) ranges(ctx context.Context, names string) (ranges [][2]string, err error) {
 	wanted := words(s.wanted())
 	columns, into := "name", []any{new(string)}
@@ -272,8 +271,7 @@ func (s *search) ranges(ctx context.Context, names string) (ranges [][2]string, 
 	return ranges, err
 }
 
-// number is a branch's number, and the condition that it lies between two: lo and hi
-// are the arguments of both.
+// number returns the SQL expression of a branch's job number.
 func (b *branch) number() string {
 	if b.shift == 0 {
 		return b.key

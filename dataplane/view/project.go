@@ -11,16 +11,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A flush ends with the entry in which it reaches one of these.
+// A flush ends after the entry with which it reaches one of these limits.
 const (
 	maxFlushJobs   = 20_000
 	maxFlushEvents = 200_000
 )
 
-// lightEvents are the events that say nothing about a job's blobs and errors:
-// only what its record says can have changed. Everything else, events not known here
-// included, reads the job's records afresh. An op that changes a blob or an
-// error must therefore emit another event than these.
+// lightEvents are the events that change only a job's record, not its blobs or errors. For every other event,
+// including an event not known here, the flush reads the job's blobs and errors again. An op that changes a
+// blob or an error must therefore emit an event that is not in this list.
 var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_ENQUEUED:         true, // blobs of a new job are read anyway
 	state.EventType_EVENT_SCHEDULED:        true,
@@ -38,21 +37,21 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_CHAIN_ADVANCED: true,
 	state.EventType_EVENT_GATED:          true,
 	state.EventType_EVENT_UNGATED:        true,
-	// These end a job: there is nothing left to read.
+	// These events end a job, so nothing is left to read.
 	state.EventType_EVENT_DELETED: true,
 	state.EventType_EVENT_PURGED:  true,
 }
 
-// rewrites are the events after which what is otherwise written once is written again.
-// A move is among them because the full text has the name of the queue.
+// rewrites are the events after which the flush writes again the rows that it normally writes once. A move is
+// one of them because the full text contains the queue's name.
 var rewrites = map[state.EventType]bool{
 	state.EventType_EVENT_DEBOUNCED: true,
 	state.EventType_EVENT_APPROVED:  true,
 	state.EventType_EVENT_MOVED:     true,
 }
 
-// batch is what a piece of the feed touched. How often and in which order does
-// not matter: rows are made from the records as they are now.
+// batch is the set of records that a part of the feed touched. Their number of changes and the order of
+// changes do not matter, because the rows are made from the records as they are now.
 type batch struct {
 	jobs   map[uint64]touched // by number
 	queues map[string]bool
@@ -63,10 +62,10 @@ type batch struct {
 
 type touched struct {
 	id    job.ID
-	whole bool // blobs and errors too
-	anew  bool // also what is otherwise written once
-	freed bool // it may have given up its debounce key
-	again bool // it began anew, without the iterations it had
+	whole bool // read blobs and errors too
+	anew  bool // also rewrite what is normally written once
+	freed bool // the job may have given up its debounce key
+	again bool // the job began again, without its previous iterations
 }
 
 // gather reads the feed from the cursor on.
@@ -120,7 +119,7 @@ func (b *batch) touch(e *state.Event) error {
 	return nil
 }
 
-// nextDocument is one more than the highest number touched.
+// nextDocument returns one more than the highest number that the batch touched.
 func (b *batch) nextDocument() (next uint64) {
 	for number := range b.jobs {
 		next = max(next, number+1)
@@ -128,15 +127,15 @@ func (b *batch) nextDocument() (next uint64) {
 	return next
 }
 
-// yieldJobs is how many jobs a flush writes before it lets others run: a flush of
-// thousands and a search would else have two cores for as long as the scheduler lets
-// them, ten milliseconds, in which no write is acknowledged.
+// yieldJobs is the number of jobs that a flush writes before it yields. Otherwise a flush of thousands of
+// jobs and a search would occupy two cores for as long as the scheduler lets them, ten milliseconds, during
+// which no write is acknowledged.
 const yieldJobs = 32
 
-// write makes the touched rows what the records say they are, in order of rowid.
+// write makes the touched rows agree with the records, in order of rowid.
 func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) error {
 	var lost lost
-	j := &job.Job{} // nothing keeps it
+	j := &job.Job{} // nothing keeps a reference to it
 	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
 		if i%yieldJobs == yieldJobs-1 {
 			runtime.Gosched()
@@ -146,8 +145,8 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 		if err != nil {
 			return err
 		}
-		// A job that left for another shard and came back has a higher number. Its old
-		// row goes before the new one comes, as the id is in one row only.
+		// A job that left for another shard and came back has a higher number. Its old row must go before the
+		// new one is written, because an id is in one row only.
 		if !found || j.Number > number {
 			if err := w.forget(number); err != nil {
 				return fmt.Errorf("job %s: %w", t.id, err)
@@ -158,8 +157,8 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
 		}
 		b.queues[j.Queue] = true
-		// A job that comes into a queue gives up a debounce key that is taken there, and one
-		// that waits for its tools the key of its first attempt.
+		// A job that moves into a queue gives up a debounce key that another job holds there. A job that
+		// waits for its tools gives up the key of its first attempt.
 		t.anew = t.anew || t.freed && j.Options.GetDebounceMs() > 0
 		fresh := number >= firstNew
 		more, err := w.job(records, j, t, fresh)
@@ -193,9 +192,8 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 	return b.groups.write(w, records)
 }
 
-// job writes a job's rows: its hot row and what few jobs have always, the document
-// of a fresh one, blobs and errors where they can have changed. more says whether
-// it has something that few have.
+// job writes a job's rows: always its hot row and its row of extra, the document of a new job, and blobs and
+// errors if they may have changed. more reports whether the job has properties that few jobs have.
 func (w *writer) job(r *state.JobIterator, j *job.Job, t touched, fresh bool) (more bool, err error) {
 	if err := w.hot(j, fresh); err != nil {
 		return false, err
@@ -210,12 +208,12 @@ func (w *writer) job(r *state.JobIterator, j *job.Job, t touched, fresh bool) (m
 	return more, err
 }
 
-// rest writes what a job has besides its record.
+// rest writes a job's rows that are not made from its record alone.
 func (w *writer) rest(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
 	document := fresh || t.anew
 	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
 	if !document {
-		wanted &^= 1<<job.Payload | 1<<job.Previous | 1<<job.ResultSchema // written once, and maybe long
+		wanted &^= 1<<job.Payload | 1<<job.Previous | 1<<job.ResultSchema // written once, and possibly long
 	}
 	blobs, err := readBlobs(r, t.id, wanted)
 	if err != nil {

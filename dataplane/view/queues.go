@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Queues lists the queues that covers names, nil covering all, by name. Settings and
-// counts come from the store's records, so that a file that is old, or missing, changes
-// nothing about them. Only the rates come from the feed as far as it was read.
+// Queues lists, by name, the queues whose names covers accepts, or all queues if covers is nil. Settings and
+// counts come from the store's records, so that an old or missing file does not change them. Only the rates
+// come from the feed, as far as it was read.
 func (v *View) Queues(ctx context.Context, covers func(name string) bool) ([]api.Queue, error) {
 	found := []api.Queue{}
 	err := v.records(func(snap *state.Snapshot, oldest *state.Oldest) error {
@@ -38,7 +38,7 @@ func (v *View) Queues(ctx context.Context, covers func(name string) bool) ([]api
 	return found, nil
 }
 
-// Queue is one queue as the store has it, nil if it is unknown.
+// Queue returns one queue as the store has it, or nil if the queue is unknown.
 func (v *View) Queue(name string) (found *api.Queue, err error) {
 	err = v.records(func(snap *state.Snapshot, oldest *state.Oldest) error {
 		rec, err := snap.Queue(name)
@@ -64,7 +64,7 @@ func (v *View) records(f func(*state.Snapshot, *state.Oldest) error) (err error)
 	return f(snap, oldest)
 }
 
-// toQueue is the document of a queue's record.
+// toQueue converts a queue's record to its API form.
 func (v *View) toQueue(rec *state.Queue, oldest *state.Oldest) (api.Queue, error) {
 	oldestNs, err := oldest.Of(rec)
 	if err != nil {
@@ -89,7 +89,7 @@ func (v *View) toQueue(rec *state.Queue, oldest *state.Oldest) (api.Queue, error
 	return q, nil
 }
 
-// above0 is nil for 0, a record's "none".
+// above0 returns a pointer to n, or nil for 0, which means "none" in a record.
 func above0[T int | int64](n T) *T {
 	if n == 0 {
 		return nil
@@ -97,8 +97,8 @@ func above0[T int | int64](n T) *T {
 	return &n
 }
 
-// QueueNames lists the names of all queues in order, as of the last flush. It is
-// never nil.
+// QueueNames lists the names of all queues in order, as of the last flush. It never returns nil with a nil
+// error.
 func (v *View) QueueNames(ctx context.Context) ([]string, error) {
 	names := []string{}
 	err := v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -115,7 +115,7 @@ func (v *View) QueueNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Check reads from the file, to find out whether that works.
+// Check reads from the file to find out whether the file can be read.
 func (v *View) Check(ctx context.Context) error {
 	return v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return each(ctx, tx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM queue LIMIT 1")

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// queueTexts are a queue's retention and defaults as GET /queues answers them; nil
-// where they say nothing.
+// queueTexts returns a queue's retention and defaults as JSON, as GET /queues shows them, or nil for settings
+// that the queue does not have.
 func queueTexts(q *state.Queue) (retention, defaults any, err error) {
 	if r := toRetention(q.Retention); r != nil {
 		text, err := json.Marshal(r)
@@ -30,7 +30,7 @@ func queueTexts(q *state.Queue) (retention, defaults any, err error) {
 	return retention, defaults, nil
 }
 
-// toRetention returns nil for a retention that says nothing.
+// toRetention converts a retention, and returns nil for one without any setting.
 func toRetention(r *job.Retention) *api.QueueRetention {
 	out := api.QueueRetention{Completed: kept(r.GetCompletedMs()), Dead: kept(r.GetDeadMs()), Cancelled: kept(r.GetCancelledMs())}
 	if out == (api.QueueRetention{}) {
@@ -49,7 +49,7 @@ func kept(ms int64) api.Duration {
 	return durationOf(ms)
 }
 
-// toDefaults returns nil for defaults that say nothing.
+// toDefaults converts a queue's defaults, and returns nil for defaults without any setting.
 func toDefaults(d *state.QueueDefaults) *api.QueueDefaults {
 	if d == nil {
 		return nil
@@ -97,7 +97,7 @@ func onFull(o job.Overflow) string {
 	return api.OnFullReject
 }
 
-// queueStatus is a queue's state in one word.
+// queueStatus returns a queue's status in one word.
 func queueStatus(q *api.Queue, draining, deleting bool) string {
 	switch {
 	case deleting:
@@ -112,8 +112,8 @@ func queueStatus(q *api.Queue, draining, deleting bool) string {
 	return api.QueueActive
 }
 
-// rateText is what a rate limit remembers, as JSON [[ns, count], ...]; NULL where it is
-// nothing.
+// rateText returns the events that a rate limit remembers, as JSON [[ns, count], ...], or NULL if it
+// remembers none.
 func rateText(r *job.RateWindow) any {
 	var text []byte
 	for ns, count := range r.Slices() {

@@ -8,26 +8,25 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ratePeriod is how far back rates look, in seconds.
+// ratePeriod is the number of seconds over which rates are counted.
 const ratePeriod = api.ThroughputSeconds
 
-// rates count what happens in queues, by the second, for the last minute. They are of
-// the feed as it is read, and in memory alone: a node that has just started has seen
-// nothing yet. Counting in the store would cost every job a write, for a figure that is
-// out of date in a second.
+// rates counts events per queue and second for the last minute. It counts them as the view reads the feed,
+// and only in memory, so that a node that has just started has counted nothing yet. Counting in the store was
+// rejected, because it would cost every job a write for a figure that is out of date within a second.
 type rates struct {
 	mu     sync.Mutex
 	queues map[string]*minute
-	swept  int64 // the second up to which queues without events have been left out
+	swept  int64 // the second up to which queues without events were removed
 }
 
-// minute is one queue's, a second at the place that is its number modulo the period.
+// minute holds the counts of one queue. The counts of a second lie at the index second modulo the period.
 type minute [ratePeriod]struct {
 	second int64
 	count  api.Rates
 }
 
-// happening is what is counted of one queue in one second.
+// happening identifies one queue and one second.
 type happening struct {
 	queue  string
 	second int64
@@ -50,7 +49,7 @@ func note(counts map[happening]api.Rates, e *state.Event, clockNs int64) {
 	counts[at] = counts[at].Plus(one)
 }
 
-// add takes over what a flush has shown.
+// add adds the counts of a flush.
 func (r *rates) add(counts map[happening]api.Rates) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,11 +68,11 @@ func (r *rates) add(counts map[happening]api.Rates) {
 		switch {
 		case slot.second == at.second:
 			slot.count = slot.count.Plus(count)
-		case slot.second < at.second: // what comes late is more than a minute old
+		case slot.second < at.second: // a count that arrives late is more than a minute old
 			slot.second, slot.count = at.second, count
 		}
 	}
-	if newest >= r.swept+ratePeriod { // queues come and go
+	if newest >= r.swept+ratePeriod { // queues are created and deleted
 		r.swept = newest
 		for queue, m := range r.queues {
 			if m.since(newest) == (api.Rates{}) {
@@ -83,7 +82,7 @@ func (r *rates) add(counts map[happening]api.Rates) {
 	}
 }
 
-// since is what happened in the minute that ends with a second.
+// since returns the sum of the counts in the minute that ends with a second.
 func (m *minute) since(second int64) (sum api.Rates) {
 	for i := range m {
 		if age := second - m[i].second; age >= 0 && age < ratePeriod {
@@ -93,7 +92,7 @@ func (m *minute) since(second int64) (sum api.Rates) {
 	return sum
 }
 
-// of is what happened in a queue in the last minute.
+// of returns a queue's counts in the last minute.
 func (r *rates) of(queue string, now time.Time) api.Rates {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,15 +102,15 @@ func (r *rates) of(queue string, now time.Time) api.Rates {
 	return api.Rates{}
 }
 
-// seenUntil is the moment up to which the feed was read, as of now: a rate is that of the
-// minute before it, because nothing of a later moment has been counted.
+// seenUntil returns the time up to which the view has read the feed. Rates cover the minute before that time,
+// because the view has counted nothing later.
 func (v *View) seenUntil(now time.Time) time.Time {
 	_, age := v.Lag()
 	return now.Add(-age)
 }
 
-// Rates are what happened in the last minute that the view has seen, by queue, of those
-// in which anything did: as far as this node has seen it, since it started.
+// Rates returns the counts of the last minute that the view has read, for each queue with any events. They
+// cover only the events that this node has read since it started.
 func (v *View) Rates(now time.Time) map[string]api.Rates {
 	now = v.seenUntil(now)
 	v.rates.mu.Lock()

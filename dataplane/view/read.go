@@ -12,18 +12,17 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// queryLimit is how long one search or list may take, waiting for its turn
-// included. Readers share few connections, and a reader that runs for long both
-// keeps others out and holds SQLite's log open.
+// queryLimit is the time limit of one search or list, including the wait for a connection. Readers share few
+// connections, and a reader that runs for long keeps others out and keeps SQLite's log open.
 const queryLimit = 300 * time.Millisecond
 
-// errBuilding answers queries while there is nothing to query.
+// errBuilding returns the error for queries that arrive while there is no file to query.
 func errBuilding() error {
 	return api.Errorf(api.ViewBehind, "the view is being built, or waits for the store to replay its log; try again in a moment")
 }
 
-// read runs f in a read transaction on one of the pool's connections: all it
-// reads is of one moment. f returns *api.Error for what is the caller's fault.
+// read runs f in a read transaction on one of the pool's connections, so that all of f's reads are of one
+// moment. f returns *api.Error if the caller is at fault.
 func (v *View) read(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	return v.readWithin(ctx, v.patience.query, f)
 }
@@ -41,7 +40,8 @@ func (v *View) readWithin(ctx context.Context, limit time.Duration, f func(conte
 	case err == nil || ctx.Err() != nil:
 		return err
 	case inner.Err() != nil || interrupted(err):
-		// Or a search that had not the time to look at one job: that says nothing of the file.
+		// A search that had no time to examine even one job ends here, too. Its error does not mean that the
+		// file is damaged.
 		return api.Wrap(err, api.Overloaded, "the query took longer than "+limit.String()+": narrow it (name a queue and states), or try again")
 	case broken(err):
 		v.suspect(err)
@@ -56,7 +56,7 @@ func transaction(ctx context.Context, pool *sql.DB, f func(context.Context, *sql
 		return err
 	}
 	defer func() {
-		// Nothing was written: only a connection that broke can fail here.
+		// Nothing was written, so a rollback can only fail on a broken connection.
 		if rollbackErr := tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
 			err = errors.Join(err, rollbackErr)
 		}
@@ -79,7 +79,7 @@ func each(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query str
 	return rows.Err()
 }
 
-// interrupted says whether a statement ended because its time was over.
+// interrupted reports whether a statement ended because its time was over.
 func interrupted(err error) bool {
 	var e *sqlite.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT

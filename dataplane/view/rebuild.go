@@ -14,18 +14,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// loadJobs is how many jobs one transaction of a rebuild holds.
+// loadJobs is the number of jobs that one transaction of a rebuild writes.
 const loadJobs = 20_000
 
-// newSuffix marks a file that is being built.
+// newSuffix marks a file that is still being built.
 const newSuffix = ".new"
 
-// errClosed answers who waits on a view that is being closed.
+// errClosed is the error for callers that wait on a view that is being closed.
 var errClosed = errors.New("the view is closed")
 
-// Rebuild builds the view again from the store and returns when the new one is
-// in use. Queries are answered from the old one meanwhile, where there is one.
-// The end of ctx ends the wait, not the rebuild.
+// Rebuild builds the view again from the store and returns when the new file is in use. Until then the old
+// file, if there is one, answers queries. The end of ctx ends the wait, not the rebuild.
 func (v *View) Rebuild(ctx context.Context) error {
 	done := make(chan error, 1)
 	v.mu.Lock()
@@ -64,10 +63,10 @@ func (v *View) answer(asked []chan error, err error) {
 	}
 }
 
-// rebuild makes a new file from a snapshot and puts it in the old one's place.
+// rebuild builds a new file from a snapshot and replaces the old file by it.
 //
-// A new file, and not one long transaction in the old: it serves a broken file
-// too, and needs neither a log as large as the data nor a sync before its end.
+// One long transaction in the old file was rejected. A new file also replaces a broken one, and needs neither
+// a log as large as the data nor a sync before its end.
 func (v *View) rebuild(ctx context.Context, reason string) error {
 	v.building.Store(true)
 	defer v.building.Store(false)
@@ -86,7 +85,7 @@ func (v *View) rebuild(ctx context.Context, reason string) error {
 	return nil
 }
 
-// build writes a complete file at path; its last transaction is the cursor's.
+// build writes a complete file at path. Its last transaction writes the cursor.
 func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	db, err := create(path)
 	if err != nil {
@@ -136,9 +135,9 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 	chunk := make([]*job.Job, 0, loadJobs)
 	flush := func() error {
 		jobs += len(chunk)
-		// Jobs come in the order of their ids. Requests that come at the same time get ids and
-		// numbers in different orders, and SQLite begins a new segment of the full text wherever
-		// a number falls.
+		// The snapshot yields jobs in the order of their ids. Concurrent requests get ids and numbers in
+		// different orders, and SQLite begins a new segment of the full text wherever a number falls, so the
+		// chunk is sorted by number.
 		slices.SortFunc(chunk, func(a, b *job.Job) int { return cmp.Compare(a.Number, b.Number) })
 		err := w.transact(func() error {
 			for _, j := range chunk {
@@ -183,8 +182,8 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 	})
 }
 
-// replace closes the file in use and opens the new one under its name. Queries
-// wait meanwhile. A crash on the way leaves no file, or the new one.
+// replace closes the file in use and opens the new one under its name. Queries wait meanwhile. A crash in
+// between leaves either no file or the new one.
 func (v *View) replace(fresh string) error {
 	if err := syncFile(fresh); err != nil {
 		return err
@@ -208,7 +207,7 @@ func (v *View) replace(fresh string) error {
 	return nil
 }
 
-// install renames the new file over the old and opens it.
+// install renames the new file over the old one and opens it.
 func (v *View) install(fresh string) (db *database, c cursor, nextDocument uint64, err error) {
 	if err = remove(v.path); err == nil {
 		err = os.Rename(fresh, v.path)

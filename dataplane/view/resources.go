@@ -9,13 +9,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Resources are what somebody declared for the namespace. Those of which a table is
-// promised have rows; of the others the view says nothing. What has come of a
-// resource, such as what a budget has spent, is not shown either, so that events of
-// it change no row.
+// A resource is something declared for the namespace. The view has rows for the kinds whose tables the
+// contract promises, and nothing of the other kinds. It does not show what happens to a resource later
+// either, such as the money that a budget has spent, so that events about that change no row.
 
-// resourceTable is where the resources of a kind are. Its first columns are those
-// that all have: id, name and created_ns.
+// resourceTable is the table of one kind of resource. Its first columns are common to all kinds: id, name and
+// created_ns.
 type resourceTable struct {
 	kind    state.ResourceKind
 	name    string
@@ -23,7 +22,7 @@ type resourceTable struct {
 	values  func(r *state.Resource) ([]any, error)
 }
 
-// resourceTables is all there are.
+// resourceTables are all tables of resources.
 var resourceTables = [...]resourceTable{
 	{state.ResourceKind_RESOURCE_KIND_PROVIDER, "provider", []string{"rpm_limit", "input_tpm_limit", "output_tpm_limit"}, providerValues},
 	{state.ResourceKind_RESOURCE_KIND_BUDGET, "budget", []string{"daily_nano_usd", "monthly_nano_usd", "per_job_nano_usd", "on_exceed"}, budgetValues},
@@ -40,7 +39,7 @@ func (t *resourceTable) putSQL() string {
 
 func (t *resourceTable) dropSQL() string { return fmt.Sprintf("DELETE FROM %s WHERE id = ?", t.name) }
 
-// resourceStatements are what writes the rows of resources.
+// resourceStatements returns the statements that write the rows of resources.
 func (w *writer) resourceStatements() (all []statement) {
 	for i, t := range resourceTables {
 		all = append(all, statement{&w.putResource[i], t.putSQL()}, statement{&w.dropResource[i], t.dropSQL()})
@@ -48,7 +47,7 @@ func (w *writer) resourceStatements() (all []statement) {
 	return all
 }
 
-// writeResources makes the rows of resources what the book says they are.
+// writeResources makes the rows of resources agree with the resource index.
 func (g *groups) writeResources(w *writer, records *state.JobIterator) error {
 	if len(g.resources) == 0 {
 		return nil
@@ -102,7 +101,8 @@ func (w *writer) resource(r *state.Resource) error {
 	return nil
 }
 
-// forgetResource drops the row of a resource that is gone, and its kind with it.
+// forgetResource drops the row of a resource that no longer exists. It tries the table of every kind, because
+// the kind is no longer known either.
 func (w *writer) forgetResource(id job.ID) error {
 	for _, drop := range w.dropResource {
 		if err := w.exec(drop, id[:]); err != nil {
@@ -122,7 +122,7 @@ func budgetValues(r *state.Resource) ([]any, error) {
 	for _, l := range r.Budget.GetLimits() {
 		switch l.Window {
 		case state.Window_WINDOW_DAY:
-			daily = l.LimitNanoUsd // also where it is 0: nothing may be spent
+			daily = l.LimitNanoUsd // even if it is 0, which means that nothing may be spent
 		case state.Window_WINDOW_MONTH:
 			monthly = l.LimitNanoUsd
 		}
@@ -170,7 +170,7 @@ func roleValues(r *state.Resource) ([]any, error) {
 	return []any{text}, err
 }
 
-// listText is a list of texts as JSON, [] where there are none.
+// listText returns a list of texts as JSON, or [] for an empty list.
 func listText(list []string) (string, error) {
 	text, err := json.Marshal(append([]string{}, list...))
 	return string(text), err

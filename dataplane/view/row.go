@@ -9,19 +9,19 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// rowColumns are what scanRow reads of hot h, document d, work w and extra x.
+// rowColumns are the columns that scanRow reads from hot h, document d, work w and extra x.
 const rowColumns = `h.number, h.queue, h.state, h.priority, h.attempt, h.errors, h.worker_id, h.hostname, h.lease_expires_ns,
 	h.created_ns, h.scheduled_ns, h.started_ns, h.completed_ns, h.failed_ns, h.usage,
 	d.id, d.payload, d.max_retries, d.retry_backoff, d.retry_base_delay_ms, d.retry_max_delay_ms, d.tags, d.headers,
 	d.result_schema, d.options, d.fairness_key, d.fairness_weight, w.progress, w.checkpoint, w.result, ` + extraColumns
 
-// row is a job as the view has it: the record as far as a document shows it.
+// row is a job as the view has it: the parts of the record that a document shows.
 type row struct {
 	job   job.Job
 	blobs Blobs
 }
 
-// size is about how many bytes the job's document will have.
+// size returns roughly the number of bytes that the job's document will have.
 func (r *row) size() (n int) {
 	for _, b := range r.blobs {
 		n += len(b.GetData())
@@ -29,7 +29,7 @@ func (r *row) size() (n int) {
 	return n
 }
 
-// scanRow turns a row back into the record it was made from.
+// scanRow converts a row back to the record from which the row was made.
 func scanRow(rows *sql.Rows, r *row) error {
 	var (
 		state, id, backoff                             string

@@ -6,8 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// fromList is the set of a list's values. A list is one parameter, a JSON array,
-// however long it is.
+// fromList is the set of a list's values. A list of any length is one parameter, a JSON array.
 const fromList = "(SELECT value FROM json_each(?))"
 
 func list[T any](values []T) (string, error) {

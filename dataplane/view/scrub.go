@@ -14,32 +14,30 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SQLite has no checksums: it notices that a page makes no sense, not that a letter
-// of it is another one. So some rows are compared with the store from time to time,
-// all of them in the course of hours. The flusher does it behind a flush, when the
-// rows are what the records of its snapshot say, no more and no less.
+// SQLite has no checksums. It notices that a page makes no sense, but not that one letter of it has changed.
+// The flusher therefore compares some rows with the store from time to time, and all rows in the course of
+// hours. It does so right after a flush, when the rows must agree exactly with the records of its snapshot.
 const (
-	// scrubEvery and scrubJobs are what can be spared: 1 % of a core at most, which
-	// passes a million jobs in eleven hours.
+	// scrubEvery and scrubJobs limit a scrub to 1 % of a core, at which a million jobs take eleven hours.
 	scrubEvery = 10 * time.Second
 	scrubJobs  = 256
-	// scrubTime ends a scrub early, where jobs are large: the feed waits.
+	// scrubTime ends a scrub of large jobs early, because the feed waits meanwhile.
 	scrubTime = 50 * time.Millisecond
-	// scrubIterations is how many iterations a job may have to be compared.
+	// scrubIterations is the largest number of iterations with which a job is still compared.
 	scrubIterations = 100
-	// scrubAgain is for how long rows are not compared when some were wrong: a mistake
-	// of ours, instead of the disk's, would have the view built again and again.
+	// scrubAgain is the time for which no rows are compared after some were wrong. Without it, a mistake of
+	// ours instead of the disk's would have the view built again and again.
 	scrubAgain = 10 * time.Minute
 )
 
-// scrubbed is how far the view has been compared.
+// scrubbed is the progress of the comparison.
 type scrubbed struct {
-	to  job.ID // jobs before it were
-	due int64  // by clock
+	to  job.ID // all jobs before it were compared
+	due int64  // when to compare again, by clock
 }
 
-// scrub compares the rows of the next jobs, and of their queues, with what records
-// say. Rows that differ are a *staleError.
+// scrub compares the rows of the next jobs, and of their queues, with the records. It returns a *staleError
+// if rows differ.
 func (v *View) scrub(records *state.JobIterator) error {
 	now := clock()
 	if now < v.scrubbed.due {
@@ -54,7 +52,7 @@ func (v *View) scrub(records *state.JobIterator) error {
 	return err
 }
 
-// scrubFrom compares the jobs from an id on and says what is wrong.
+// scrubFrom compares the jobs from an id on and returns a description of the first difference.
 func (v *View) scrubFrom(records *state.JobIterator, from job.ID) (wrong string, err error) {
 	s, err := newScratch()
 	if err != nil {
@@ -65,7 +63,7 @@ func (v *View) scrubFrom(records *state.JobIterator, from job.ID) (wrong string,
 		return "", err
 	}
 	v.scrubbed.to = s.next
-	// The connection that writes: what it reads is what was written last.
+	// The writing connection sees the rows that were written last.
 	tx, err := v.db.writer.conn.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return "", err
@@ -74,14 +72,14 @@ func (v *View) scrubFrom(records *state.JobIterator, from job.ID) (wrong string,
 	return s.compare(tx, from)
 }
 
-// scratch is a view of a few jobs in memory, made as any view is.
+// scratch is a view of a few jobs in memory, made in the same way as any view.
 type scratch struct {
 	pool    *sql.DB
 	writer  *writer
-	ids     []string // of the jobs in the range, in order
-	numbers []uint64 // of those that are in it
+	ids     []string // of all jobs in the range, in order
+	numbers []uint64 // of the jobs whose rows are in the scratch
 	queues  []string
-	next    job.ID // where the range ends; zero: with the last job
+	next    job.ID // end of the range; zero: it ends with the last job
 }
 
 func newScratch() (_ *scratch, err error) {
@@ -141,20 +139,20 @@ func (s *scratch) load(records *state.JobIterator, from job.ID) error {
 	})
 }
 
-// ofJobs are the rows of a list of jobs in a table, ofQueues those of queues, ofIDs
+// ofJobs selects the rows of a list of jobs in a table, ofQueues the rows of a list of queues. ofIDs selects
 // the ids from one up to another as the index on them has them.
 const (
 	ofJobs   = "SELECT t.* FROM json_each(?) p CROSS JOIN %[1]s t ON t.%[2]s >= p.value << %[3]d AND t.%[2]s < (p.value + 1) << %[3]d ORDER BY t.%[2]s"
 	ofQueues = "SELECT * FROM queue WHERE name IN " + fromList + " ORDER BY name"
 	ofIDs    = "SELECT id FROM document INDEXED BY document_by_id WHERE id >= ? AND id < ? ORDER BY id"
-	// notFound are jobs that the indexes by which they are searched for do not lead to.
+	// notFound selects jobs that the indexes used by searches do not find.
 	notFound = `SELECT h.number FROM json_each(?) p CROSS JOIN hot h NOT INDEXED ON h.number = p.value
 		WHERE NOT EXISTS (SELECT 1 FROM hot i INDEXED BY hot_by_queue_state WHERE i.queue = h.queue AND i.state = h.state AND i.number = h.number)
 		OR h.state <> 'pending' AND h.state <> 'completed' AND NOT EXISTS (SELECT 1 FROM hot i INDEXED BY hot_by_rare_state
 			WHERE i.state <> 'pending' AND i.state <> 'completed' AND i.state = h.state AND i.number = h.number)`
 )
 
-// compare says in which table the file, as tx has it, differs from the scratch.
+// compare describes the first difference between the file, as tx sees it, and the scratch.
 func (s *scratch) compare(tx *sql.Tx, from job.ID) (wrong string, err error) {
 	numbers, err := list(s.numbers)
 	if err != nil {
@@ -197,7 +195,7 @@ func (s *scratch) compare(tx *sql.Tx, from job.ID) (wrong string, err error) {
 	return s.differ(tx, "queue", ofQueues, queues)
 }
 
-// differ says whether a query finds other rows in the file than in the scratch.
+// differ describes the first row in which a query's results from the file and from the scratch differ.
 func (s *scratch) differ(tx *sql.Tx, name, query, arg string) (wrong string, err error) {
 	has, err := table(tx, query, arg)
 	if err != nil {
@@ -218,7 +216,7 @@ func (s *scratch) differ(tx *sql.Tx, name, query, arg string) (wrong string, err
 	return "", nil
 }
 
-// table are all rows of a query.
+// table returns all rows of a query.
 func table(from interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, query string, args ...any) (all [][]any, err error) {

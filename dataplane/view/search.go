@@ -12,84 +12,84 @@ import (
 )
 
 const (
-	// maxPageBytes ends a page early: a thousand payloads of the largest size
-	// would be a gigabyte. A page has at least one job.
+	// maxPageBytes ends a page early, because a thousand payloads of the largest size would be a gigabyte. A
+	// page has at least one job.
 	maxPageBytes = 8 << 20
-	// maxRange is how many jobs of an id prefix, or of what few jobs have, are looked
-	// at by an index that yields them in another order than their numbers'. Where the
-	// counters say that the queues and states asked for have no more, these are looked
-	// at, whatever else is asked for.
+	// maxRange is the largest number of jobs that a search examines one by one through an index that does not
+	// yield them by number, such as the index on ids or those on properties few jobs have. If the counters
+	// say that the queues and states of the query have no more jobs than maxRange, the search examines those,
+	// whatever other conditions the query has.
 	maxRange = 10_000
-	// maxQueueBranches is how many queues a search for a frequent state in all
-	// queues asks one by one; with more of them it walks the jobs.
+	// maxQueueBranches is the largest number of queues that a search for a frequent state in all queues reads
+	// one by one. With more queues it walks the jobs.
 	maxQueueBranches = 32
 
-	// searchTime and searchRows are what a search may cost, in time and in jobs looked
-	// at: then it answers what it has found, and where it goes on.
+	// searchTime and searchRows limit the time of a search and the number of jobs it examines. At the limit
+	// the search returns the jobs it has found and the cursor at which it continues.
 	searchTime = 200 * time.Millisecond
 	searchRows = 250_000
-	// countTime and countRows are what it may cost besides to count what lies behind a
-	// full page; a chunk that was begun in time may take countChunk.
+	// countTime and countRows limit the additional work of counting the jobs behind a full page. A chunk that
+	// began in time may take countChunk.
 	countTime  = 3 * time.Millisecond
 	countRows  = 10_000
 	countChunk = 20 * time.Millisecond
 )
 
-// What a partial page says of why.
+// The reasons that a partial page gives.
 const (
 	reasonTime = "the time of one search is over"
 	reasonRows = "as many jobs were looked at as one search may"
 )
 
-// search is one search under way.
+// search is one running search.
 type search struct {
 	Query
 	tx       *sql.Tx
 	budget   budget
-	counting budget // besides
-	hash     uint64 // of what its cursors are bound to
+	counting budget // in addition to budget
+	hash     uint64 // of everything a cursor is bound to
 	began    time.Time
-	busy     func() bool // jobs change meanwhile
+	busy     func() bool // reports whether jobs change meanwhile
 
 	branches []branch
-	rest     conditions // that the jobs of the branches may not meet
-	names    string     // Queues, as fromList takes them
-	words    string     // States, too
-	listed   int64      // jobs in the queues and states asked for
-	told     bool       // nothing else is asked for: the counters say how many fit
-	// lo and hi bound the numbers that are left: lo <= number < hi.
+	rest     conditions // conditions that jobs of the branches must still be checked against
+	names    string     // Queues, as a list for fromList
+	words    string     // States, likewise
+	listed   int64      // jobs in the queues and states of the query
+	told     bool       // the query has no other condition, so the counters give the number of jobs that fit
+	// lo and hi bound the numbers still to examine: lo <= number < hi.
 	lo, hi int64
-	place  place // where it began
+	place  place // where the page begins
 
-	looked  int // at so many jobs
+	looked  int // jobs examined
 	reason  string
-	found   []key // of the page and the one after it, in order
+	found   []key // of the page and the job after it, in order
 	counted int64 // jobs that fit from the place on, as far as they were counted
-	whole   bool  // that is all of them
+	whole   bool  // counted is the number of all of them
 }
 
-// budget is what a search may cost.
+// budget limits the cost of a search.
 type budget struct {
 	time  time.Duration
 	rows  int
-	few   int           // jobs that are looked at one by one, in whatever order an index has them
-	chunk time.Duration // that a chunk may take, where that is more than time
+	few   int           // jobs that may be examined one by one, in whatever order an index has them
+	chunk time.Duration // time limit of one chunk, if it is longer than time
 }
 
-// key is a job's place in an order.
+// key is the position of a job in an order.
 type key struct {
 	number int64
-	value  int64 // by which it is sorted, where that is not its number
-	null   bool  // it has none
+	value  int64 // the value by which the job is sorted, unless that is its number
+	null   bool  // the job has no value
 }
 
-// seek finds a page of jobs and gives their keys to show, in the same transaction.
+// seek finds a page of jobs and calls show with the search in the same transaction.
 func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *search) error) error {
 	match, err := q.normalize()
 	if err != nil {
 		return err
 	}
-	// The time of a search begins when it has a connection.
+	// The time of a search begins when the search has a connection.
 	return v.readWithin(ctx, v.patience.query+2*v.patience.search.time, func(ctx context.Context, tx *sql.Tx) error {
 		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), busy: v.busy, hi: maxNumber}
 		if err := s.begin(ctx); err != nil {
@@ -105,7 +105,7 @@ func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *se
 	})
 }
 
-// begin finds where the page begins, and which numbers are out of question.
+// begin finds where the page begins and which numbers cannot hold a job that fits.
 func (s *search) begin(ctx context.Context) (err error) {
 	var incarnation []byte
 	if err := s.tx.QueryRowContext(ctx, "SELECT incarnation FROM cursor").Scan(&incarnation); err != nil {
@@ -136,10 +136,9 @@ func (s *search) look(ctx context.Context) error {
 	return s.walk(ctx)
 }
 
-// Search finds jobs. What is wrong with q is a VALIDATION_ERROR; a search that does
-// not get its turn in time is OVERLOADED, and one before the view is built
-// VIEW_BEHIND. One that takes too long is answered in part. Results are as of the
-// last flush: call Wait to see more.
+// Search finds jobs. A fault in q is a VALIDATION_ERROR, a search that gets no connection in time OVERLOADED,
+// and a search before the view is built VIEW_BEHIND. A search that takes too long returns a partial page.
+// Results are as of the last flush: call Wait to see later changes.
 func (v *View) Search(ctx context.Context, q Query) (page Page, err error) {
 	err = v.seek(ctx, q, func(ctx context.Context, s *search) (err error) {
 		page, err = s.page(ctx)
@@ -148,16 +147,16 @@ func (v *View) Search(ctx context.Context, q Query) (page Page, err error) {
 	return page, err
 }
 
-// Found are jobs by id alone, a page of them.
+// Found is a page of jobs of which only the ids are returned.
 type Found struct {
 	IDs     []job.ID
 	Numbers []uint64 // of IDs, by position
 	Cursor  string   // for the next page; "" on the last
 	HasMore bool
-	Partial bool // the search took too long: it goes on at Cursor
+	Partial bool // the search took too long; it continues at Cursor
 }
 
-// Find is Search for who needs no documents.
+// Find does the same as Search for callers that need no documents.
 func (v *View) Find(ctx context.Context, q Query) (f Found, err error) {
 	err = v.seek(ctx, q, func(ctx context.Context, s *search) error {
 		wanted := s.found[:min(len(s.found), s.Limit)]
@@ -191,11 +190,10 @@ func numbersOf(keys []key) []int64 {
 	return numbers
 }
 
-// errPageFull ends the scan of a page that has reached its size.
+// errPageFull ends the scan of a page that has reached maxPageBytes.
 var errPageFull = errors.New("page full")
 
-// page reads the jobs that were found, of which the last may be one more than the
-// page takes.
+// page reads the jobs that were found. The last of them may be one job more than the page takes.
 func (s *search) page(ctx context.Context) (Page, error) {
 	page := Page{Jobs: []api.Job{}, Total: s.total(), TotalIsEstimate: !s.whole, Partial: s.partial(), PartialReason: s.reason, CursorAfter: s.cursorAfter}
 	if page.Partial && page.PartialReason == "" {
@@ -206,7 +204,7 @@ func (s *search) page(ctx context.Context) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	// The joins run in the order written: jobs come as the list has them.
+	// SQLite runs the joins in the order written, so jobs come in the order of the list.
 	var found []*row
 	size := 0
 	err = each(ctx, s.tx, func(rows *sql.Rows) error {
@@ -249,7 +247,7 @@ func (s *search) page(ctx context.Context) (Page, error) {
 	return page, nil
 }
 
-// errors reads a job's errors and tells how many bytes they have.
+// errors returns a job's errors and the number of their bytes.
 func (s *search) errors(ctx context.Context, j *job.Job) (errs []*job.AttemptError, bytes int, err error) {
 	if j.Errors == 0 {
 		return nil, 0, nil

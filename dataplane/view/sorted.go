@@ -9,14 +9,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Only creation has an index that yields jobs in its order: an index on what changes
-// with every transition costs every transition. So by what else jobs are sorted, all
-// that fit have to be looked at to find the first page, and again to find the next.
-// Where they are more than a search may cost, it takes as many as it may, by number:
-// those are a stretch, whose jobs are in order by themselves, and all their pages are
-// read before the next stretch begins. So every job is shown once, all the same.
+// Only creation has an index that yields jobs in its order, because an index on a column that changes with
+// every transition makes every transition more expensive. For every other sort, the search must examine all
+// jobs that fit to find the first page, and again to find the next. If they are more than a search may
+// examine, it takes as many as it may, by number. These jobs are a stretch: they are sorted among themselves,
+// and all their pages are read before the next stretch begins. In this way every job is still shown exactly
+// once.
 
-// column is what jobs are sorted by.
+// column returns the column by which jobs are sorted.
 func (s Sort) column() string {
 	switch s {
 	case SortPriority:
@@ -33,7 +33,7 @@ func (s Sort) column() string {
 	return "h.created_ns"
 }
 
-// keyOf is where a job lies among those of other shards.
+// keyOf returns the key by which a job is merged with jobs of other shards.
 func (s *search) keyOf(j *job.Job, k key) Key {
 	if s.Sort == SortCreated {
 		return Key{Value: j.CreatedNs}
@@ -41,7 +41,7 @@ func (s *search) keyOf(j *job.Job, k key) Key {
 	return Key{Value: k.value, Null: k.null}
 }
 
-// compare orders keys as pages do.
+// compare compares keys in the order of the page.
 func (s *search) compare(a, b key) int {
 	return compareKeys(s.Order, a, b)
 }
@@ -70,7 +70,7 @@ func compareKeys(order Order, a, b key) int {
 	return c
 }
 
-// sort finds a page that is sorted by something else than creation.
+// sort finds a page that is not sorted by creation.
 func (s *search) sort(ctx context.Context) error {
 	bounded := s.place.bounded
 	with := s.rest
@@ -78,8 +78,8 @@ func (s *search) sort(ctx context.Context) error {
 		with.hotArgs, with.onHot = slices.Clone(with.hotArgs), slices.Clone(with.onHot)
 		s.beyond(&with)
 	}
-	// Jobs are counted only where the counters do not tell. The name must be no table's
-	// column: in an expression SQLite takes that one, such as json_each's value.
+	// The statement counts jobs only if the counters do not give the number. sorted_by must not be the name
+	// of a column, because in an expression SQLite prefers a table's column, such as json_each's value.
 	columns := ", " + s.Sort.column() + " AS sorted_by, 0"
 	if !s.told {
 		columns = ", " + s.Sort.column() + " AS sorted_by, count(*) OVER ()"
@@ -114,7 +114,7 @@ func (s *search) sort(ctx context.Context) error {
 	return err
 }
 
-// beyond leaves out what pages before have shown.
+// beyond adds the condition that excludes the jobs of previous pages.
 func (s *search) beyond(c *conditions) {
 	column, than := s.Sort.column(), "<"
 	if s.Order == Ascending {

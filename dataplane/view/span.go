@@ -9,17 +9,16 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Times of jobs have no index: one on what changes with every transition would cost
-// every transition. But jobs that are created together run at about the same time. So
-// the table span has, for each 4,096 numbers, the earliest and the latest of each of
-// their times that there ever were, from which follows where there can be no job of a
-// time. It may say too much, never too little; so it is no function of the records, and
-// in no dump.
+// Times of jobs have no index, because an index on a column that changes with every transition makes every
+// transition more expensive. But jobs that are created together run at about the same time. The table span
+// therefore has, for each 4,096 numbers, the earliest and the latest value that each of their times ever had,
+// so that a search can exclude ranges of numbers. A span may be too wide, never too narrow. It is thus no
+// function of the records, and no dump contains it.
 
-// spanShift is how many numbers a span has, as a power of two.
+// spanShift is the number of jobs' numbers in a span, as a power of two.
 const spanShift = 12
 
-// spanned are the times that spans know, in the order of the table's columns.
+// spannedTimes are the times that spans record, in the order of the table's columns.
 var spannedTimes = [...]struct {
 	column string
 	of     func(*job.Job) int64
@@ -30,10 +29,10 @@ var spannedTimes = [...]struct {
 	{"completed", func(j *job.Job) int64 { return j.CompletedNs }},
 }
 
-// span is the earliest and the latest of each time; 0 where there is none.
+// span is the earliest and the latest value of each time, or 0 if there is none.
 type span [len(spannedTimes)]struct{ first, last int64 }
 
-// spans are the spans of the jobs that are being written.
+// spans are the spans of the jobs that are being written, by number.
 type spans map[uint64]*span
 
 func (all spans) note(j *job.Job) {
@@ -54,7 +53,7 @@ func (all spans) note(j *job.Job) {
 	}
 }
 
-// putSpanSQL widens a span. NULL is less than nothing.
+// putSpanSQL widens a span. NULL never replaces a value.
 var putSpanSQL = func() string {
 	columns, sets := []string{"number"}, []string{}
 	for _, t := range spannedTimes {
@@ -68,7 +67,7 @@ var putSpanSQL = func() string {
 		strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1), strings.Join(sets, ", "))
 }()
 
-// saveSpans writes the spans of the jobs written, and drops those before all jobs.
+// saveSpans writes the spans of the jobs written, and drops the spans before the first job.
 func (w *writer) saveSpans() error {
 	for number, s := range w.spans {
 		args := []any{int64(number)}
@@ -83,8 +82,7 @@ func (w *writer) saveSpans() error {
 	return w.exec(w.trimSpans)
 }
 
-// spanned leaves the numbers between which all spans are that can have jobs of the
-// times asked for.
+// spanned restricts the search to the numbers of those spans that can have jobs with the times of the query.
 func (s *search) spanned(ctx context.Context) error {
 	var conditions []string
 	var args []any

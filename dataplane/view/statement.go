@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// prepared is a statement of the writer's, as the driver has it. What database/sql does
-// around each execution, it does for connections that many share: it looks the
-// connection up, locks it, converts the values, is ready to try another one. Where one
-// goroutine has one connection that was a sixth of what a row costs.
+// prepared is a statement of the writer at the level of the driver. database/sql is made for connections that
+// many goroutines share: around each execution it looks the connection up, locks it, converts the values and
+// prepares to retry on another connection. For one goroutine with one connection this overhead was a sixth of
+// the cost of a row.
 type prepared interface {
 	driver.Stmt
 	driver.StmtExecContext
 	driver.StmtQueryContext
 }
 
-// prepare makes a statement that close will end.
+// prepare prepares a statement that close will close.
 func (w *writer) prepare(text string) (prepared, error) {
 	stmt, err := w.driver.PrepareContext(context.Background(), text)
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *writer) prepare(text string) (prepared, error) {
 	return p, nil
 }
 
-// bound are values as the driver takes them, until the next statement.
+// bound converts values to the driver's arguments. They are valid until the next statement.
 func (w *writer) bound(values []any) []driver.NamedValue {
 	w.args = w.args[:0]
 	for i, v := range values {
@@ -42,14 +42,14 @@ func (w *writer) bound(values []any) []driver.NamedValue {
 	return w.args
 }
 
-// exec executes a statement. Values are what the driver knows: int64, float64, bool,
-// string, []byte or nil.
+// exec executes a statement. The values must have a type that the driver knows: int64, float64, bool, string,
+// []byte or nil.
 func (w *writer) exec(stmt prepared, values ...any) error {
 	_, err := stmt.ExecContext(context.Background(), w.bound(values)) // a context that can end costs a goroutine per statement
 	return err
 }
 
-// first reads the first row of a query; found is false where there is none.
+// first reads the first row of a query; found is false if there is no row.
 func (w *writer) first(stmt prepared, into []driver.Value, values ...any) (found bool, err error) {
 	rows, err := stmt.QueryContext(context.Background(), w.bound(values))
 	if err != nil {
@@ -65,8 +65,8 @@ func (w *writer) first(stmt prepared, into []driver.Value, values ...any) (found
 	return true, nil
 }
 
-// transact runs f in one transaction. The connection is f's meanwhile: who used
-// w.conn in it would wait for ever.
+// transact runs f in one transaction. f must not use w.conn, because transact holds it and f would wait for
+// ever.
 func (w *writer) transact(f func() error) error {
 	return w.conn.Raw(func(any) error {
 		if err := w.exec(w.begin); err != nil {
@@ -79,43 +79,42 @@ func (w *writer) transact(f func() error) error {
 			}
 		}
 		w.dropRows()
-		w.usageFirst, w.audited, w.keysShown = 0, auditSeen{}, false // as after opening the file: it has what it had before
+		w.usageFirst, w.audited, w.keysShown = 0, auditSeen{}, false // as after opening the file, because the rollback restores its rows
 		return errors.Join(err, w.exec(w.rollback))
 	})
 }
 
 const (
-	// maxRows is how many rows one statement writes: beyond that little is saved.
+	// maxRows is the number of rows that one statement writes. More rows save little.
 	maxRowsShift = 5
 	maxRows      = 1 << maxRowsShift
-	// maxRowsBytes is how long their texts may be together: SQLite has a copy of them.
+	// maxRowsBytes is the limit of the length of their texts together, because SQLite copies them.
 	maxRowsBytes = 256 << 10
 )
 
-// rows are rows of a table that wait for others, to be written by one statement. To
-// begin and end one costs as much as a row or two, and rows next to each other find
-// their place from the one before.
+// rows are rows of a table that wait to be written with others by one statement. Beginning and ending a
+// statement costs as much as a row or two, and SQLite finds the position of a row next to the previous one
+// faster.
 type rows struct {
 	table string
 	forms []form // the shortest first
 	bytes int
 }
 
-// form is for rows that are NULL from some column on: each value costs to be bound, and
-// most jobs have few.
+// form inserts a prefix of the columns, for rows whose other columns are NULL. Binding each value has a cost,
+// and most jobs have few values.
 type form struct {
 	columns       int
-	before, after string // of the statement, around the rows
+	before, after string // the statement's text around the rows
 	values        []any
-	stmts         [maxRowsShift + 1]prepared // of 1, 2, 4... rows; made when needed
+	stmts         [maxRowsShift + 1]prepared // for 1, 2, 4... rows; prepared when needed
 }
 
-// newRows makes rows of a table, in forms of so many columns. verb is INSERT and what to
-// do about rows that are in the way.
+// newRows returns the rows of a table, with a form for each number of columns in short and one for all
+// columns. verb is INSERT with a conflict clause.
 //
-// The verb should say OR FAIL, unless it says more: SQLite would else keep copies of all
-// pages for the case that the rows before a wrong one have to be taken back. The
-// transaction takes back all of them.
+// The verb should say OR FAIL, unless it says more. Otherwise SQLite keeps copies of all pages, so that it
+// can undo the rows before a failed one. Here the rollback of the transaction undoes all of them.
 func newRows(verb, table, columns, after string, short ...int) rows {
 	names := strings.Split(columns, ",")
 	r := rows{table: table}
@@ -126,8 +125,8 @@ func newRows(verb, table, columns, after string, short ...int) rows {
 	return r
 }
 
-// replacing is the end of an insert that has a row replaced which has its number already.
-// INSERT OR REPLACE would do the same to a row with another number that must not be there.
+// replacing returns the end of an insert that replaces a row with the same number. INSERT OR REPLACE would
+// also replace a row with another number that conflicts, and such a row must not exist.
 func replacing(columns string) string {
 	_, columns, _ = strings.Cut(columns, ",")
 	var set []string
@@ -138,12 +137,12 @@ func replacing(columns string) string {
 	return " ON CONFLICT (number) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// putDocumentSQL fails where another job has the id, which is impossible.
+// putDocumentSQL returns an insert that fails if another job has the id, which is impossible.
 func putDocumentSQL() string {
 	return fmt.Sprintf("INSERT INTO document (%s) VALUES (?%s)%s", documentColumns, strings.Repeat(", ?", strings.Count(documentColumns, ",")), replacing(documentColumns))
 }
 
-// add has a row written, with others; the first of its values is its number.
+// add queues a row to be written with others. The first of the values is the row's number.
 func (w *writer) add(r *rows, values ...any) error {
 	used := len(values)
 	for values[used-1] == nil {
@@ -204,14 +203,13 @@ func (w *writer) putForm(r *rows, f *form) (err error) {
 	return nil
 }
 
-// drop forgets the rows that wait.
+// drop discards the rows that wait.
 func (f *form) drop() {
 	clear(f.values)
 	f.values = f.values[:0]
 }
 
-// putRows writes all rows that wait. Whoever reads tables, or ends a transaction, must
-// have done so before.
+// putRows writes all rows that wait. The caller must call it before it reads tables or ends a transaction.
 func (w *writer) putRows() error {
 	for _, r := range w.waiting() {
 		if err := w.put(r); err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Usage rows never change and are numbered without a gap, so the last one in the file
-// says how far it is: rows behind it are added, those that the store has no more are
-// dropped. That is why usage has no events, and outlives the jobs it is of.
+// Usage rows never change and are numbered without a gap, so the last row in the file shows how far the file
+// is: followUsage adds later rows and drops those that the store no longer has. Usage therefore needs no
+// events, and outlives the jobs to which it belongs.
 
 const putUsageSQL = `
 INSERT OR REPLACE INTO usage (seq, job_id, queue, attempt, phase, first, input_tokens, output_tokens, cache_creation_tokens,
 	cache_read_tokens, model, provider, cost_nano_usd, reported_nano_usd, computed_nano_usd, unpriced, tags, fairness_key, clock_ns, rejected)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// loadUsage writes all usage rows, in transactions of a bounded length.
+// loadUsage writes all usage rows, in transactions of bounded length.
 func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 	next := snap.Head().GetUsageFirstSeq()
 	for more := true; more; {
@@ -46,9 +46,9 @@ func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 	return nil
 }
 
-// followUsage adds the rows that are not in the file yet, up to those reported at a
-// time, and drops those that the store has no more. It must be called inside the
-// transaction that brings what else happened up to then.
+// followUsage adds the rows that are not in the file yet and that were reported no later than toNs, and drops
+// those that the store no longer has. The caller must call it inside the transaction that writes the other
+// changes up to that time.
 func (w *writer) followUsage(snap *state.Snapshot, toNs int64) error {
 	var last [1]driver.Value
 	if _, err := w.first(w.newestUsage, last[:]); err != nil {
@@ -69,7 +69,7 @@ func (w *writer) followUsage(snap *state.Snapshot, toNs int64) error {
 	return w.forgetUsage(snap.Head())
 }
 
-// forgetUsage drops the rows that the store has no more.
+// forgetUsage drops the rows that the store no longer has.
 func (w *writer) forgetUsage(head *state.Head) error {
 	first := head.GetUsageFirstSeq()
 	if first == w.usageFirst {
@@ -108,7 +108,8 @@ func (w *writer) usage(row state.UsageRow) error {
 		r.GetCostNanoUsd(), reported, computed, u.Unpriced, tags, text(u.FairnessKey), u.ClockNs, text(r.GetRejected()))
 }
 
-// phaseWord is what a report came with. Rows from before that was noted say nothing.
+// phaseWord returns the kind of request with which a usage report arrived. Rows from before the phase was
+// recorded do not tell; they get "report".
 func phaseWord(p state.UsagePhase) string {
 	switch p {
 	case state.UsagePhase_USAGE_PHASE_ACK:

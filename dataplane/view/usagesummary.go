@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// summaryRows is how many usage rows one query sums. Each has its own time limit,
-	// and lets others read in between: a summary of any length is many short queries.
+	// summaryRows is the number of usage rows that one query sums. Each query has its own time limit and lets
+	// other readers in between, so a summary of any length is many short queries.
 	summaryRows = 20_000
-	// maxSummaryKeys bounds the groups that are remembered while they are summed.
+	// maxSummaryKeys limits the number of groups in memory during a summary.
 	maxSummaryKeys = 100_000
 )
 
-// GroupBy is what usage is grouped by. The zero GroupBy does not group.
+// GroupBy is the property by which usage is grouped. The zero GroupBy does not group.
 type GroupBy struct {
 	By  GroupColumn
 	Tag string // the tag's name, for ByTag
@@ -28,7 +28,7 @@ type GroupBy struct {
 // GroupColumn is a property of usage.
 type GroupColumn uint8
 
-// The properties usage is grouped by.
+// The properties by which usage is grouped.
 const (
 	ByNothing GroupColumn = iota
 	ByQueue
@@ -37,15 +37,15 @@ const (
 	ByTag
 )
 
-// Sums are what was used. Each is exact, however large.
+// Sums are sums of usage. Each is exact, however large.
 type Sums struct {
 	Reports, Jobs, Unpriced                 int64
-	Rejected                                int64 // reports that are kept aside, and in no other sum
+	Rejected                                int64 // reports that are set aside, and counted in no other sum
 	Input, Output, CacheCreation, CacheRead money.Count
 	Cost, Reported, Computed, Difference    money.Total
 }
 
-// wide are the sums of quantities in a fixed order.
+// wide returns the sums of quantities in a fixed order.
 func (s *Sums) wide() [halves]*money.Count {
 	return [...]*money.Count{&s.Input, &s.Output, &s.CacheCreation, &s.CacheRead,
 		(*money.Count)(&s.Cost), (*money.Count)(&s.Reported), (*money.Count)(&s.Computed), (*money.Count)(&s.Difference)}
@@ -63,8 +63,8 @@ func (s *Sums) Add(other *Sums) {
 	}
 }
 
-// UsageSums are the sums of a period, and of each group of it. Truncated says that
-// there are groups which are in Totals only.
+// UsageSums are the sums of a period and of each of its groups. Truncated reports that there are groups whose
+// usage is in Totals only.
 type UsageSums struct {
 	Totals    Sums
 	Groups    map[string]*Sums
@@ -93,7 +93,7 @@ func (u *UsageSums) group(key string, sums *Sums) {
 	of.Add(sums)
 }
 
-// Dearest are the keys of the groups, the dearest first, most of them at most.
+// Dearest returns the keys of at most so many groups, the dearest first.
 func (u *UsageSums) Dearest(most int) (keys []string, truncated bool) {
 	keys = make([]string, 0, len(u.Groups))
 	for key := range u.Groups {
@@ -108,9 +108,9 @@ func (u *UsageSums) Dearest(most int) (keys []string, truncated bool) {
 	return keys, u.Truncated
 }
 
-// SumUsage sums what was reported from a time on and before another, of the queues
-// that covers says; nil is all. It is as of the last flush, which may be a later one
-// for later rows.
+// SumUsage sums the usage reported from fromNs on and before toNs, of the queues that covers accepts, or of
+// all queues if covers is nil. Each query of it is as of the last flush, which may be a later one for later
+// rows.
 func (v *View) SumUsage(ctx context.Context, fromNs, toNs int64, by GroupBy, covers func(queue string) bool) (*UsageSums, error) {
 	all := &UsageSums{Groups: map[string]*Sums{}}
 	var from, to int64
@@ -131,8 +131,8 @@ func (v *View) SumUsage(ctx context.Context, fromNs, toNs int64, by GroupBy, cov
 	return all, nil
 }
 
-// firstUsage is the number of the first row reported at a time or later, or one that
-// no row has reached. Times rise with the numbers, so it is looked for by halves.
+// firstUsage returns the number of the first row reported at atNs or later, or a number that no row has
+// reached. It is a binary search, because times rise with the numbers.
 func firstUsage(ctx context.Context, tx *sql.Tx, atNs int64) (int64, error) {
 	var low, high int64
 	if err := tx.QueryRowContext(ctx, "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0) FROM usage").Scan(&low, &high); err != nil {
@@ -149,7 +149,7 @@ func firstUsage(ctx context.Context, tx *sql.Tx, atNs int64) (int64, error) {
 	return low + int64(n), failed
 }
 
-// keySQL is what rows are grouped by.
+// keySQL is the expression by which rows are grouped.
 var keySQL = map[GroupColumn]string{
 	ByNothing:  "''",
 	ByQueue:    "queue",
@@ -158,8 +158,8 @@ var keySQL = map[GroupColumn]string{
 	ByTag:      "coalesce((SELECT value FROM json_each(tags) WHERE key = ?), '')",
 }
 
-// Quantities are summed in halves, because SQLite refuses a sum of more than 63 bits. Of
-// reports that are kept aside only their number is summed.
+// Quantities are summed in halves, because SQLite refuses a sum of more than 63 bits. Reports that are set
+// aside are only counted.
 const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced), rejected IS NOT NULL,
 	sum(input_tokens >> 31), sum(input_tokens & 2147483647),
 	sum(output_tokens >> 31), sum(output_tokens & 2147483647),
@@ -171,7 +171,7 @@ const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced), rejected IS NOT
 	sum(coalesce(reported_nano_usd - computed_nano_usd, 0) >> 31), sum(coalesce(reported_nano_usd - computed_nano_usd, 0) & 2147483647)
 FROM usage WHERE seq >= ? AND seq < ? GROUP BY 1, 2, rejected IS NOT NULL`
 
-// halves is how many of the sums come in halves: those of Sums.wide.
+// halves is the number of sums in halves: those of Sums.wide.
 const halves = 8
 
 // sum adds the rows numbered [from, to).

@@ -17,21 +17,21 @@ import (
 // fileName is the view's file in its directory.
 const fileName = "view.db"
 
-// DefaultFlushEvery is the least time between two flushes nobody waits for.
+// DefaultFlushEvery is the least time between two flushes for which no reader waits.
 const DefaultFlushEvery = 200 * time.Millisecond
 
-// Options are what a view needs besides its directory and its store.
+// Options configure a view.
 type Options struct {
 	Logger     *slog.Logger  // nil: slog.Default()
 	FlushEvery time.Duration // 0: DefaultFlushEvery
 	Readers    int           // connections for queries; 0: the cores less one, at least one
 }
 
-// View follows one store. Its methods may be called by any goroutine.
+// View follows one store. Its methods are safe for concurrent use.
 //
-// One goroutine, the flusher, owns the file, its writing connection and the
-// cursor. Readers hold swap for reading during a query; the flusher takes it
-// for the moment in which it replaces the file, and never otherwise.
+// One goroutine, the flusher, owns the file, its writing connection and the cursor. Readers hold swap for
+// reading during a query. The flusher, and Close after it, lock swap only to install, replace or withdraw the
+// file.
 type View struct {
 	store *state.Store
 	o     Options
@@ -44,26 +44,26 @@ type View struct {
 	prompted chan struct{} // a reader waits
 	patience patience
 
-	// behindSince is when the feed first grew after the last flush that reached
-	// its end, as nanoseconds of the process's clock; 0 when there is nothing new.
+	// behindSince is the time when the feed first grew after the last flush that reached its end, in
+	// nanoseconds of the process's clock; 0 if nothing is new.
 	behindSince atomic.Int64
 
-	// reached is the last moment, by the same clock, of which the file shows
-	// everything; 0 while there is none.
+	// reached is the last moment, by the same clock, up to which the file shows everything; 0 while there is
+	// no such moment.
 	reached atomic.Int64
 
-	// pace is how many events a second the last flushes have shown; 0 = none has yet.
+	// pace is the number of events per second that the last flushes have projected; 0 = none yet.
 	pace atomic.Uint64
 
-	// building is set while a new file is built.
+	// building is set while the flusher builds a new file.
 	building atomic.Bool
 
-	// shown is when a flush last showed something new, by the same clock.
+	// shown is the time, by the same clock, when a flush last showed something new.
 	shown atomic.Int64
 
-	// doubt is what a reader found wrong with the file.
+	// doubt is a fault that a reader found in the file.
 	doubt     atomic.Pointer[string]
-	suspected atomic.Int64 // when one last was, though SQLite says it is sound; by clock
+	suspected atomic.Int64 // when a reader last doubted a file that SQLite says is sound; by clock
 
 	swap    sync.RWMutex
 	current *database // nil until there is a file to query
@@ -71,27 +71,25 @@ type View struct {
 	rates rates
 
 	mu       sync.Mutex
-	position position      // what readers see
+	position position      // as readers see it
 	moved    chan struct{} // closed when position changes
 	failure  error         // why the last attempt to project failed
 	asked    []chan error  // callers of Rebuild
 	closed   bool
 
-	// The flusher's own.
+	// Only the flusher uses these.
 	db     *database
 	cursor cursor
-	// nextDocument is one more than the highest job number in the view: jobs
-	// from it on have no document row yet. Numbers rise with creation, and the
-	// feed tells of creations in order.
+	// nextDocument is one more than the highest job number in the view. Jobs from it on have no document row
+	// yet, because numbers rise with creation and the feed has creations in order.
 	nextDocument uint64
 	scrubbed     scrubbed
 }
 
-// Open starts a view of the store in dir, which it creates. It returns at once:
-// a file that is missing, broken, of another history or too far behind is built
-// again beside the flow of requests, which meanwhile get VIEW_BEHIND. The caller
-// must call Notify whenever the store's feed has grown, and Close before it
-// closes the store.
+// Open starts a view of the store in dir, and creates dir if necessary. It returns at once. A file that is
+// missing, broken, of another history or too far behind is built again in the background, and requests get
+// VIEW_BEHIND meanwhile unless an old file can still answer. The caller must call Notify whenever the store's
+// feed has grown, and Close before it closes the store.
 func Open(dir string, store *state.Store, o Options) (*View, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -102,7 +100,7 @@ func Open(dir string, store *state.Store, o Options) (*View, error) {
 	if o.Readers == 0 {
 		o.Readers = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	dir, err := filepath.Abs(dir) // SQLite's names of files are relative to the process
+	dir, err := filepath.Abs(dir) // SQLite's file names are relative to the process's directory
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +110,13 @@ func Open(dir string, store *state.Store, o Options) (*View, error) {
 	return start(dir, store, o, defaultPatience), nil
 }
 
-// patience is how long the view waits for what; tests have their own.
+// patience holds the time limits of the view. Tests set their own.
 type patience struct {
 	replay time.Duration // for a store that is behind the file
 	query  time.Duration // for a query
-	search budget        // for a search that has its turn
-	count  budget        // for what a page does not show
-	scrub  time.Duration // until rows are compared with the store again
+	search budget        // for a search that has a connection
+	count  budget        // for counting the jobs that a page does not show
+	scrub  time.Duration // between two comparisons of rows with the store
 }
 
 var defaultPatience = patience{
@@ -149,17 +147,17 @@ func newView(dir string, store *state.Store, o Options, p patience) *View {
 	}
 }
 
-// busyFor is how long after a change more of them are expected.
+// busyFor is the time after a change during which more changes are expected.
 const busyFor = time.Second
 
-// busy says whether jobs change: there is something the view does not show yet, or it
-// has shown something a moment ago.
+// busy reports whether jobs change: the feed has something that the view does not show yet, or a flush has
+// just shown something new.
 func (v *View) busy() bool {
 	shown := v.shown.Load()
 	return v.behindSince.Load() != 0 || shown != 0 && clock()-shown < int64(busyFor)
 }
 
-// Notify says that the feed may have grown. It never blocks.
+// Notify tells the view that the feed may have grown. It never blocks.
 func (v *View) Notify() {
 	if v.behindSince.Load() == 0 {
 		v.behindSince.CompareAndSwap(0, clock())
@@ -167,8 +165,7 @@ func (v *View) Notify() {
 	signal(v.grown)
 }
 
-// epoch makes clock a reading of the monotonic clock that is never 0, also for a moment
-// before the process began.
+// epoch makes clock return a monotonic time that is never 0, even for a moment before the process began.
 var epoch = time.Now().Add(-365 * 24 * time.Hour)
 
 func clock() int64 { return int64(time.Since(epoch)) }
@@ -181,8 +178,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Close stops following and closes the file; queries under way finish first. It
-// may be called more than once.
+// Close stops following and closes the file after running queries have finished. It may be called more than
+// once.
 func (v *View) Close() error {
 	v.stop()
 	<-v.stopped
@@ -200,24 +197,24 @@ func (v *View) Close() error {
 	return db.close()
 }
 
-// Cursor is how far the view is: the sequence of the first event not in it, and
-// the raft index up to which everything is. Both are 0 while there is no view.
+// Cursor returns the sequence number of the first event that is not in the view, and the raft index up to
+// which everything is. Both are 0 while there is no view.
 func (v *View) Cursor() (seq, index uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.position.seq, v.position.index
 }
 
-// Err is why the view does not follow the store, nil while it does. Projection
-// is tried again until it works; what failed is not skipped.
+// Err returns the reason why the view does not follow the store, or nil while it does. The flusher retries a
+// failed projection until it succeeds and skips nothing.
 func (v *View) Err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.failure
 }
 
-// suspect has the file built again, because a reader found it broken. A row that
-// cannot be read may be a mistake of ours, which another file will have as well.
+// suspect has the file built again, because a reader found it broken. An unreadable row may be a mistake of
+// ours, which another file will have as well, so such rows cause a rebuild at most once per scrubAgain.
 func (v *View) suspect(err error) {
 	if now := clock(); !corrupt(err) {
 		if last := v.suspected.Load(); last != 0 && now-last < int64(scrubAgain) || !v.suspected.CompareAndSwap(last, now) {
@@ -229,13 +226,13 @@ func (v *View) suspect(err error) {
 	signal(v.prompted)
 }
 
-// position is what a reader may rely on.
+// position is the state of the view on which a reader may rely.
 type position struct {
 	seq   uint64 // first event not in the view; 0 while there is no view
 	index uint64 // everything up to it is in the view
 }
 
-// publish tells readers and waiters how far the file they query is.
+// publish announces the position of the file to readers and waiters.
 func (v *View) publish(p position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -254,7 +251,7 @@ func (v *View) withdraw() {
 	v.swap.Unlock()
 }
 
-// wake wakes all waiters; v.mu is held.
+// wake wakes all waiters; the caller holds v.mu.
 func (v *View) wake() {
 	close(v.moved)
 	v.moved = make(chan struct{})

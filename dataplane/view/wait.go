@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Wait returns when everything up to a raft index can be queried, prompting a
-// flush. It waits as long as ctx lets it: the end of its time is VIEW_BEHIND.
+// Wait prompts a flush and returns when everything up to a raft index can be queried. It waits as long as ctx
+// allows and returns VIEW_BEHIND at the deadline.
 func (v *View) Wait(ctx context.Context, index uint64) error {
 	for {
 		v.mu.Lock()
@@ -20,7 +20,7 @@ func (v *View) Wait(ctx context.Context, index uint64) error {
 			return nil
 		}
 		signal(v.prompted)
-		// Entries without events do not notify: look again without being told.
+		// Entries without events do not notify the view, so Wait also looks again after a time.
 		again := time.NewTimer(v.o.FlushEvery)
 		select {
 		case <-moved:
@@ -39,11 +39,10 @@ func (v *View) Wait(ctx context.Context, index uint64) error {
 	}
 }
 
-// Approach waits until everything up to a raft index can be queried, for at most a
-// given time, and then returns nil all the same: the file answers with its age. It does
-// not wait for a file whose answers are older than that already, because such a file
-// will not catch up in that time. Without a file it waits for one as long as ctx lets
-// it, and the end of that time is VIEW_BEHIND.
+// Approach waits at most limit until everything up to a raft index can be queried. After that time it returns
+// nil all the same, because the file answers with its age. It does not wait for a file whose answers are
+// already older than limit, because such a file will not catch up in that time. If there is no file, Approach
+// waits for one as long as ctx allows and returns VIEW_BEHIND at the deadline.
 func (v *View) Approach(ctx context.Context, index uint64, limit time.Duration) error {
 	if _, age := v.Lag(); age <= limit {
 		within, cancel := context.WithTimeout(ctx, limit)

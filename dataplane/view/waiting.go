@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// waiting fills in what a job waits for: a person, or a gate.
+// waiting fills in the person or the gate that a job waits for.
 func waiting(doc *api.Job, j *job.Job) {
 	d := j.Detail
 	doc.HoldReason = optional(d.GetHoldReason())
@@ -30,7 +30,7 @@ func gateWord(g job.Gate) string {
 	return fmt.Sprintf("gate(%d)", int32(g))
 }
 
-// documentAgent says how far a job that runs in iterations is.
+// documentAgent fills in the progress of a job that runs in iterations.
 func documentAgent(doc *api.Job, j *job.Job) {
 	agent := j.Options.GetAgent()
 	if agent == nil {

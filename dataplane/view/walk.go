@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// minChunk and maxChunk are how many jobs are looked at by one statement, between
-	// two looks at the clock; quickChunk and slowChunk are when there may be more, and
-	// should be fewer. While no jobs change, chunks take calm times as long.
+	// minChunk and maxChunk bound the number of jobs that one statement examines between two looks at the
+	// clock. After a chunk quicker than quickChunk the next is larger, after one slower than slowChunk it is
+	// smaller. While no jobs change, chunks may take calm times as long.
 	minChunk   = 256
 	maxChunk   = 16_384
 	quickChunk = time.Millisecond
 	slowChunk  = 4 * time.Millisecond
 	calm       = 8
-	// gaspChunk is how many are looked at where not even the first chunk was done in
+	// gaspChunk is the number of jobs that a search examines if it could not finish even its first chunk in
 	// time.
 	gaspChunk = 8
 
-	// maxNumber is more than any job's: an iteration's id has room for no other.
+	// maxNumber is greater than the number of any job, because the id of an iteration has no room for a
+	// larger one.
 	maxNumber = 1 << (63 - iterationShift)
 )
 
-// direction is how a page orders numbers.
+// direction returns the order of a page's numbers as SQL.
 func (s *search) direction() string {
 	if s.Order == Ascending {
 		return "ASC"
@@ -35,14 +36,14 @@ func (s *search) direction() string {
 	return "DESC"
 }
 
-// need is how many jobs are to be found: one more than the page takes.
+// need returns the number of jobs to find: one more than the page takes.
 func (s *search) need() int { return s.Limit + 1 }
 
-// statement finds up to limit jobs of the branch's part of a chunk that meet
-// conditions, in order. It selects their numbers and more columns, of hot if hot.
+// statement returns a query for up to limit jobs of the branch in a chunk that meet the conditions, in order.
+// It selects their numbers and more columns. hot says whether these are columns of hot.
 func (b *branch) statement(columns string, with conditions, c chunk, hot bool, order string, limit int) (query string, args []any) {
 	if b.every && !hot && len(with.onHot) == 0 && len(with.onDocument) > 0 {
-		b = &everyDocument // which spares a seek for each job
+		b = &everyDocument // saves a seek for each job
 	}
 	rest, restArgs := with.where()
 	query = fmt.Sprintf("SELECT %s AS number%s FROM %s%s WHERE %s AND %s >= ? AND %s < ?%s ORDER BY %s LIMIT %d",
@@ -50,7 +51,7 @@ func (b *branch) statement(columns string, with conditions, c chunk, hot bool, o
 	return query, slices.Concat(b.between(c.lo, c.hi), restArgs)
 }
 
-// statement is that of all branches, for numbers alone.
+// statement returns a query over all branches that selects only numbers.
 func (s *search) statement(with conditions, c chunk, limit int) (query string, args []any) {
 	direction := s.direction()
 	var parts []string
@@ -64,8 +65,7 @@ func (s *search) statement(with conditions, c chunk, limit int) (query string, a
 	return fmt.Sprintf("%s ORDER BY number %s LIMIT %d", strings.Join(parts, " UNION ALL "), direction, limit), args
 }
 
-// lookUp finds a page where the branches yield nothing but jobs that fit: a page of
-// each is read.
+// lookUp finds a page if the branches yield only jobs that fit. It reads a page of each branch.
 func (s *search) lookUp(ctx context.Context) error {
 	s.whole = true
 	query, args := s.lookedUp()
@@ -74,15 +74,15 @@ func (s *search) lookUp(ctx context.Context) error {
 
 func (s *search) lookedUp() (query string, args []any) {
 	if b := &s.branches[0]; b.ranges != "" {
-		// Of each range no more than a page is read, in one statement for any number of
-		// them, where a UNION has a bound on its parts.
+		// One statement reads at most a page of each range, for any number of ranges. A UNION would limit
+		// their number.
 		*b = branch{tables: "json_each(?) r CROSS JOIN hot h", key: "h.number", args: []any{b.ranges, s.lo, s.hi}, where: fmt.Sprintf(`h.number IN (SELECT x.number FROM hot x
 			WHERE x.queue = r.value ->> 0 AND x.state = r.value ->> 1 AND x.number >= ? AND x.number < ? ORDER BY x.number %s LIMIT %d)`, s.direction(), s.need())}
 	}
 	return s.statement(s.rest, chunk{s.lo, s.hi}, s.need())
 }
 
-// find adds what a statement yields to what was found.
+// find appends the jobs that a statement yields to those found.
 func (s *search) find(ctx context.Context, query string, args []any) error {
 	return each(ctx, s.tx, func(rows *sql.Rows) error {
 		var k key
@@ -95,9 +95,9 @@ func (s *search) find(ctx context.Context, query string, args []any) error {
 // chunk is a part of the candidates: those with numbers from lo on and below hi.
 type chunk struct{ lo, hi int64 }
 
-// next is the chunk that comes next, of up to size candidates.
+// next returns the next chunk, of up to size candidates.
 func (s *search) next(ctx context.Context, size int) (c chunk, err error) {
-	// Of each branch an equal part, and up to where the first of them ends.
+	// Take an equal part of each branch, and end where the first of these parts ends.
 	direction, offset := s.direction(), max(1, size/len(s.branches))-1
 	var parts []string
 	var args []any
@@ -132,7 +132,7 @@ func (s *search) next(ctx context.Context, size int) (c chunk, err error) {
 	return chunk{end.Int64, s.hi}, err
 }
 
-// passed says that all of a chunk has been looked at.
+// passed records that the search has examined all of a chunk.
 func (s *search) passed(c chunk) {
 	if s.Order == Ascending {
 		s.lo = c.hi
@@ -141,9 +141,8 @@ func (s *search) passed(c chunk) {
 	}
 }
 
-// steps looks at all candidates that are left, chunk by chunk, until look has enough or
-// the budget is spent: that stands in s.reason. bounded says that they are few enough
-// by themselves.
+// steps calls look with the remaining candidates, chunk by chunk, until look has enough or the budget is
+// spent, which it records in s.reason. If bounded is true, the candidates are few enough to need no budget.
 func (s *search) steps(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
 	step := func(ctx context.Context, size int) (enough bool, err error) {
 		if !bounded {
@@ -203,8 +202,8 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 	return nil
 }
 
-// rests lets others run after a chunk. While jobs change, it is for as long as the chunk
-// took: of a core that searches have to themselves, acks get half.
+// rests lets other goroutines run after a chunk. While jobs change, it pauses for as long as the chunk took,
+// so that acks get half of a core that searches would otherwise occupy.
 func (s *search) rests(ctx context.Context, took time.Duration) error {
 	if !s.busy() {
 		runtime.Gosched()
@@ -220,8 +219,8 @@ func (s *search) rests(ctx context.Context, took time.Duration) error {
 	}
 }
 
-// walk looks at the candidates in the order of their numbers until the page is full,
-// and then on, for a while, to count what else fits.
+// walk examines the candidates in the order of their numbers until the page is full. Then it continues for a
+// short time to count the other jobs that fit.
 func (s *search) walk(ctx context.Context) error {
 	err := s.steps(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
 		before := len(s.found)
@@ -247,7 +246,7 @@ func (s *search) walk(ctx context.Context) error {
 	return s.count(ctx)
 }
 
-// count counts the jobs that fit and are left, as far as that is soon done.
+// count counts the remaining jobs that fit, as far as its budget allows.
 func (s *search) count(ctx context.Context) error {
 	lo, hi, budget := s.lo, s.hi, s.budget
 	s.budget, s.began, s.looked = s.counting, time.Now(), 0

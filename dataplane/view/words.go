@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// matchText is a question to the full text as FTS5 reads it: all of its terms have to be
-// there. It is "" where nothing is asked for.
+// matchText converts a full-text query to FTS5 syntax: a job must have all of its terms. It returns "" for a
+// query without terms.
 func matchText(text string) (string, error) {
 	terms, err := wordTerms(text)
 	if len(terms) > job.MaxSearchTerms {
@@ -20,10 +20,10 @@ func matchText(text string) (string, error) {
 	return strings.Join(terms, " "), err
 }
 
-// wordTerms splits a question into words and phrases. Every one is quoted, so that none
-// is syntax. A star behind one stands for how the last word goes on.
+// wordTerms splits a full-text query into words and phrases. It quotes each of them, so that none is read as
+// syntax. A star after one stands for any continuation of its last word.
 func wordTerms(text string) (terms []string, err error) {
-	// FTS5 reads up to a NUL.
+	// FTS5 reads only up to a NUL.
 	text = strings.ReplaceAll(text, "\x00", " ")
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		var term string
@@ -44,7 +44,7 @@ func wordTerms(text string) (terms []string, err error) {
 		}
 		term, prefix := strings.CutSuffix(term, "*")
 		if !strings.ContainsFunc(term, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
-			continue // nothing of it is in the index
+			continue // the index has nothing of it
 		}
 		term = `"` + term + `"`
 		if prefix {
@@ -55,10 +55,10 @@ func wordTerms(text string) (terms []string, err error) {
 	return terms, nil
 }
 
-// named finds the job that a question names by its whole id, where the rest of the
-// question fits it and the branch of match does not find it already.
+// named finds the job whose whole id the full-text query contains, if the rest of the query fits the job and
+// the branch of match does not find the job already.
 func named(question, match string) []branch {
-	terms, _ := wordTerms(question) // matchText has judged it
+	terms, _ := wordTerms(question) // matchText has reported its errors
 	for i, term := range terms {
 		id, err := job.ParseID(strings.Trim(term, `"`))
 		if err != nil {

@@ -5,25 +5,25 @@ import (
 	"database/sql"
 )
 
-// Holding is what a worker holds of one queue, as its leases tell.
+// Holding counts the jobs of one queue that a worker leases.
 type Holding struct {
 	WorkerID  string
-	Hostname  string // as it last gave it for one of these jobs; "" = never
+	Hostname  string // as the worker last gave it for one of these jobs; "" = never
 	Queue     string
 	Active    int64
-	StartedNs int64 // when the first of these jobs was started
+	StartedNs int64 // when the first of these jobs started
 	RenewedNs int64 // when the worker last fetched one or renewed its lease
 }
 
-// heldSQL reads the active jobs and no others: see hot_by_rare_state.
+// heldSQL reads only the active jobs: see hot_by_rare_state.
 const heldSQL = `
 SELECT worker_id, coalesce(max(hostname), ''), queue, count(*), min(started_ns), max(lease_renewed_ns)
 FROM hot
 WHERE state = 'active' AND state <> 'pending' AND state <> 'completed' AND worker_id IS NOT NULL
 GROUP BY worker_id, queue`
 
-// Holdings lists what workers hold, as of the last flush, in no order. A job that
-// was fetched without a worker_id is nobody's.
+// Holdings lists the jobs that workers hold, as of the last flush, in no order. It leaves out jobs that were
+// fetched without a worker_id.
 func (v *View) Holdings(ctx context.Context) ([]Holding, error) {
 	var all []Holding
 	err := v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -14,12 +14,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// writer puts rows through one connection with one prepared statement for each
-// kind of row; the kinds that most jobs have are written many at once.
+// writer writes rows through one connection. It has one prepared statement for each kind of row, and writes
+// many rows at once of the kinds that most jobs have.
 type writer struct {
 	conn   *sql.Conn
 	driver driver.ConnPrepareContext // conn's
-	stmts  []driver.Stmt             // all of those below
+	stmts  []driver.Stmt             // every statement below
 	args   []driver.NamedValue       // scratch
 
 	begin, commit, rollback                       prepared
@@ -32,11 +32,11 @@ type writer struct {
 	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule prepared
 	findLost, dropLost                                                                         [len(lostTables)]prepared
 	putUsage, trimUsage, newestUsage                                                           prepared
-	usageFirst                                                                                 uint64 // no usage row before it is there
+	usageFirst                                                                                 uint64 // the usage has no row before it
 	putAudit, trimAudit, newestAudit                                                           prepared
-	audited                                                                                    auditSeen // of the store's log
+	audited                                                                                    auditSeen // progress in the store's log
 	putKey, dropKeys, putNamespace, dropNamespace                                              prepared
-	keys                                                                                       []*state.Key // that have rows, if keysShown
+	keys                                                                                       []*state.Key // with rows, if keysShown
 	keysOf                                                                                     string       // their namespace
 	keysShown                                                                                  bool
 	putIteration, putScore, newestIteration                                                    prepared
@@ -52,7 +52,7 @@ const (
 	workColumns = "number, result, progress, checkpoint"
 )
 
-// statement is one of a writer's statements and its text.
+// statement is the text of a statement and the field of the writer that receives the prepared form.
 type statement struct {
 	stmt *prepared
 	text string
@@ -82,7 +82,7 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 	return w, nil
 }
 
-// prepareAll prepares the statements of which there is one for each kind of row.
+// prepareAll prepares the writer's single statements, one for each kind of row and operation.
 func (w *writer) prepareAll(conn any) (err error) {
 	w.driver = conn.(driver.ConnPrepareContext)
 	statements := append(w.resourceStatements(), w.lostStatements()...)
@@ -141,8 +141,8 @@ func (w *writer) prepareAll(conn any) (err error) {
 	return nil
 }
 
-// close closes the connection. Its statements would else keep it, and its locks
-// on the file, alive.
+// close closes the statements and the connection. Statements left open would keep the connection, and its
+// locks on the file, alive.
 func (w *writer) close() error {
 	return errors.Join(w.conn.Raw(func(any) error {
 		var errs []error
@@ -153,7 +153,7 @@ func (w *writer) close() error {
 	}), w.conn.Close())
 }
 
-// hot writes what changes in a job's life.
+// hot writes the columns that change during a job's life.
 func (w *writer) hot(j *job.Job, fresh bool) error {
 	var expires, renewed, cost, usage any
 	if j.State == job.Active {
@@ -176,7 +176,7 @@ func (w *writer) hot(j *job.Job, fresh bool) error {
 		expires, renewed, nullable(j.ScheduledNs), nullable(j.FailedNs), cost, usage)
 }
 
-// document writes what a job has from its creation on.
+// document writes the columns that a job has from its creation on.
 func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob, fresh bool) error {
 	body, err := blobText(payload)
 	if err != nil {
@@ -210,11 +210,11 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 	return w.exec(w.putDocument, values[:]...)
 }
 
-// leftBehind are the blobs that are in work.
+// leftBehind are the kinds of blobs that the table work holds.
 const leftBehind = 1<<job.Progress | 1<<job.Checkpoint | 1<<job.Result
 
-// work writes what attempts left behind; no row when they left nothing. It drops none
-// of a job that has no such blob: see lost.
+// work writes the blobs that attempts left behind, and no row if they left none. It does not drop the row of
+// a job whose record has no such blob: see lost.
 func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 	progress, err1 := blobText(blobs[job.Progress])
 	checkpoint, err2 := blobText(blobs[job.Checkpoint])
@@ -235,8 +235,7 @@ func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 	return w.add(rows, int64(j.Number), result, progress, checkpoint)
 }
 
-// errors makes errs the job's errors. It drops none of a job that has no error: see
-// lost.
+// errors makes errs the job's errors. It does not drop the rows of a job without errors: see lost.
 func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) error {
 	if len(errs) > 1<<errorShift {
 		return fmt.Errorf("job number %d has %d errors, more than their ids have room for", number, len(errs))
@@ -253,8 +252,8 @@ func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) err
 	return w.exec(w.dropErrors, errorID(number, len(errs)), errorID(number, 1<<errorShift-1))
 }
 
-// forget drops all rows of a job. It ends with the first error, after which there may be
-// no transaction any more.
+// forget drops all rows of a job. It stops at the first error, because the transaction may have ended with
+// it.
 func (w *writer) forget(number uint64) error {
 	for _, drop := range [...]prepared{w.dropHot, w.dropDocument, w.dropWork, w.dropExtra, w.dropWords} {
 		if err := w.exec(drop, int64(number)); err != nil {
@@ -286,7 +285,7 @@ func inState(q *state.Queue, s job.State) int64 {
 	return int64(q.InState[s])
 }
 
-// nullable is NULL for 0, a record's "none".
+// nullable converts 0, which means "none" in a record, to NULL.
 func nullable(n int64) any {
 	if n == 0 {
 		return nil
@@ -294,7 +293,7 @@ func nullable(n int64) any {
 	return n
 }
 
-// text is NULL for "".
+// text converts "" to NULL.
 func text(s string) any {
 	if s == "" {
 		return nil
