@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// family is a job for each number below n, with what few have given out in turns; its
-// ids in order of creation.
+// family creates n jobs, and gives properties that few jobs have to some of them in turns. It returns the ids
+// in order of creation.
 func family(t testing.TB, n int) (h *shard, ids []job.ID) {
 	h = newShard(t)
 	for len(ids) < n {
@@ -34,7 +34,7 @@ func family(t testing.TB, n int) (h *shard, ids []job.ID) {
 	return h, ids
 }
 
-// firstExpiry is when the first of a family's jobs expires.
+// firstExpiry is the base of the expiry times of a family's jobs, all of which expire shortly after it.
 const firstExpiry = 1_000_000_000_000
 
 func beget(j *job.Job, i int) {
@@ -54,11 +54,11 @@ func beget(j *job.Job, i int) {
 		j.Chain = &job.ChainLink{ChainId: otherID(1), Step: uint32(i), Ended: true}
 	}
 	if i%3 < 2 {
-		j.Details().ExpireNs = firstExpiry + int64(1000-i) // the later, the sooner
+		j.Details().ExpireNs = firstExpiry + int64(1000-i) // the later the job, the sooner it expires
 	}
 }
 
-// begotten says whether a query finds job i of a family.
+// begotten reports whether a query should find job i of a family.
 func begotten(q Query, i int) bool {
 	j := &job.Job{State: job.Pending}
 	beget(j, i)
@@ -106,7 +106,7 @@ func TestSearchByWhatFewHave(t *testing.T) {
 			}
 		}
 	}
-	// With a prefix of an id.
+	// The same with a prefix of an id.
 	q := Query{IDPrefix: ids[40].String(), ChainID: id(1), Limit: 5}
 	if found, total := pages(t, h, q); len(found) != 1 || total != 1 {
 		t.Errorf("%+v found %q (%d)", q, found, total)
@@ -117,7 +117,7 @@ func TestSearchByWhatFewHave(t *testing.T) {
 	}
 }
 
-// sameFamily wants all pages of a query to have the jobs that it fits, in order.
+// sameFamily checks that the pages of a query hold exactly the jobs that fit, in order.
 func sameFamily(t *testing.T, h *shard, ids []job.ID, q Query) {
 	t.Helper()
 	var want []string
@@ -135,7 +135,7 @@ func sameFamily(t *testing.T, h *shard, ids []job.ID, q Query) {
 	}
 }
 
-// TestSearchInALargeBatch has more members than are counted.
+// TestSearchInALargeBatch searches a batch with more members than a search counts.
 func TestSearchInALargeBatch(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -175,7 +175,7 @@ func TestSearchInALargeBatch(t *testing.T) {
 		for _, j := range page.Jobs {
 			got = append(got, j.ID)
 		}
-		// Where few are looked at, they are counted.
+		// The total is exact if few jobs have to be examined.
 		if !slices.Equal(got, c.want) || page.TotalIsEstimate != (c.q.States == nil) || !page.HasMore {
 			t.Errorf("%+v finds %q, %+v", c.q, got, page.TotalIsEstimate)
 		}
@@ -195,7 +195,7 @@ func texts(ids ...job.ID) (all []string) {
 	return all
 }
 
-// begun is a search that is about to look.
+// begun returns a search that is ready to look for jobs.
 func begun(ctx context.Context, t *testing.T, tx *sql.Tx, q Query, match string) *search {
 	t.Helper()
 	s := &search{Query: q, tx: tx, hi: maxNumber, budget: defaultPatience.search}
@@ -204,7 +204,7 @@ func begun(ctx context.Context, t *testing.T, tx *sql.Tx, q Query, match string)
 	return s
 }
 
-// planned wants the plan of a search's one branch, and its text, to hold some text.
+// planned checks that a search has one branch, whose query plan and SQL contain the given texts.
 func planned(t *testing.T, h *shard, q Query, plan, text string, sorts bool) {
 	t.Helper()
 	match, err := q.normalize()
@@ -228,11 +228,11 @@ func TestPlansByWhatFewHave(t *testing.T) {
 	planned(t, h, Query{BatchID: id, Queue: "q1"}, "SEARCH x USING COVERING INDEX extra_by_batch (batch_id=? AND rowid>? AND rowid<?)", "", false)
 	planned(t, h, Query{ParentID: id, Order: Ascending}, "SEARCH x USING COVERING INDEX extra_by_parent (parent_id=? AND rowid>? AND rowid<?)", "", false)
 	planned(t, h, Query{ChainID: id}, "SEARCH x USING COVERING INDEX extra_by_chain (chain_id=? AND rowid>? AND rowid<?)", "", false)
-	// This one sorts maxRange numbers at most.
+	// This search sorts at most maxRange numbers.
 	planned(t, h, Query{ExpireBefore: time.Unix(0, firstExpiry)}, "SEARCH x USING COVERING INDEX extra_by_expiry (expire_ns>? AND expire_ns<?)", "", true)
 }
 
-// TestACursorBelongsToItsFilter pages on with another batch.
+// TestACursorBelongsToItsFilter uses a cursor with other filters.
 func TestACursorBelongsToItsFilter(t *testing.T) {
 	t.Parallel()
 	h, _ := family(t, 60)

@@ -13,7 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// startTerm commits the first entry of a leader, whose random seed is made of a number.
+// startTerm commits the first entry of a leader. The number of the leader becomes the random seed of the
+// entry.
 func (h *shard) startTerm(leader uint64) {
 	h.t.Helper()
 	head := h.store.Head()
@@ -30,15 +31,15 @@ func (h *shard) trimAll() {
 	h.commit(func(tx *state.Tx) { must(h.t, tx.TrimFeed(tx.Head().FeedNextSeq)) })
 }
 
-// keepFromBuilding lets no new file be built until the returned function is called.
+// keepFromBuilding prevents the view from building a new file until the returned function is called.
 func (h *shard) keepFromBuilding() (letGo func()) {
 	h.t.Helper()
 	path := h.file() + newSuffix
-	must(h.t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700)) // create cannot remove it
+	must(h.t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700)) // create cannot remove a directory that is not empty
 	return func() { must(h.t, os.RemoveAll(path)) }
 }
 
-// newOldFile is a shard whose view has seen five jobs of the first leader.
+// newOldFile returns a shard whose view has seen five jobs of the first leader.
 func newOldFile(t *testing.T) *shard {
 	t.Helper()
 	h := newShard(t)
@@ -48,8 +49,8 @@ func newOldFile(t *testing.T) *shard {
 	return h
 }
 
-// TestAnOldFileAnswersFromTheStart finds a file that the feed does not reach back to: it
-// answers with its age while a new one is built.
+// TestAnOldFileAnswersFromTheStart opens a file that is older than the start of the feed. The file answers
+// with its age while the view builds a new one.
 func TestAnOldFileAnswersFromTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -103,7 +104,8 @@ func TestAnOldFileAnswersFromTheStart(t *testing.T) {
 	}
 }
 
-// A file that lacks nothing goes on, although the feed has nothing of what it has seen.
+// TestAFileThatLacksNothingGoesOn trims the feed up to the end of the file: the view keeps the file, although
+// the feed no longer has any event that the file has seen.
 func TestAFileThatLacksNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	h := newOldFile(t)
@@ -115,8 +117,8 @@ func TestAFileThatLacksNothingGoesOn(t *testing.T) {
 	}
 }
 
-// TestFilesThatMayBeWrongDoNotAnswer finds files behind the feed that are not known to be
-// of the store's history.
+// TestFilesThatMayBeWrongDoNotAnswer opens files behind the feed that may belong to another history than the
+// store's.
 func TestFilesThatMayBeWrongDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	loseTail := func(h *shard) { // all but the first entry

@@ -16,14 +16,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// hostile are names and texts that would be syntax, were they ever part of a
-// statement, a path or a pattern.
+// hostile are names and texts that would be syntax if they became part of a statement, a path or a pattern.
 var hostile = []string{
 	"plain", `a.b`, `"`, `'`, `a"b`, `$[0]`, `[0]`, `$."x"`, "%", "_", "100%", `\`, `,`, `":"`, `{"a":"b"}`, "' OR 1=1 --", "ü", "<&>", "\u2028",
 	"', payload) --", "*", "NEAR(", "a*b", `?1`, ":v", "alpha", "beta gamma", "\t", "0", "true", "null",
 }
 
-// zoo is a shard of jobs of every kind, with their documents as they are now.
+// zoo is a shard with jobs of every kind, and their current documents.
 type zoo struct {
 	*shard
 	r    *rand.Rand
@@ -55,12 +54,12 @@ func (z *zoo) bear() {
 		j.Priority = uint32(z.r.IntN(job.Priorities))
 		z.enrich(tx, z.r, j)
 		if j.Batch != nil {
-			j.Batch.Counted = true // else it may not settle
+			j.Batch.Counted = true // otherwise the job may not settle
 		}
 		if j.Chain != nil {
 			j.Chain.Ended = true
 		}
-		j.Tags = nil // of those that enrich gave
+		j.Tags = nil // drop the tags that enrich added
 		for range z.r.IntN(4) {
 			name := pick(z.r, hostile)
 			if !slices.ContainsFunc(j.Tags, func(p *job.Pair) bool { return p.Name == name }) {
@@ -77,7 +76,7 @@ func (z *zoo) bear() {
 	z.look(id)
 }
 
-// look takes down how a job is now.
+// look records the current document of a job.
 func (z *zoo) look(id job.ID) {
 	snapshot := z.store.Snapshot()
 	defer func() { must(z.t, snapshot.Close()) }()
@@ -89,7 +88,7 @@ func (z *zoo) look(id job.ID) {
 	}
 }
 
-// stir moves a job on.
+// stir moves a job to another state.
 func (z *zoo) stir(id job.ID) {
 	doc, ok := z.docs[id]
 	if !ok {
@@ -98,7 +97,7 @@ func (z *zoo) stir(id job.ID) {
 	switch s, _ := job.ParseState(doc.State); {
 	case s == job.Pending || s == job.Scheduled || s == job.Retrying:
 		if doc.ScheduledAt == nil && z.r.IntN(3) == 0 {
-			return // some are never started
+			return // some jobs are never started
 		}
 		z.fetch(id, fmt.Sprint("w", z.r.IntN(3)))
 	case s == job.Active && z.r.IntN(2) == 0:
@@ -126,7 +125,7 @@ func at(t api.Time) time.Time {
 	return v
 }
 
-// fits is a filter, held against a document.
+// fits reports whether a document fits a filter.
 func fits(q *Query, d *api.Job) bool {
 	is := func(got *string, want string) bool { return want == "" || got != nil && *got == want }
 	id := func(got *string, prefix string, want job.ID) bool {
@@ -161,7 +160,7 @@ func fits(q *Query, d *api.Job) bool {
 		within(d.ExpireAt, q.ExpireAfter, q.ExpireBefore)
 }
 
-// ordered is how two documents follow each other.
+// ordered compares two documents in the order of a query.
 func ordered(q *Query, a, b *api.Job) int {
 	optional := func(a, b *api.Time) (c int, null bool) {
 		switch {
@@ -188,7 +187,7 @@ func ordered(q *Query, a, b *api.Job) int {
 		c, null = optional(a.FailedAt, b.FailedAt)
 	}
 	if c == 0 {
-		c = cmp.Compare(a.ID, b.ID) // as their numbers
+		c = cmp.Compare(a.ID, b.ID) // ids have the same order as numbers
 	}
 	if q.Order != Ascending && !null {
 		c = -c
@@ -263,8 +262,8 @@ func (z *zoo) ask(t *rapid.T) Query {
 	return q
 }
 
-// TestSearchFindsWhatFits holds every filter, sort and cursor against the documents,
-// while other jobs come, change and go, and however little a search may cost.
+// TestSearchFindsWhatFits compares every filter, sort and cursor with the documents, while other jobs are
+// created, changed and deleted, and with small and large limits of the cost of a search.
 func TestSearchFindsWhatFits(t *testing.T) {
 	t.Parallel()
 	z := newZoo(t, 1, 90)
@@ -319,7 +318,7 @@ func TestSearchFindsWhatFits(t *testing.T) {
 		slices.SortFunc(want, func(a, b api.Job) int { return ordered(&q, &a, &b) })
 		found, wanted := still(got), still(want)
 		if partial && q.Sort != SortCreated {
-			// In order by stretches.
+			// Jobs are in order only within each stretch.
 			slices.Sort(found)
 			slices.Sort(wanted)
 		}

@@ -6,9 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A deleted queue goes from what the view shows, and one that takes its name shows
-// nothing of it: also when the view sees both in one flush, and like one that was
-// built again.
+// TestADeletedQueueIsNotShown deletes queues. The view no longer shows a deleted queue, and shows nothing of
+// it in a new queue of the same name, even if it sees both in one flush. It equals a rebuilt view.
 func TestADeletedQueueIsNotShown(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -25,7 +24,7 @@ func TestADeletedQueueIsNotShown(t *testing.T) {
 	if q, err := h.view.Queue("gone"); err != nil || q != nil {
 		t.Errorf("the deleted queue is shown as %+v, %v", q, err)
 	}
-	h.reopen(func() { // the view comes back to a queue that was another's
+	h.reopen(func() { // while the view is closed, another queue takes the name
 		h.commit(func(tx *state.Tx) { must(t, tx.DeleteQueue("again")) })
 		h.enqueue("again", 1)
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// All settings of a queue are shown, and those it does not have are null.
+// TestQueueSettingsAreShown checks that a queue shows all its settings, and null for those it does not have.
 func TestQueueSettingsAreShown(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A minute is sixty seconds, the one under way included.
+// TestRates checks that a minute is sixty seconds, including the current one.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	var r rates
@@ -34,7 +34,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("at second %d: %+v, want %+v", c.second, got, c.want)
 		}
 	}
-	add("q", 1060, evCompleted) // takes the place of second 1000
+	add("q", 1060, evCompleted) // overwrites second 1000
 	add("q", 1000, evCompleted) // comes too late
 	if got := r.of("q", time.Unix(1060, 0)); got != (api.Rates{Enqueued: 1, Completed: 2, Failed: 1}) {
 		t.Errorf("after a minute: %+v", got)

@@ -30,7 +30,7 @@ func TestRestartResumes(t *testing.T) {
 
 func (h *shard) ack2(id job.ID) { h.fetch(id, "w"); h.ack(id, "") }
 
-// TestKillResumes goes on from the files as they are on disk in mid-flight.
+// TestKillResumes continues from a copy of the files, made while the view runs.
 func TestKillResumes(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -39,7 +39,7 @@ func TestKillResumes(t *testing.T) {
 	}
 	h.settle()
 	killed := t.TempDir()
-	copyFiles(t, h.dir, killed) // the view is open and has never been checkpointed
+	copyFiles(t, h.dir, killed) // the view is open and was never checkpointed
 	h.enqueue("q", 5)
 	want := h.dump()
 	h.reopen(func() { h.dir = killed })
@@ -118,7 +118,7 @@ func TestUnusableFilesAreBuiltAgain(t *testing.T) {
 	}
 }
 
-// execute changes a view's file behind its back.
+// execute changes a view's file without the view's knowledge.
 func execute(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path, "rw"))
@@ -128,7 +128,7 @@ func execute(t *testing.T, path, statement string) {
 	must(t, db.Close())
 }
 
-// TestRunningViewFallsBehindTheTrim trims what a blocked view has not read.
+// TestRunningViewFallsBehindTheTrim trims events that a blocked view has not read.
 func TestRunningViewFallsBehindTheTrim(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -145,8 +145,8 @@ func TestRunningViewFallsBehindTheTrim(t *testing.T) {
 	}
 }
 
-// A view that is far behind finds all it has read trimmed, and nothing that it has
-// not: it goes on.
+// TestRunningViewIsTrimmedToItsCursor trims all events that the view has read and none that it has not: the
+// view continues.
 func TestRunningViewIsTrimmedToItsCursor(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -160,8 +160,8 @@ func TestRunningViewIsTrimmedToItsCursor(t *testing.T) {
 	}
 }
 
-// A view made before anything had happened falls behind the trim like any other:
-// else it would wait for ever for events that are gone.
+// TestAViewOfAnEmptyStoreFallsBehindTheTrim checks that a view built before the first event notices a trim
+// like any other view. Otherwise it would wait for ever for trimmed events.
 func TestAViewOfAnEmptyStoreFallsBehindTheTrim(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -197,8 +197,8 @@ func TestStoreReplacedUnderTheView(t *testing.T) {
 	sameAsStore(t, h)
 }
 
-// lockFile keeps the view from writing, as another process could. The returned
-// function lets go.
+// lockFile locks the file so that the view cannot write to it, as another process could. The returned
+// function unlocks it.
 func lockFile(t testing.TB, h *shard) (unlock func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(h.file(), "rw"))
@@ -242,7 +242,7 @@ func TestDamageUnderTheView(t *testing.T) {
 	}
 }
 
-// TestReaderFindsDamage has a query meet a broken page of an idle view.
+// TestReaderFindsDamage lets a query read a broken page of an idle view.
 func TestReaderFindsDamage(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -253,7 +253,7 @@ func TestReaderFindsDamage(t *testing.T) {
 		must(t, err)
 		f, err := os.OpenFile(h.file(), os.O_RDWR, 0)
 		must(t, err)
-		// Everything but the first pages, where the schema and the cursor are.
+		// Overwrite everything but the first pages, because they hold the schema and the cursor.
 		junk := make([]byte, info.Size()-20*4096)
 		for i := range junk {
 			junk[i] = 0xa5
@@ -309,7 +309,7 @@ func TestRebuildOnDemandWhileServing(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded has a reader that keeps SQLite from starting its log anew.
+// TestLogIsBounded has a reader that keeps SQLite from restarting its log.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -334,7 +334,7 @@ func TestLogIsBounded(t *testing.T) {
 			must(t, tx.CreateJob(j, evEnqueued))
 		}
 	})
-	for range 2 { // the second flush comes after the first one's attempt to truncate
+	for range 2 { // the second flush comes after the first one has tried to truncate the log
 		h.enqueue("q", 1)
 		h.settle()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// script is a history of a store, an entry each.
+// script is a history of a store, one entry per step.
 var script = []func(h *shard){
 	func(h *shard) { h.commit(func(*state.Tx) {}) },
 	func(h *shard) { h.enqueue("q", 5) },
@@ -27,7 +27,7 @@ var script = []func(h *shard){
 	func(h *shard) { h.commit(func(*state.Tx) {}) },
 }
 
-// idOf is the n-th id a shard makes.
+// idOf returns the n-th id that a shard creates.
 func idOf(n int) job.ID { return (&shard{ids: n - 1}).newID() }
 
 func (h *shard) play(steps []func(h *shard)) {
@@ -37,8 +37,8 @@ func (h *shard) play(steps []func(h *shard)) {
 	}
 }
 
-// killed ends the view of a store with the whole script, and opens it on one that
-// a kill has thrown back to the first `flushed` entries.
+// killed closes the view of a store that has the whole script, and opens it on a store that a kill has thrown
+// back to the first `flushed` entries.
 func killed(t *testing.T, flushed int) *shard {
 	t.Helper()
 	h := newShard(t)
@@ -66,12 +66,13 @@ func (h *shard) mustNotAnswer() {
 	}
 }
 
-// A store comes back without what it had not flushed, and replays its log.
+// TestReplayIsAwaited opens the view on a store that came back without its unflushed entries and replays its
+// log.
 func TestReplayIsAwaited(t *testing.T) {
 	t.Parallel()
 	for flushed := range len(script) {
 		h := killed(t, flushed)
-		if seen := len(script) - 1; flushed < seen { // the last entry makes no events
+		if seen := len(script) - 1; flushed < seen { // the last entry has no events
 			eventually(t, "the view to wait", func() bool { return h.logged.has("waits for the store") })
 			for _, step := range script[flushed : seen-1] {
 				h.mustNotAnswer()
@@ -99,8 +100,8 @@ func TestReplayIsAwaited(t *testing.T) {
 	}
 }
 
-// What the view shows of the log's lost tail was no event: nothing is built, and
-// the view does not take the entries that come in its place for known.
+// TestLostEntriesWithoutEvents loses a tail of the log that had no events. The view builds nothing, and does
+// not mistake the entries that replace the tail for entries it knows.
 func TestLostEntriesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -131,8 +132,8 @@ func TestLostEntriesWithoutEvents(t *testing.T) {
 	}
 }
 
-// The log has lost its tail for good, and another one grew in its place. The view
-// must notice, at the latest when the store is where it was.
+// TestLostTailIsNoticed loses the log's tail for good and grows another one in its place. The view must
+// notice this no later than when the store reaches the position that the view has seen.
 func TestLostTailIsNoticed(t *testing.T) {
 	t.Parallel()
 	nothing := func(*state.Tx) {}
@@ -181,7 +182,7 @@ func TestLostTailIsNoticed(t *testing.T) {
 				eventually(t, "the view to wait", func() bool { return h.logged.has("waits for the store") })
 			}
 			c.grow(h)
-			// The store goes no further.
+			// The store stops here.
 			eventually(t, "the view to notice", func() bool { return h.logged.rebuilt(c.reason) == 1 })
 			sameAsStore(t, h)
 			h.enqueue("q", 1)
@@ -193,8 +194,8 @@ func TestLostTailIsNoticed(t *testing.T) {
 	}
 }
 
-// A flush that leaves some of the feed for the next has made rows from records that
-// are newer than what it read. What the store must still have is what they show.
+// TestRowsNewerThanTheFeedThatWasRead ends a flush before the end of the feed. The flush has made rows from
+// records newer than the events it read, so the store must still have everything that the rows show.
 func TestRowsNewerThanTheFeedThatWasRead(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -233,7 +234,7 @@ func TestRowsNewerThanTheFeedThatWasRead(t *testing.T) {
 	}
 }
 
-// Who asks for a rebuild does not wait for the store.
+// TestRebuildWhileTheStoreReplays checks that a requested rebuild does not wait for the store.
 func TestRebuildWhileTheStoreReplays(t *testing.T) {
 	t.Parallel()
 	h := killed(t, 2)
@@ -248,7 +249,7 @@ func TestRebuildWhileTheStoreReplays(t *testing.T) {
 	}
 }
 
-// A view that waits can be closed, and waits again.
+// TestCloseWhileTheStoreReplays closes a waiting view, which waits again after it is opened.
 func TestCloseWhileTheStoreReplays(t *testing.T) {
 	t.Parallel()
 	h := killed(t, 2)
@@ -266,7 +267,8 @@ func TestCloseWhileTheStoreReplays(t *testing.T) {
 	}
 }
 
-// A replay may take longer than the patience with a store that does not move.
+// TestPatienceIsWithAStoreThatStands checks that a replay may take longer than replayPatience as long as the
+// store moves.
 func TestPatienceIsWithAStoreThatStands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,8 +291,8 @@ func TestPatienceIsWithAStoreThatStands(t *testing.T) {
 	})
 }
 
-// A follower that is far behind gets the content of another store instead of log
-// entries: ahead of its view or of what its view waits for.
+// TestImageOfTheSameGroup gives a follower that is far behind the content of another store instead of log
+// entries. The content is ahead of its view, or of the entry for which its view waits.
 func TestImageOfTheSameGroup(t *testing.T) {
 	t.Parallel()
 	trimmed := func(h *shard) {
@@ -300,7 +302,7 @@ func TestImageOfTheSameGroup(t *testing.T) {
 	other := func(h *shard) { h.enqueue("other", 30) }
 	for _, c := range []struct {
 		name   string
-		reason string // for building the view again; none: it goes on
+		reason string // for which the view is built again; none: the view continues
 		steps  []func(h *shard)
 	}{
 		{"later", "", append(script[:len(script):len(script)], func(h *shard) { h.enqueue("q", 1) })},

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// someResource is a resource of a kind that says everything, or little.
+// someResource returns a resource of a kind, with all its fields or with few.
 func someResource(kind state.ResourceKind, name string, id []byte, createdNs int64, all bool) *state.Resource {
 	r := &state.Resource{Kind: kind, Name: name, Id: id, Version: 1, CreatedNs: createdNs, Shards: 1}
 	switch kind {
@@ -43,8 +43,7 @@ func someResource(kind state.ResourceKind, name string, id []byte, createdNs int
 	return r
 }
 
-// randomResource makes, changes, removes or replaces a resource, and has something
-// come of it.
+// randomResource creates, changes, removes or replaces a resource, and writes the records that depend on it.
 func (h *shard) randomResource(tx *state.Tx, r *rand.Rand) {
 	h.t.Helper()
 	kind := state.ResourceKind(1 + r.IntN(len(state.ResourceKind_name)-1))
@@ -112,7 +111,7 @@ func TestResourceRows(t *testing.T) {
 			query := "SELECT * FROM " + c.table + " ORDER BY created_at"
 			h.says(query, c.all+"\n"+c.less)
 			h.same()
-			// Deleted, and another in its place, between two flushes.
+			// Delete the resource and declare another in its place, between two flushes.
 			h.reopen(func() {
 				h.commit(func(tx *state.Tx) { must(t, tx.DeleteResource(c.kind, c.name)) })
 				h.declare(c.kind, c.name, true)
@@ -134,7 +133,8 @@ func TestResourceRows(t *testing.T) {
 	}
 }
 
-// The view has no secret of a webhook while it is there, either.
+// TestNoSecretInTheView checks that the view does not have the secret of a webhook while the webhook exists,
+// either.
 func TestNoSecretInTheView(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -144,7 +144,8 @@ func TestNoSecretInTheView(t *testing.T) {
 	}
 }
 
-// Resources without a table, and what comes of any of them, change nothing.
+// TestOtherResourcesHaveNoRows checks that resources without a table, and the events about any resource,
+// change no row.
 func TestOtherResourcesHaveNoRows(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -181,8 +182,8 @@ func TestQueueProvider(t *testing.T) {
 	}
 }
 
-// TestAThousandResources has as many as a large namespace has, declared in many flushes
-// and built in one.
+// TestAThousandResources declares as many resources as a large namespace has, in many flushes, and rebuilds
+// them in one.
 func TestAThousandResources(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -195,7 +196,7 @@ func TestAThousandResources(t *testing.T) {
 	began := time.Now()
 	h.same()
 	t.Logf("built in %v", time.Since(began))
-	// One that changes costs no more than reading the book once.
+	// One changed resource costs at most one reading of the resource index.
 	h.declare(state.ResourceKind_RESOURCE_KIND_BUDGET, "queue/new", true)
 	h.says("SELECT count(*) FROM budgets", fmt.Sprint(many/2+1))
 	h.same()

@@ -34,13 +34,13 @@ const (
 	dependencyIgnored = job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE
 )
 
-// otherID is an id that is no job's of the test.
+// otherID returns an id that no job of the test has.
 func otherID(n int) []byte {
 	id := job.ID{0: 0x7f, 15: byte(n)}
 	return id[:]
 }
 
-// chainBlob is a chain as a job carries it along.
+// chainBlob returns a chain in the form in which a job carries it.
 func chainBlob(t testing.TB, c *job.Chain) *job.Blob {
 	t.Helper()
 	data, err := c.MarshalVT()
@@ -48,7 +48,7 @@ func chainBlob(t testing.TB, c *job.Chain) *job.Blob {
 	return &job.Blob{Data: data}
 }
 
-// someChain is a chain that has everything, or one of those that have less.
+// someChain returns a chain with all properties, or one of two with fewer.
 func someChain(n int) *job.Chain {
 	c := &job.Chain{Steps: []*job.Step{{Queue: "a", Shard: 1, Payload: payload(`{"x":"<&é"}`)}, {Queue: "b"}, {Queue: "c", Payload: payload(`null`)}}}
 	switch n % 3 {
@@ -61,7 +61,7 @@ func someChain(n int) *job.Chain {
 	return c
 }
 
-// enrich gives a new job what few have, at random, and all of it in some cases.
+// enrich gives a new job random properties that few jobs have, and sometimes all of them.
 func (h *shard) enrich(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	h.t.Helper()
 	all := r.IntN(4) == 0
@@ -92,11 +92,11 @@ func (h *shard) enrich(tx *state.Tx, r *rand.Rand, j *job.Job) {
 		j.Opt().ScheduleId = otherID(30 + r.IntN(3))
 	}
 	if some() {
-		fill(r, j.Opt().ProtoReflect(), "debounce_key") // it may not be scheduled, or have another's
+		fill(r, j.Opt().ProtoReflect(), "debounce_key") // the job may not be scheduled, or have another job's debounce key
 		must(h.t, tx.PutBlob(j, job.ResultSchema, payload(`{"type":"object"}`)))
 	}
 	if some() {
-		// What other records must agree with is left out.
+		// Leave out the fields that other records must agree with.
 		fill(r, j.Details().ProtoReflect(), "unique_expires_ns", "gate", "gate_name",
 			"iteration", "iterations_kept", "iteration_bytes", "checkpoint_in", "scores")
 		h.score(tx, r, j)
@@ -110,8 +110,8 @@ func (h *shard) enrich(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	}
 }
 
-// fill gives every field of a message that has no value yet one, but for those named:
-// a field that is added to the record is looked at without anybody thinking of it.
+// fill sets every unset field of a message, except those named, so that the tests cover a new field of the
+// record automatically.
 func fill(r *rand.Rand, m protoreflect.Message, but ...string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -132,7 +132,7 @@ func fill(r *rand.Rand, m protoreflect.Message, but ...string) {
 	}
 }
 
-// someValue is a value that is not zero.
+// someValue returns a value other than zero.
 func someValue(r *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -167,7 +167,7 @@ func (h *shard) iterate(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	must(h.t, tx.PutIteration(j, it))
 }
 
-// score gives a job a few scores, or takes away those it had.
+// score gives a job a few scores, or removes those it had.
 func (h *shard) score(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	h.t.Helper()
 	all := &state.Scores{JobId: j.Id}
@@ -198,7 +198,7 @@ func (h *shard) enqueueRich(r *rand.Rand, queue string) (id job.ID) {
 	return id
 }
 
-// paid notes that nothing is owed to a job's batch and chain, so that it may settle.
+// paid marks a job's batch and chain as settled with, so that the job may settle.
 func paid(j *job.Job) {
 	if j.Batch != nil {
 		j.Batch.Counted = true
@@ -208,8 +208,8 @@ func paid(j *job.Job) {
 	}
 }
 
-// randomTurn does to a job what happens to few; false where it does nothing. That
-// what few have comes and goes is what it is for.
+// randomTurn applies a rare change to a job, and returns false if it changes nothing. It exists so that jobs
+// gain and lose the properties that few jobs have.
 func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 	h.t.Helper()
 	id := job.ID(j.Id)
@@ -230,7 +230,7 @@ func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 	case j.State == job.Held:
 		return put(func(j *job.Job) {
 			j.State, j.Details().HoldReason, j.Detail.HoldBy = job.Pending, "", ""
-			j.Opt().CostEstimateNanoUsd++ // a person may change what it runs with
+			j.Opt().CostEstimateNanoUsd++ // a person may change how the job runs
 		}, evApproved)
 	case j.State.Settled() && r.IntN(3) == 0:
 		return put(func(j *job.Job) { h.score(tx, r, j) }, evScored)
@@ -268,7 +268,7 @@ func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 	}, evCancelled)
 }
 
-// randomGroup makes, changes or removes a batch, a schedule and a resource.
+// randomGroup creates, changes or removes a batch, a schedule and a resource.
 func (h *shard) randomGroup(tx *state.Tx, r *rand.Rand) {
 	h.t.Helper()
 	id := job.ID(otherID(10 + r.IntN(3)))

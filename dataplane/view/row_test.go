@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// notShown is a record without what no document shows of it. What a new field of a
-// record is, a row must have, or this function name.
+// notShown removes from a record the fields that no document shows. A row must hold each new field of a
+// record, unless this function names it.
 func notShown(j *job.Job) *job.Job {
 	j.LeaseExpired, j.Blobs, j.Moves, j.SettledNs = false, 0, 0, 0
 	j.Doomed, j.Origin, j.HasDependents = false, nil, false
@@ -36,9 +36,8 @@ func notShown(j *job.Job) *job.Job {
 	return j
 }
 
-// sameRecord compares the record a row is turned back into, and its chain and
-// errors, with the store's. Documents alone would not show a field that a row lost
-// and no document has yet.
+// sameRecord compares the record converted from a row, its chain and its errors with the store's. Comparing
+// only documents would miss a field that a row lost and that no document shows yet.
 func sameRecord(h *shard, id job.ID) {
 	h.t.Helper()
 	stored, err := h.store.Job(id)
@@ -68,7 +67,7 @@ func sameRecord(h *shard, id job.ID) {
 	}))
 }
 
-// sameRecords is sameRecord of every job.
+// sameRecords calls sameRecord for every job.
 func sameRecords(h *shard) {
 	h.t.Helper()
 	snap := h.store.Snapshot()
@@ -79,8 +78,8 @@ func sameRecords(h *shard) {
 	}
 }
 
-// chainOf is a chain as text, without what is not shown of it: its shards, and the
-// payload of the first step, which is the job's own.
+// chainOf returns a chain as text, without the parts that no document shows: its shards, and the payload of
+// the first step, which is the job's own.
 func chainOf(t testing.TB, b *job.Blob) string {
 	t.Helper()
 	c := &job.Chain{}
@@ -99,7 +98,7 @@ func chainOf(t testing.TB, b *job.Blob) string {
 	return c.String()
 }
 
-// compact is JSON as the encoder writes it.
+// compact returns JSON as the encoder writes it.
 func compact(t testing.TB, text []byte) string {
 	t.Helper()
 	out, err := json.Marshal(json.RawMessage(text))
@@ -107,7 +106,7 @@ func compact(t testing.TB, text []byte) string {
 	return string(out)
 }
 
-// TestRowsHoldRecords looks at the rows of many jobs with this and that.
+// TestRowsHoldRecords compares the rows of many jobs with random properties.
 func TestRowsHoldRecords(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -117,7 +116,7 @@ func TestRowsHoldRecords(t *testing.T) {
 		h.settle()
 		sameRecord(h, id)
 	}
-	// Every column has said something.
+	// Every column has had a value.
 	must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		return each(ctx, tx, func(rows *sql.Rows) error {
 			var column string
@@ -132,7 +131,7 @@ func TestRowsHoldRecords(t *testing.T) {
 	}))
 }
 
-// TestAPlainJobHasNoExtraRow also has one lose what it had.
+// TestAPlainJobHasNoExtraRow also removes the rare property of a job again.
 func TestAPlainJobHasNoExtraRow(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// TestScopeWays searches queues that are found by either way: few among many,
-// and most of many.
+// TestScopeWays searches lists of queues that call for either way: few of many queues, and most of many.
 func TestScopeWays(t *testing.T) {
 	t.Parallel()
 	const queues, rounds = 120, 4
@@ -70,7 +69,7 @@ func TestScopeWays(t *testing.T) {
 	}
 }
 
-// walks says which way a search takes.
+// walks reports whether a search walks all jobs.
 func (h *shard) walks(q Query) (walks bool) {
 	h.t.Helper()
 	_, err := q.normalize()
@@ -85,8 +84,8 @@ func (h *shard) walks(q Query) (walks bool) {
 	return walks
 }
 
-// TestScopePagesUnderWrites pages while jobs and queues come, and the list of
-// queues grows with them: what was there is found once, totals are exact.
+// TestScopePagesUnderWrites reads pages while jobs and queues are created and the list of queues grows with
+// them. It must find every earlier job once, and totals must be exact.
 func TestScopePagesUnderWrites(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// mixture has jobs of several states in three queues, in turns.
+// mixture creates jobs of several states in three queues, in turns.
 func mixture(t testing.TB) (h *shard, ids []job.ID) {
 	h = newShard(t)
 	for i := range 60 {
@@ -37,7 +37,7 @@ func mixture(t testing.TB) (h *shard, ids []job.ID) {
 	return h, ids
 }
 
-// pages follows a search to its end.
+// pages reads all pages of a search.
 func pages(t testing.TB, h *shard, q Query) (found []string, total int64) {
 	t.Helper()
 	for {
@@ -119,8 +119,8 @@ func TestSearchFilters(t *testing.T) {
 	}
 }
 
-// TestSearchInManyQueues asks for a frequent state where there are as many
-// queues as are asked one by one, and where there are more.
+// TestSearchInManyQueues searches a frequent state in as many queues as a search reads one by one, and in one
+// more.
 func TestSearchInManyQueues(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{maxQueueBranches, maxQueueBranches + 1} {
@@ -159,14 +159,14 @@ func TestPrefixCountIsBounded(t *testing.T) {
 		if page.TotalIsEstimate != c.estimate || page.Jobs[0].ID != last.String() || len(page.Jobs) > 3 {
 			t.Errorf("%s: %d of %d, estimated: %v", c.prefix, len(page.Jobs), page.Total, page.TotalIsEstimate)
 		}
-		// The page, one more, and those that are counted.
+		// The total is the page, one more job, and the jobs that were counted.
 		if want := int64(3 + 1 + countRows); c.estimate && page.Total != want {
 			t.Errorf("%s: counted %d, want %d", c.prefix, page.Total, want)
 		}
 	}
 }
 
-// TestPagesAreStableUnderWrites pages while jobs come and change.
+// TestPagesAreStableUnderWrites reads pages while jobs are created and changed.
 func TestPagesAreStableUnderWrites(t *testing.T) {
 	t.Parallel()
 	h, ids := mixture(t)
@@ -197,13 +197,13 @@ func TestRefusedQueries(t *testing.T) {
 	page, err := h.view.Search(t.Context(), Query{Queue: "q1", States: []job.State{job.Dead, job.Pending}, Limit: 1})
 	must(t, err)
 	cursor := page.Cursor
-	// The same filter otherwise written.
+	// The same filter, written differently.
 	_, err = h.view.Search(t.Context(), Query{Queue: "q1", States: []job.State{job.Pending, job.Dead, job.Pending}, Limit: 9, Order: "desc", Cursor: cursor})
 	must(t, err)
 
 	tampered, err := base64.RawURLEncoding.DecodeString(cursor)
 	must(t, err)
-	tampered[1] = 0xff // a number beyond SQLite's
+	tampered[1] = 0xff // changes the hash
 	for name, q := range map[string]Query{
 		"other queue":  {Queue: "q2", States: []job.State{job.Dead, job.Pending}, Cursor: cursor},
 		"other states": {Queue: "q1", States: []job.State{job.Dead}, Cursor: cursor},
@@ -242,8 +242,8 @@ func TestRefusedQueries(t *testing.T) {
 	}
 }
 
-// TestHostileText has names that would be syntax, were they ever part of a
-// statement. (The store refuses such queue names; the view must not care.)
+// TestHostileText uses names that would be syntax if they became part of a statement. (The store refuses such
+// queue names; the view must not depend on that.)
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	h, _ := mixture(t)
@@ -275,7 +275,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestPageIsBoundedInBytes has payloads of which only some fit into a page.
+// TestPageIsBoundedInBytes has payloads so large that only some fit on a page.
 func TestPageIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -356,8 +356,8 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestPlans checks that no branch of a search sorts, or scans more than a page.
-// (Merging branches sorts a page of numbers from each.)
+// TestPlans checks that no branch of a search sorts, or scans more than a page. (Merging branches sorts a
+// page of numbers from each.)
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	h, ids := mixture(t)
@@ -371,16 +371,16 @@ func TestPlans(t *testing.T) {
 		{Query{Queue: "q1", States: []job.State{job.Dead, job.Completed}, Order: Ascending}, "SEARCH h USING COVERING INDEX hot_by_queue_state (queue=? AND state=? AND rowid>? AND rowid<?)"},
 		{Query{States: []job.State{job.Pending}}, "SEARCH h USING COVERING INDEX hot_by_queue_state (queue=? AND state=? AND rowid>? AND rowid<?)"},
 		{Query{States: []job.State{job.Dead, job.Active}}, "SEARCH h USING COVERING INDEX hot_by_rare_state (state=? AND rowid>? AND rowid<?)"},
-		// All jobs are in these queues, so their states are many ranges for a page.
+		// All jobs are in these queues, so their states are many ranges for one page.
 		{Query{Queues: []string{"q0", "q1", "q2"}, Limit: 3}, "SEARCH h USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		{Query{Queues: []string{"q0", "q1", "q2"}, States: []job.State{job.Dead, job.Pending}, Limit: 3, Order: Ascending}, "SEARCH h USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
-		// Where only documents are asked, they alone are read.
+		// If conditions concern only documents, the search reads only documents.
 		{Query{PayloadContains: "x"}, "SEARCH d2 USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		{Query{PayloadJQ: ".n == 1", Tags: map[string]string{"a": "b"}}, "SEARCH d2 USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		{Query{PayloadContains: "x", Priority: new(int)}, "SEARCH h USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
-		// This one sorts a page of numbers of each range.
+		// This search sorts a page of numbers of each range.
 		{Query{Queues: []string{"q1"}, States: []job.State{job.Dead}}, "SEARCH x USING COVERING INDEX hot_by_queue_state (queue=? AND state=? AND rowid>? AND rowid<?)"},
-		// This one sorts maxRange numbers at most.
+		// This search sorts at most maxRange numbers.
 		{Query{IDPrefix: ids[3].String()[:12]}, "SEARCH d USING COVERING INDEX document_by_id (id>? AND id<?)"},
 	} {
 		match, err := c.q.normalize()
@@ -447,7 +447,7 @@ func TestContractValues(t *testing.T) {
 	}))
 }
 
-// TestReadersCannotWrite has a statement try.
+// TestReadersCannotWrite executes a writing statement in a reader's transaction.
 func TestReadersCannotWrite(t *testing.T) {
 	t.Parallel()
 	h, _ := mixture(t)
@@ -460,7 +460,7 @@ func TestReadersCannotWrite(t *testing.T) {
 	}
 }
 
-// TestQueryLimit has a query run into its deadline and the next one work.
+// TestQueryLimit lets a query run into its deadline; the next query must work.
 func TestQueryLimit(t *testing.T) {
 	t.Parallel()
 	h, _ := mixture(t)
@@ -473,7 +473,7 @@ func TestQueryLimit(t *testing.T) {
 	if api.CodeOf(err) != api.Overloaded {
 		t.Fatal(err)
 	}
-	// The one connection is as good as before.
+	// The only connection still works.
 	eventually(t, "a search to be answered", func() bool {
 		_, err := h.view.Search(t.Context(), Query{})
 		return err == nil

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Jobs that have none of what pages are sorted by come last, in either order, also of
-// those in a list of queues.
+// TestJobsWithoutTheSortedComeLast checks that jobs without the sorted property come last in either order,
+// also in a search of a list of queues.
 func TestJobsWithoutTheSortedComeLast(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -40,7 +40,7 @@ func TestJobsWithoutTheSortedComeLast(t *testing.T) {
 	}
 }
 
-// Sorted by failed_at, jobs that failed come before those that never did.
+// TestSortedByFailure checks that jobs that failed come before those that never did, sorted by failed_at.
 func TestSortedByFailure(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -57,7 +57,7 @@ func TestSortedByFailure(t *testing.T) {
 			t.Errorf("%s: %s, %s, %s", order, page.Jobs[0].ID, page.Jobs[1].ID, page.Jobs[2].ID)
 		}
 	}
-	// Of a state it reads the jobs of that state alone.
+	// A search of one state reads only the jobs of that state.
 	must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		s := begun(ctx, t, tx, Query{Sort: SortFailed, States: []job.State{job.Dead}}, "")
 		query, args := s.branches[0].statement(", h.failed_ns AS sorted_by, 0", s.rest, chunk{s.lo, s.hi}, true, "sorted_by DESC, {number} DESC", 3)

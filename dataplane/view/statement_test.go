@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A transaction that fails takes back what the writer believes to be in the file: the
-// next one writes it again.
+// TestATransactionThatFails checks that a failed transaction also resets what the writer believes to be in
+// the file, so that the next transaction writes it again.
 func TestATransactionThatFails(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -34,7 +34,8 @@ func TestATransactionThatFails(t *testing.T) {
 	}
 }
 
-// A writer that cannot be made is none: nobody is to close it again.
+// TestAWriterOfNoTables checks that newWriter returns nil with an error, so that no caller closes the writer
+// again.
 func TestAWriterOfNoTables(t *testing.T) {
 	t.Parallel()
 	pool, err := sql.Open("sqlite", ":memory:")
@@ -45,8 +46,8 @@ func TestAWriterOfNoTables(t *testing.T) {
 	}
 }
 
-// SQLite takes a whole transaction back where a disk is full, and what is executed then
-// is in none: nothing may be.
+// TestNothingIsWrittenBehindATransaction checks that a writer executes nothing after SQLite has rolled back a
+// transaction, as it does when the disk is full. Such a statement would run outside any transaction.
 func TestNothingIsWrittenBehindATransaction(t *testing.T) {
 	t.Parallel()
 	s, err := newScratch()

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// told are the events with which ops tell of what happens to a job.
+// told are the feed events that ops emit for each event of the lifecycle.
 var told = map[job.Event][]state.EventType{
 	job.OnEnqueue: {evEnqueued}, job.OnSchedule: {evScheduled}, job.OnPromote: {evPromoted}, job.OnFetch: {evStarted},
 	job.OnContinue: {evContinued}, job.OnAwait: {evContinued}, job.OnSuspend: {evHeld},
@@ -22,9 +22,9 @@ var told = map[job.Event][]state.EventType{
 	job.OnPostpone: {evDebounced}, job.OnRevive: {evRevived},
 }
 
-// TestEveryRowOfTheLifecycleIsProjected takes a job that has everything through each
-// transition there is, and one that has nothing, and compares what the view shows
-// with the store: before, after, and when the job is gone.
+// TestEveryRowOfTheLifecycleIsProjected takes a job with all properties, and one with none, through each
+// transition of the lifecycle. It compares the view with the store before, after, and when the job is
+// deleted.
 func TestEveryRowOfTheLifecycleIsProjected(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -55,8 +55,7 @@ func TestEveryRowOfTheLifecycleIsProjected(t *testing.T) {
 	h.same()
 }
 
-// transit makes a job in a state and takes it on from there, with the view looking
-// on.
+// transit creates a job in a state and takes it through a transition, while the view follows.
 func (h *shard) transit(from job.State, e job.Event, to job.State, full bool) {
 	h.t.Helper()
 	var id job.ID
@@ -92,7 +91,7 @@ func (h *shard) transit(from job.State, e job.Event, to job.State, full bool) {
 	sameAsStore(h.t.(*testing.T), h)
 }
 
-// fill gives a job everything that few have.
+// fill gives a job all properties that few jobs have.
 func (h *shard) fill(tx *state.Tx, j *job.Job) {
 	now := tx.ClockNs()
 	j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = fmt.Sprint("key-", h.ids), 1000, now+int64(time.Hour), true
@@ -104,7 +103,7 @@ func (h *shard) fill(tx *state.Tx, j *job.Job) {
 	must(h.t, tx.PutError(j, &job.AttemptError{Attempt: 1, Error: "e", CreatedNs: now, WorkerId: "w", StartedNs: now, Outcome: job.Outcome_OUTCOME_RECLAIMED}))
 }
 
-// stand puts a job into a state with what it has in it.
+// stand puts a job into a state and sets the fields that belong to the state.
 func (h *shard) stand(tx *state.Tx, j *job.Job, in job.State) {
 	j.State = in
 	switch in {
@@ -118,8 +117,8 @@ func (h *shard) stand(tx *state.Tx, j *job.Job, in job.State) {
 	}
 }
 
-// leaveBehind is stand for a job that comes from another state. A full one changes
-// blobs and errors where its events tell of such.
+// leaveBehind puts a job that comes from another state into a state, as stand does, and adds the blobs and
+// errors that the transition leaves behind. Only a full job may be cancelling.
 func (h *shard) leaveBehind(tx *state.Tx, j *job.Job, to job.State, full bool) {
 	cancelling := j.State == to && to == job.Active
 	postponed := j.State == to && to == job.Scheduled
@@ -136,13 +135,12 @@ func (h *shard) leaveBehind(tx *state.Tx, j *job.Job, to job.State, full bool) {
 	case job.Cancelled:
 		j.Details().CancelledNs = tx.ClockNs()
 	}
-	if postponed { // it has what the later enqueue said
+	if postponed { // the later enqueue replaced the payload
 		must(h.t, tx.PutBlob(j, job.Payload, payload(`{"n":2}`)))
 	}
 }
 
-// sameJob compares a job as the view's rows have it with its record, and its
-// document with the store's.
+// sameJob compares a job's rows with its record, and its document with the store's.
 func sameJob(h *shard, id job.ID) {
 	h.t.Helper()
 	sameAsStore(h.t.(*testing.T), h)

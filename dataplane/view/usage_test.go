@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// use keeps n reports of a job, in an entry that tells the feed of it.
+// use stores n usage reports of a job, in an entry with an event.
 func (h *shard) use(id job.ID, n int, row func(i int) *state.Usage) {
 	h.t.Helper()
 	h.change(id, func(tx *state.Tx, j *job.Job) {
@@ -26,12 +26,12 @@ func (h *shard) use(id job.ID, n int, row func(i int) *state.Usage) {
 	}, evRenewed)
 }
 
-// reported is a report of a model whose cost the worker has said.
+// reported returns a usage report of a model, with a cost that the worker reported.
 func reported(model string, nano int64) *state.Usage {
 	return &state.Usage{Phase: state.UsagePhase_USAGE_PHASE_ACK, Report: &job.Usage{Model: model, InputTokens: 5, CostNanoUsd: nano, CostReported: true}}
 }
 
-// all sums everything there is.
+// all returns the sums of all usage.
 func (h *shard) all(by GroupBy, covers func(string) bool) *UsageSums {
 	h.t.Helper()
 	h.settle()
@@ -54,8 +54,8 @@ func TestUsageRows(t *testing.T) {
 	h.same()
 }
 
-// Usage outlives its job, in a view that followed and in one that was built again,
-// and goes with the store's rows.
+// TestUsageOutlivesItsJob checks that usage outlives its job, both in a view that followed and in one that
+// was built again, and disappears with the store's rows.
 func TestUsageOutlivesItsJob(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -85,7 +85,7 @@ func TestUsageOutlivesItsJob(t *testing.T) {
 		}
 	}
 	h.same()
-	// An entry that only trims tells the feed nothing.
+	// An entry that only trims emits no event.
 	h.commit(func(tx *state.Tx) { must(t, tx.TrimUsage(4)) })
 	h.says("SELECT min(id), count(*) FROM job_usage", "4|2")
 	h.same()
@@ -146,7 +146,7 @@ func TestUsageIsGrouped(t *testing.T) {
 	}
 }
 
-// A time has its rows: from the first on, before the last.
+// TestUsageOfATime checks that a period includes the usage at its start and excludes the usage at its end.
 func TestUsageOfATime(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -168,8 +168,8 @@ func TestUsageOfATime(t *testing.T) {
 	}
 }
 
-// Sums are exact however large they are. Reports that are kept aside are in none of them,
-// and in a table of their own.
+// TestUsageSumsAreWide checks that sums are exact however large they are. Reports that are set aside are in
+// none of them, and in a table of their own.
 func TestUsageSumsAreWide(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -21,8 +21,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// sameAsStore compares every document a search finds with the one made from the
-// store's records.
+// sameAsStore compares every document that a search finds with the document made from the store's records.
 func sameAsStore(t *testing.T, h *shard) {
 	t.Helper()
 	h.settle()
@@ -33,8 +32,8 @@ func sameAsStore(t *testing.T, h *shard) {
 	}
 }
 
-// unlikeStore searches for all there is and says what is not as the store has it. The
-// error is the search's.
+// unlikeStore searches for all jobs and describes the first difference from the store. The error is the
+// search's.
 func unlikeStore(t *testing.T, h *shard) (wrong string, err error) {
 	t.Helper()
 	page, err := h.view.Search(t.Context(), Query{Limit: job.MaxSearchLimit})
@@ -134,7 +133,7 @@ func TestEveryTransitionIsProjected(t *testing.T) {
 	checkHistory(t, h)
 }
 
-// checkHistory looks at what the steps above leave of their job.
+// checkHistory checks the document of the job after the steps above.
 func checkHistory(t *testing.T, h *shard) {
 	t.Helper()
 	page, err := h.view.Search(t.Context(), Query{})
@@ -151,7 +150,7 @@ func checkHistory(t *testing.T, h *shard) {
 	if want := []string{"1 failed", "2 lease_expired", "3 completed"}; !reflect.DeepEqual(outcomes, want) {
 		t.Fatalf("attempts %q, want %q", outcomes, want)
 	}
-	if h.logged.rebuilt("") != 1 { // the first one makes the file
+	if h.logged.rebuilt("") != 1 { // the first build makes the file
 		t.Fatalf("the view was built again:\n%s", h.logged)
 	}
 }
@@ -209,7 +208,7 @@ func TestCoalescing(t *testing.T) {
 	sameAsStore(t, h)
 }
 
-// TestFlushIsBounded has one flush end where it reaches its bound.
+// TestFlushIsBounded lets one flush reach its bound and end there.
 func TestFlushIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -240,23 +239,23 @@ func TestWait(t *testing.T) {
 	h.enqueue("q", 1)
 	h.settle()
 
-	// An entry without events: nothing notifies, the wait ends all the same.
+	// Wait for an entry without events: nothing notifies the view, but the wait still ends.
 	index := h.commit(func(*state.Tx) {})
 	must(t, h.view.Wait(t.Context(), index))
 
-	// An index that comes later.
+	// Wait for an index that comes later.
 	done := make(chan error, 1)
 	go func() { done <- h.view.Wait(context.Background(), index+1) }()
 	h.commit(func(*state.Tx) {})
 	must(t, <-done)
 
-	// One that never comes: the caller may leave.
+	// Wait for an index that never comes: the caller may leave.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := h.view.Wait(ctx, index+100); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	// Or get VIEW_BEHIND.
+	// Or the caller gets VIEW_BEHIND.
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := h.view.Wait(ctx, index+100); api.CodeOf(err) != api.ViewBehind || ctx.Err() == nil {
@@ -264,7 +263,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitPrompts has a view that would not flush for an hour.
+// TestWaitPrompts waits on a view that would otherwise not flush for an hour.
 func TestWaitPrompts(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -285,7 +284,7 @@ func TestCloseEndsWaits(t *testing.T) {
 	if err := <-done; api.CodeOf(err) != api.Unhealthy {
 		t.Fatal(err)
 	}
-	must(t, v.Close()) // again
+	must(t, v.Close()) // a second time
 	if err := v.Rebuild(t.Context()); !errors.Is(err, errClosed) {
 		t.Fatal(err)
 	}
@@ -301,7 +300,7 @@ func TestLag(t *testing.T) {
 	if events, age := h.view.Lag(); events != 0 || age != 0 {
 		t.Fatalf("%d events, %v", events, age)
 	}
-	// Out of a blocked view nothing moves.
+	// A blocked view falls behind.
 	unlock := lockFile(t, h)
 	h.enqueue("q", 7)
 	eventually(t, "the view to be behind for a while", func() bool {
@@ -315,8 +314,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestLiveEqualsRebuilt drives random histories and compares the view that
-// followed them, with restarts, with one built from the state they led to.
+// TestLiveEqualsRebuilt runs random histories. It compares the view that followed them, with restarts, with a
+// view built from the resulting state.
 func TestLiveEqualsRebuilt(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -349,8 +348,8 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
-// randomHistory commits entries of random changes, with pauses in which the view
-// flushes, and restarts of the view.
+// randomHistory commits entries of random changes, with pauses in which the view flushes, and restarts the
+// view.
 func (h *shard) randomHistory(r *rand.Rand, entries int) {
 	h.t.Helper()
 	var ids []job.ID
@@ -383,7 +382,7 @@ func (h *shard) randomHistory(r *rand.Rand, entries int) {
 	}
 }
 
-// randomStep does to a job one of the things its state allows.
+// randomStep applies one of the changes that a job's state allows.
 func (h *shard) randomStep(tx *state.Tx, r *rand.Rand, id job.ID) {
 	j, err := tx.Job(id)
 	must(h.t, err)
@@ -432,7 +431,7 @@ func (h *shard) randomEnd(tx *state.Tx, r *rand.Rand, id job.ID) {
 	}
 }
 
-// recount compares the counters the view shows with its own rows.
+// recount compares the counters that the view shows with its own rows.
 func recount(t *testing.T, h *shard) {
 	t.Helper()
 	queues, err := h.view.Queues(t.Context(), nil)
@@ -450,8 +449,7 @@ func recount(t *testing.T, h *shard) {
 	}
 }
 
-// TestOpen opens a view as a cell does, in a directory whose name means
-// something in a URI.
+// TestOpen opens a view as a cell does, in a directory whose name has a meaning in a URI.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -468,14 +466,14 @@ func TestOpen(t *testing.T) {
 	if seq, index := v.Cursor(); seq != h.store.Head().FeedNextSeq || index != h.store.Head().Index {
 		t.Fatalf("the cursor is at %d, %d", seq, index)
 	}
-	// A directory that cannot be.
+	// A directory that cannot be created.
 	if _, err := Open(h.file(), h.store, Options{}); err == nil {
 		t.Fatal("opened a view in a file")
 	}
 }
 
-// What ends a job while it waits ends no attempt of it: the error has none, in documents
-// and in the tables others read.
+// TestAnErrorOfNoAttempt expires jobs that wait. This ends no attempt, so the error has none, neither in
+// documents nor in the tables that others read.
 func TestAnErrorOfNoAttempt(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -25,7 +25,7 @@ func (h *shard) enqueueText(queue, text string) (id job.ID) {
 	return id
 }
 
-// delete ends a job and removes it.
+// delete acks a job and deletes it.
 func (h *shard) delete(id job.ID) {
 	h.t.Helper()
 	h.ack(id, "")
@@ -36,8 +36,8 @@ func (h *shard) delete(id job.ID) {
 	})
 }
 
-// Words are found as well in a file that was built again, at once or because it was
-// lost, and in one that was opened again; what came and went since is as it is.
+// TestWordsAfterARebuildAndARestart checks that a search finds words in a file that was rebuilt on demand,
+// rebuilt after a loss, or opened again, and finds the jobs as they have changed since.
 func TestWordsAfterARebuildAndARestart(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -81,8 +81,8 @@ func TestWordsAfterARebuildAndARestart(t *testing.T) {
 	}
 }
 
-// A search whose time is over answers what it has found, and where it goes on: who
-// follows it finds every job once, also where not even a chunk was done in time.
+// TestSearchesThatEndByTime checks that a search whose time is over returns the jobs found so far and a
+// cursor. A client that follows the cursors finds every job once, even if no chunk was finished in time.
 func TestSearchesThatEndByTime(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
@@ -120,7 +120,7 @@ func TestSearchesThatEndByTime(t *testing.T) {
 			}
 			page, err := h.view.Search(t.Context(), q)
 			if api.CodeOf(err) == api.Overloaded {
-				continue // the machine is busy: as a client would, again
+				continue // the machine is busy: try again, as a client would
 			}
 			must(t, err)
 			for _, j := range page.Jobs {
@@ -142,8 +142,8 @@ func TestSearchesThatEndByTime(t *testing.T) {
 	}
 }
 
-// A question finds jobs by their whole ids and by the names of their queues, after a move
-// by that of the new one, and every job once.
+// TestWordsOfIDsAndQueues checks that a full-text query finds jobs by their whole ids and by the names of
+// their queues, after a move by the new queue's name, and finds every job once.
 func TestWordsOfIDsAndQueues(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

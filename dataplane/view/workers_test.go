@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestHoldings has a worker with jobs of two queues, one that is done, and a job that
-// is nobody's.
+// TestHoldings has a worker with jobs of two queues, a worker whose job is completed, and a job without a
+// worker.
 func TestHoldings(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
