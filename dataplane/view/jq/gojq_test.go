@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMeansWhatJqMeans evaluates expressions about documents with SQLite and with
-// gojq. They must agree about each, errors of jq included.
+// TestMeansWhatJqMeans evaluates expressions about documents with SQLite and with gojq. Both must agree on
+// each document, errors of jq included.
 func TestMeansWhatJqMeans(t *testing.T) {
 	t.Parallel()
 	table := newPayloads(t)
@@ -49,8 +49,7 @@ func TestMeansWhatJqMeans(t *testing.T) {
 	}
 }
 
-// asJq says whether a document would pass select(...), and whether jq would end with
-// an error.
+// asJq reports whether a document would pass select(...), and whether jq would end with an error.
 func asJq(code *gojq.Code, doc string) (matches, errs bool) {
 	v, ok := code.Run(decoded(doc)).Next()
 	if _, errs = v.(error); errs || !ok {
@@ -59,7 +58,7 @@ func asJq(code *gojq.Code, doc string) (matches, errs bool) {
 	return v != nil && v != false, false
 }
 
-// decoded is a document as gojq takes it: what is written as an integer is one.
+// decoded decodes a document for gojq, with integers as integers.
 func decoded(doc string) any {
 	d := json.NewDecoder(bytes.NewReader([]byte(doc)))
 	d.UseNumber()
@@ -93,8 +92,8 @@ func native(v any) any {
 	return v
 }
 
-// defined is where we are not as gojq is: it finds characters by number, which jq
-// does not; and contains finds an array's member here, which jq does not.
+// defined removes two differences from gojq: gojq finds characters of a string by number, which jq does not,
+// and our contains finds a member of an array, which jq's does not.
 const defined = `def member(n): if type == "string" then error("no member") else .[n] end;
 	def finds(s): if type == "array" then any(.[]; . == s) else contains(s) end; `
 
@@ -146,8 +145,8 @@ func (p payloads) fill(t reporter, docs []string) {
 	}
 }
 
-// printsTheSame says that what an expression prints is understood as that expression.
-// Where pipes were resolved it can be more than fits.
+// printsTheSame checks that Parse reads the printed expression as the same expression. Because Parse resolves
+// pipes, the printed expression may exceed a bound.
 func printsTheSame(t reporter, e *Expr) {
 	t.Helper()
 	again, err := Parse(e.String())
@@ -159,7 +158,7 @@ func printsTheSame(t reporter, e *Expr) {
 	}
 }
 
-// find are the numbers of the documents of which an expression is true.
+// find returns the numbers of the documents for which an expression is true.
 func (p payloads) find(t reporter, text string) (numbers []int) {
 	t.Helper()
 	e, err := Parse(text)
@@ -187,10 +186,10 @@ func (p payloads) find(t reporter, text string) (numbers []int) {
 }
 
 var (
-	// names are few, so that expressions meet what documents have.
+	// names are few, so that expressions often name fields that documents have.
 	names = []string{"a", "b", "a", "b", "items", "and", "a b", "", `q"`, `\`, "é", ".", "$", "[0]", "'", "?", "a\nb"}
-	// amounts have no neighbours among floats: jq compares an integer with a float as
-	// two floats, SQLite exactly.
+	// amounts contain no two floats next to each other, because jq compares an integer with a float as two
+	// floats, and SQLite compares them exactly.
 	amounts = []string{"0", "1", "-1", "2", "3", "1.0", "1.5", "-0.0", "1e2", "100", "0.1", "9007199254740993", "9007199254740992",
 		"9223372036854775807", "-9223372036854775808", "1e300"}
 	strs = []string{"", "a", "b", "ab", "vip", "wvip", "viper", "é", "日本", "😀", `"`, `\`, "%", "_", "a\nb", "1", "null"}
@@ -200,7 +199,7 @@ func drawn(t *rapid.T, from []string) string { return rapid.SampledFrom(from).Dr
 
 func chance(t *rapid.T, percent int) bool { return rapid.IntRange(0, 99).Draw(t, "chance") < percent }
 
-// document is a random JSON text: mostly an object.
+// document draws a random JSON text, mostly an object.
 func document(t *rapid.T, depth int) string {
 	kind := rapid.IntRange(0, 9).Draw(t, "kind")
 	if depth == 0 && chance(t, 80) {
@@ -240,7 +239,7 @@ func document(t *rapid.T, depth int) string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// pair is an expression as we have it, and what jq calls the same.
+// pair is an expression in our language and the equivalent in gojq's.
 type pair struct{ ours, jqs string }
 
 func same(text string) pair { return pair{text, text} }
@@ -284,7 +283,7 @@ func drawLiteral(t *rapid.T) pair {
 		rapid.Map(rapid.SampledFrom(strs), quote)).Draw(t, "literal"))
 }
 
-// function is something that can be said of ".".
+// function draws a function of ".".
 func function(t *rapid.T) pair {
 	arg := same(quote(drawn(t, strs)))
 	switch rapid.IntRange(0, 5).Draw(t, "function") {
@@ -302,7 +301,7 @@ func function(t *rapid.T) pair {
 	return same(fmt.Sprintf("has(%d)", rapid.IntRange(-2, 3).Draw(t, "index")))
 }
 
-// fixed is an operand whose class is known.
+// fixed draws an operand whose class is known.
 func fixed(t *rapid.T, depth int) pair {
 	switch kind := rapid.IntRange(0, 9).Draw(t, "operand"); {
 	case kind < 6:
@@ -313,7 +312,7 @@ func fixed(t *rapid.T, depth int) pair {
 	return condition(t, depth+1).with("(%s | not)")
 }
 
-// lead is an expression that comes to "." first.
+// lead draws an expression that evaluates "." first.
 func lead(t *rapid.T, depth int) pair {
 	op := same(drawn(t, operators))
 	switch rapid.IntRange(0, 6).Draw(t, "lead") {

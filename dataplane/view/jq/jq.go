@@ -1,33 +1,31 @@
-// Package jq finds jobs by what is in their payloads: the part of jq's language
-// that filters. It owns the language and its SQL, and knows no job; it imports
-// nothing of the module.
+// Package jq finds jobs by the contents of their payloads, with the part of jq's language that filters. It
+// owns the language and its SQL, and knows no job; it imports nothing of the module.
 //
-// What an expression means is what jq says it means, errors included: where jq
-// would end with an error, the job does not match, whatever stands around it. The
-// one extension is contains, which finds the member of an array that equals its
-// string; jq calls that an error.
+// An expression means the same as in jq, errors included: if jq would end with an error, the job does not
+// match, whatever stands around the expression. The only extension is contains, which also finds the member
+// of an array that equals its string; jq reports an error there.
 package jq
 
 import "fmt"
 
-// The bounds of an expression. They keep what it becomes well within SQLite's own:
-// an expression of depth 1000, 32,766 parameters.
+// The bounds of an expression. They keep its SQL well within SQLite's own bounds: an expression of depth
+// 1000, 32,766 parameters.
 const (
-	// MaxText is how many bytes an expression may have.
+	// MaxText is the largest number of bytes of an expression.
 	MaxText = 4 << 10
-	// MaxDepth is how many parentheses and pipes may lie in each other, and how many
-	// steps may lead to a place.
+	// MaxDepth is the largest depth of nested parentheses and pipes, and the largest number of steps that
+	// lead to a place.
 	MaxDepth = 32
-	// MaxNodes is how many places, steps, constants and operators it may have.
+	// MaxNodes is the largest number of places, steps, constants and operators.
 	MaxNodes = 200
 	// MaxIndex is the largest index of an array's member, from either end.
 	MaxIndex = 1_000_000
 )
 
-// Expr is an expression that was understood.
+// Expr is a parsed expression.
 type Expr struct{ root node }
 
-// Error says where a text is not of the language, and what was expected there.
+// Error describes a syntax error and its position.
 type Error struct {
 	Position int // in bytes
 	Message  string
@@ -35,7 +33,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %s", e.Position, e.Message) }
 
-// Parse reads an expression; what is wrong with it is an *Error.
+// Parse parses an expression. It returns an *Error for a text that is not in the language.
 func Parse(text string) (*Expr, error) {
 	p := parser{text: text}
 	root, err := p.parse()
@@ -45,12 +43,12 @@ func Parse(text string) (*Expr, error) {
 	return &Expr{root}, nil
 }
 
-// String is an expression that means the same, in one way of writing it.
+// String returns an equivalent expression in a canonical form.
 func (e *Expr) String() string { return e.root.String() }
 
-// Where is a condition on a column of JSON texts: 1 where the expression is true of
-// the text, else 0, also where the text is NULL or no JSON. All that the expression
-// says, names included, is in the parameters.
+// Where returns a condition on a column of JSON texts. The condition is 1 if the expression is true of the
+// text, and 0 otherwise, also if the text is NULL or not JSON. Everything that the expression contains, names
+// included, is passed as parameters.
 func (e *Expr) Where(column string) (sql string, args []any) {
 	c := join("coalesce(CASE WHEN json_valid(", column, ") THEN ", compiler{column}.truth(e.root), " END, 0)")
 	return c.sql, c.args

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFinds tells what each form finds, in the words of the documents.
+// TestFinds lists the documents that each form finds.
 func TestFinds(t *testing.T) {
 	t.Parallel()
 	docs := []string{
@@ -21,7 +21,7 @@ func TestFinds(t *testing.T) {
 		6: `null`,
 		7: `{"n": "5", "m": [[10, 20], {"z": false}]}`,
 		8: `{"n": 1`,
-		9: `{"n": 7, "n": 8}`, // a name twice: the first counts
+		9: `{"n": 7, "n": 8}`, // a repeated name: the first counts
 	}
 	table := newPayloads(t)
 	table.fill(t, docs)
@@ -33,9 +33,9 @@ func TestFinds(t *testing.T) {
 		want []int
 	}{
 		{`.a.b == "x"`, []int{0}},
-		{`.a.b != "x"`, []int{1, 2, 6, 7, 9}}, // nothing is null; a field of a string is an error
+		{`.a.b != "x"`, []int{1, 2, 6, 7, 9}}, // a missing field is null; a field of a string is an error
 		{`(.a.b == "x") | not`, []int{1, 2, 6, 7, 9}},
-		{`.n > 5`, []int{1, 3, 7, 9}}, // strings lie above numbers
+		{`.n > 5`, []int{1, 3, 7, 9}}, // strings are greater than numbers
 		{`.n == 7`, []int{1, 9}},
 		{`.n == 8`, nil},
 		{`.n == 1`, nil}, // true is not 1
@@ -43,7 +43,7 @@ func TestFinds(t *testing.T) {
 		{`.n == 9007199254740993`, []int{3}},
 		{`.n == 9007199254740992`, nil},
 		{`5 <= .n and .n < "4"`, []int{0, 1, 3, 9}},
-		{`.tags | contains("vip")`, []int{0, 1}}, // of "vipers" only the whole member counts
+		{`.tags | contains("vip")`, []int{0, 1}}, // a member must match as a whole, so "vipers" does not
 		{`.t | startswith("w")`, []int{0}},
 		{`.t|endswith("ye")`, []int{1}},
 		{`.t | endswith("")`, []int{0, 1, 2}},
@@ -61,7 +61,7 @@ func TestFinds(t *testing.T) {
 		{`has(1)`, []int{4}},
 		{`.n`, []int{0, 1, 2, 3, 7, 9}},
 		{`true`, []int{0, 1, 2, 3, 4, 5, 6, 7, 9}},
-		// An error is no match, unless jq does not come to it.
+		// An error is no match, unless jq does not evaluate it.
 		{`.a.b == "x" or true`, []int{0, 1, 2, 6, 7, 9}},
 		{`true or .a.b == "x"`, []int{0, 1, 2, 3, 4, 5, 6, 7, 9}},
 		{`.n == 7 and (.t | startswith("b")) or .a.b == "x"`, []int{0, 1}},
@@ -72,8 +72,8 @@ func TestFinds(t *testing.T) {
 	}
 }
 
-// TestNothingIsSQL has names and strings that would end a string, a path or a
-// statement, if any were part of one.
+// TestNothingIsSQL uses names and strings that would end a string, a path or a statement if they became part
+// of one.
 func TestNothingIsSQL(t *testing.T) {
 	t.Parallel()
 	table := newPayloads(t)
@@ -142,7 +142,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBounds has an expression at each bound, which SQLite takes, and one beyond it.
+// TestBounds parses an expression at each bound, which SQLite accepts, and one beyond the bound.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	table := newPayloads(t)
@@ -176,13 +176,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// nested is conditions in conditions, each compared with true.
+// nested returns nested conditions, each compared with true.
 func nested(depth int) string {
 	return strings.Repeat("(", depth) + ".a == 1" + strings.Repeat(") == true", depth)
 }
 
-// FuzzParse: no text makes Parse panic, what it understands prints as what it
-// understands to be the same, and has a parameter for each question mark.
+// FuzzParse checks that no text makes Parse panic. A parsed expression prints as text that parses to the same
+// expression, and its SQL has a parameter for each question mark.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		`.a.b == "x"`, `.tags | contains("vip")`, `.items | length > 5 and (.t | startswith("w") | not)`, `.["a b"]."c\"d"[-1] != -1.5e3`,

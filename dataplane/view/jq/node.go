@@ -8,29 +8,28 @@ import (
 	"strings"
 )
 
-// node is a part of an expression. Pipes are none: Parse resolves them, so that
-// every place is told from the payload's root.
+// node is a part of an expression. No node stands for a pipe, because Parse resolves pipes: every place
+// starts at the payload's root.
 type node interface {
 	fmt.Stringer
-	// class is what kind of value it has, as far as its form tells.
+	// class returns the class of the node's value, as far as its form tells.
 	class() class
 }
 
-// class is a range in jq's order of values: null, false and true, then numbers, then
-// strings.
+// class is a range in jq's order of values: null, false and true come first, then numbers, then strings.
 type class int
 
 const (
 	words class = iota // null, false, true
 	numbers
 	texts
-	anything // what the payload has there
+	anything // the value in the payload
 )
 
-// place is where in the payload a value lies: the steps to it.
+// place is a position in the payload: the steps that lead to a value.
 type place []step
 
-// step goes to a field or, where there is no name, to a member.
+// step leads to a field or, if it has no name, to a member of an array.
 type step struct {
 	name  *string
 	index int
@@ -39,26 +38,26 @@ type step struct {
 // literal is a constant: nil, a bool, an int64 or float64, a string.
 type literal struct{ value any }
 
-// length is how long what lies at a place is.
+// length is the length of the value at a place.
 type length struct{ of place }
 
-// check asks what lies at a place about a constant.
+// check tests the value at a place with a function and a constant.
 type check struct {
 	word string // contains, startswith, endswith, has
 	of   place
 	arg  literal
 }
 
-// not is true where what it denies is null or false.
+// not is true if its operand is null or false.
 type not struct{ of node }
 
-// junction is left and right, or left or right.
+// junction joins two conditions by and or or.
 type junction struct {
 	word        string
 	left, right node
 }
 
-// comparison is by jq's order. At most one side is a place.
+// comparison compares in jq's order. At most one side is a place.
 type comparison struct {
 	op          string
 	left, right node
@@ -110,7 +109,7 @@ func (l literal) String() string {
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:
-		return strconv.FormatFloat(v, 'e', -1, 64) // an exponent tells it from an integer
+		return strconv.FormatFloat(v, 'e', -1, 64) // the exponent distinguishes it from an integer
 	case string:
 		return quote(v)
 	}
@@ -123,8 +122,8 @@ func (n not) String() string        { return fmt.Sprintf("%s | not", n.of) }
 func (n junction) String() string   { return binary(n.left, n.word, n.right, n) }
 func (n comparison) String() string { return binary(n.left, n.op, n.right, n) }
 
-// binary has no parentheses that jq does without. All operators but comparisons hold
-// on to what is on their left, and those stand beside none of their own.
+// binary writes an operation without parentheses that jq does not need. All operators except comparisons are
+// left-associative, and jq does not allow a comparison next to another.
 func binary(left node, op string, right, whole node) string {
 	l, r := left.String(), right.String()
 	if tie(left) < tie(whole) || tie(left) == comparing && tie(whole) == comparing {
@@ -136,7 +135,7 @@ func binary(left node, op string, right, whole node) string {
 	return l + " " + op + " " + r
 }
 
-// The operators by how firmly they bind.
+// The precedences of the operators, the lowest first.
 const (
 	piping = iota
 	alternating
@@ -160,16 +159,16 @@ func tie(n node) int {
 	return single
 }
 
-// quote is a string as JSON has it.
+// quote returns a string as JSON.
 func quote(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string in memory: it cannot fail
+	_ = e.Encode(s) // encoding a string into memory cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// isName says whether a field's name can stand behind a dot as it is.
+// isName reports whether a field's name can follow a dot without quotes.
 func isName(s string) bool {
 	for i := range len(s) {
 		if !isLetter(s[i]) && (i == 0 || !isDigit(s[i])) {

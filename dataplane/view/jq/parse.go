@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// operators are the comparisons, longer ones before those they begin with.
+// operators are the comparisons. A longer operator comes before its own prefix.
 var operators = []string{"==", "!=", ">=", "<=", ">", "<"}
 
-// parser reads by recursive descent, one function for each precedence of jq's:
-// pipe, or, and, comparison, term. Each is given the place that "." is in it.
+// parser parses by recursive descent, with one function for each precedence of jq: pipe, or, and, comparison,
+// term. Each function receives the place that "." stands for.
 type parser struct {
 	text  string
-	at    int // where it reads
+	at    int // the next byte to read
 	depth int
 	nodes int
 }
 
-// fault unwinds the parser.
+// fault is the panic value with which the parser unwinds.
 type fault struct{ Error }
 
 func fail(at int, format string, args ...any) {
@@ -61,7 +61,7 @@ func invalidAt(text string) int {
 	return len(text)
 }
 
-// count bounds what a request can make of SQLite.
+// count limits the number of nodes, and with it the work that a request can cause in SQLite.
 func (p *parser) count(at int) {
 	if p.nodes++; p.nodes > MaxNodes {
 		fail(at, "an expression has at most %d places, steps, constants and operators", MaxNodes)
@@ -83,7 +83,7 @@ func (p *parser) pipe(in place) node {
 			}
 			return n
 		}
-		// Twice the use of what was computed would be twice the work, and so on.
+		// Other functions would use the computed value twice, which doubles the work with every pipe.
 		if p.word() != "not" {
 			fail(at, "expected not: only a place can be piped to anything else")
 		}
@@ -93,8 +93,8 @@ func (p *parser) pipe(in place) node {
 	return n
 }
 
-// leads says whether an expression comes to what it was given before it can be done.
-// If not, an error on the left of a pipe would be forgotten.
+// leads reports whether an expression evaluates its input before anything that could decide the result. If it
+// does not, the pipe would lose an error on its left.
 func leads(n node) bool {
 	switch n := n.(type) {
 	case literal:
@@ -201,7 +201,7 @@ func (p *parser) term(in place) node {
 	return nil
 }
 
-// postfix meets those who write "not" where other languages have it.
+// postfix explains the position of "not" to users who write it before its operand, as in other languages.
 func (p *parser) postfix(at int) {
 	p.space()
 	if c := p.peek(); c == '(' || c == '.' || c == '"' {
@@ -228,14 +228,14 @@ func (p *parser) has(in place) node {
 	return check{"has", in, arg}
 }
 
-// room makes sure that one more step can be made from a place.
+// room checks that a place may get one more step.
 func (p *parser) room(in place, at int) {
 	if len(in) >= MaxDepth {
 		fail(at, "a place lies at most %d steps deep", MaxDepth)
 	}
 }
 
-// place reads ".", and all that follows it without a space.
+// place reads "." and the steps that follow it without a space.
 func (p *parser) place(in place) node {
 	n := slices.Clip(in)
 	add := func(at int, s step) {
@@ -270,7 +270,7 @@ func (p *parser) place(in place) node {
 	}
 }
 
-// bracketed is what stands in brackets: a name or an index.
+// bracketed reads a name or an index in brackets.
 func (p *parser) bracketed() step {
 	p.space()
 	at := p.at
@@ -308,8 +308,8 @@ func (p *parser) literal() literal {
 	return literal{}
 }
 
-// number is an int64 where it is written as one and fits, else a float64, as SQLite
-// reads the numbers of a payload.
+// number reads a number. Like SQLite with the numbers of a payload, it returns an int64 for an integer that
+// fits, and a float64 otherwise.
 func (p *parser) number() any {
 	start := p.at
 	digits := func() (n int) {
@@ -354,7 +354,7 @@ func (p *parser) number() any {
 	return v
 }
 
-// quoted is a string as JSON has it.
+// quoted reads a JSON string.
 func (p *parser) quoted() string {
 	start := p.at
 	for p.at++; ; p.at++ {
@@ -377,7 +377,7 @@ func (p *parser) quoted() string {
 	}
 }
 
-// word takes the letters and digits that come next, if it begins with a letter.
+// word reads the letters and digits that come next, if the first is a letter.
 func (p *parser) word() string {
 	start := p.at
 	for isLetter(p.peek()) || p.at > start && isDigit(p.peek()) {
@@ -386,7 +386,7 @@ func (p *parser) word() string {
 	return p.text[start:p.at]
 }
 
-// peek is the next byte, 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (p *parser) peek() byte {
 	if p.at < len(p.text) {
 		return p.text[p.at]

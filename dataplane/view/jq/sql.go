@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// clause is SQL with its parameters. One that is a condition is 1 or 0, and NULL
-// where jq ends with an error; so are NULL all other values that cannot be had.
+// clause is SQL with its parameters. The value of a condition is 1 or 0, and NULL if jq ends with an error.
+// Any other clause is NULL, too, if jq has no value for it.
 type clause struct {
 	sql  string
 	args []any
 }
 
-// bound is a value that becomes a parameter.
+// bound is a value to pass as a parameter.
 type bound struct{ value any }
 
-// join puts SQL, clauses and parameters in a row.
+// join concatenates SQL, clauses and parameters.
 func join(parts ...any) clause {
 	var b strings.Builder
 	var args []any
@@ -37,13 +37,13 @@ func join(parts ...any) clause {
 // compiler writes the SQL of expressions about a column.
 type compiler struct{ column string }
 
-// call is a function of what lies at a place.
+// call returns a call of an SQL function on the value at a place.
 func (c compiler) call(function string, p place) clause {
 	return join(function, "(", c.column, ", ", bound{path(p)}, ")")
 }
 
-// path is a place as SQLite's JSON functions have it. All names are quoted, so that
-// none is anything but a name.
+// path converts a place to a path of SQLite's JSON functions. It quotes all names, so that SQLite reads each
+// of them only as a name.
 func path(p place) string {
 	var b strings.Builder
 	b.WriteByte('$')
@@ -60,11 +60,10 @@ func path(p place) string {
 	return b.String()
 }
 
-// cases are SQL for each type of value; an error where there is none. What is
-// missing is as null is.
+// cases are the SQL for each type of value. A type without SQL is an error. A missing value counts as null.
 type cases struct{ null, no, yes, number, text, array, object any }
 
-// byType chooses by the type of what lies at a place.
+// byType selects the case of the type of the value at a place.
 func (c compiler) byType(p place, of cases) clause {
 	all := join("CASE ", c.call("json_type", p))
 	for _, each := range [...]struct {
@@ -86,8 +85,8 @@ func (c compiler) byType(p place, of cases) clause {
 	return join(all, " END")
 }
 
-// reachable says of a place where nothing lies that jq would say null: on the way
-// there is null, or what can have such a field or member but has not.
+// reachable returns a condition for a place without a value: 1 if jq would return null there, because each
+// value on the way is null or of a type that can have the next field or member.
 func (c compiler) reachable(p place) clause {
 	all := join()
 	for i, s := range p {
@@ -103,7 +102,7 @@ func (c compiler) reachable(p place) clause {
 	return all
 }
 
-// truth is 0 where jq has null or false, 1 where it has anything else.
+// truth returns 0 if jq would return null or false, and 1 for any other value.
 func (c compiler) truth(n node) clause {
 	switch n := n.(type) {
 	case place:
@@ -119,8 +118,8 @@ func (c compiler) truth(n node) clause {
 	return c.condition(n)
 }
 
-// condition is the SQL of a node that is true or false. What jq does not come to is
-// not asked, and its errors are none.
+// condition returns the SQL of a node that is true or false. Like jq, it does not evaluate the right side if
+// the left side decides, so the errors there do not count.
 func (c compiler) condition(n node) clause {
 	switch n := n.(type) {
 	case not:
@@ -138,8 +137,8 @@ func (c compiler) condition(n node) clause {
 	panic(fmt.Sprintf("jq: %T is no condition", n))
 }
 
-// sqlOperators are jq's comparisons in SQL, and what they say of values of which the
-// first is less, and greater.
+// sqlOperators are jq's comparisons in SQL, and their results if the first value is less, and if it is
+// greater.
 var sqlOperators = map[string]struct {
 	sql           string
 	less, greater int
@@ -147,9 +146,9 @@ var sqlOperators = map[string]struct {
 	"==": {"=", 0, 0}, "!=": {"<>", 1, 1}, "<": {"<", 1, 0}, "<=": {"<=", 1, 0}, ">": {">", 0, 1}, ">=": {">=", 0, 1},
 }
 
-// compare lets SQLite compare, which orders numbers, texts and blobs as jq orders
-// numbers, strings and all else; so a place becomes a value that lies where it must
-// among those of the other side's class.
+// compare lets SQLite compare. SQLite orders numbers, texts and blobs as jq orders numbers, strings and all
+// other values, so compare converts a place to a value with the right position among those of the other
+// side's class.
 func (c compiler) compare(n comparison) clause {
 	op := sqlOperators[n.op]
 	class := min(n.left.class(), n.right.class())
@@ -165,8 +164,8 @@ func (c compiler) compare(n comparison) clause {
 		c.among(n.right.class(), n.right), " IS NOT NULL THEN ", outcome, " END")
 }
 
-// among is a value, placed in SQLite's order among those of a class. Of words null is
-// -1, false 0 and true 1.
+// among returns a value in its position in SQLite's order among the values of a class. In the class words,
+// null is -1, false 0 and true 1.
 func (c compiler) among(class class, n node) clause {
 	switch n := n.(type) {
 	case place:
@@ -193,7 +192,7 @@ func (c compiler) among(class class, n node) clause {
 	return join("(", c.condition(n), ")")
 }
 
-// length counts characters, members and fields; of a number it is the amount.
+// length counts characters, members or fields. The length of a number is its absolute value.
 func (c compiler) length(p place) clause {
 	number := c.call("json_extract", p)
 	return c.byType(p, cases{
@@ -205,7 +204,7 @@ func (c compiler) length(p place) clause {
 	})
 }
 
-// check asks what lies at a place about a constant.
+// check tests the value at a place with a function and a constant.
 func (c compiler) check(n check) clause {
 	text := c.call("json_extract", n.of)
 	arg := bound{n.arg.value}
@@ -223,9 +222,9 @@ func (c compiler) check(n check) clause {
 		if len(suffix) == 0 {
 			return c.byType(n.of, cases{text: 1})
 		}
-		// In bytes: a text that has a NUL is longer than SQLite thinks.
+		// Compare bytes, because SQLite's length of a text ends at a NUL.
 		return c.byType(n.of, cases{
-			text: join("substr(CAST(", text, " AS BLOB), ", bound{-len(suffix)}, ") IS ", bound{suffix}), // NULL of an empty text
+			text: join("substr(CAST(", text, " AS BLOB), ", bound{-len(suffix)}, ") IS ", bound{suffix}), // a substr of an empty text is NULL
 		})
 	}
 	switch v := n.arg.value.(type) {
