@@ -12,7 +12,7 @@ import (
 // Order is the order of a page.
 type Order string
 
-// The orders: by creation.
+// The orders, described for a page sorted by creation.
 const (
 	Descending Order = "desc" // newest first, the default
 	Ascending  Order = "asc"

@@ -12,7 +12,7 @@ import (
 // place is the position at which a page begins. A cursor encodes a place and a hash of the query and the
 // incarnation, so that nobody can silently use the cursor of one search for another search or another
 // namespace. Numbers never change, so pages neither repeat nor omit a job that fits throughout and keeps its
-// position in the order, whatever is written between the pages.
+// position in the order, regardless of writes between the pages.
 type place struct {
 	set  bool
 	from int64 // newest first: numbers below it; oldest first: numbers from it on

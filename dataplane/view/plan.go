@@ -36,6 +36,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 	if err != nil || s.listed == 0 {
 		return err
 	}
+	// Find out whether an index on rare properties, or the index on ids, yields few jobs.
 	few := s.listed <= int64(s.budget.few)
 	n := s.narrowing()
 	var narrow, prefix bool
@@ -49,6 +50,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 			return err
 		}
 	}
+	// Choose the branches, and leave the conditions that they do not meet by themselves.
 	s.branches = lists
 	switch {
 	case match != "":

@@ -63,7 +63,7 @@ type batch struct {
 type touched struct {
 	id    job.ID
 	whole bool // read blobs and errors too
-	anew  bool // also rewrite what is normally written once
+	anew  bool // also rewrite rows that are normally written once
 	freed bool // the job may have given up its debounce key
 	again bool // the job began again, without its previous iterations
 }
@@ -134,6 +134,7 @@ const yieldJobs = 32
 
 // write makes the touched rows agree with the records, in order of rowid.
 func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) error {
+	// Write the jobs.
 	var lost lost
 	j := &job.Job{} // nothing keeps a reference to it
 	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
@@ -169,12 +170,14 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 			lost.note(j, t, more)
 		}
 	}
+	// Drop the rows of properties that jobs no longer have.
 	if err := w.putRows(); err != nil {
 		return err
 	}
 	if err := lost.forget(w); err != nil {
 		return fmt.Errorf("what jobs do not have any more: %w", err)
 	}
+	// Write the queues, and then the groups.
 	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
 		q, err := records.Queue(name)
 		if err != nil {

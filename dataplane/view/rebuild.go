@@ -122,6 +122,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
+	// Each transaction writes one chunk of jobs.
 	write := func(j *job.Job) error {
 		id, err := job.IDFromBytes(j.Id)
 		if err != nil {
@@ -169,6 +170,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 	if err := flush(); err != nil {
 		return jobs, err
 	}
+	// The last transaction writes the queues, batches, schedules and other groups.
 	return jobs, w.transact(func() error {
 		for q, err := range snap.Queues() {
 			if err != nil {
@@ -193,7 +195,7 @@ func (v *View) replace(fresh string) error {
 	if old := v.db; old != nil {
 		v.db, v.current = nil, nil
 		if err := old.close(); err != nil {
-			// It may be the broken file this rebuild is for, and is deleted next.
+			// The old file may be the broken one that this rebuild replaces, and install deletes it next.
 			v.log.Warn("closing the old view", "error", err)
 		}
 	}

@@ -48,6 +48,7 @@ func scanRow(rows *sql.Rows, r *row) error {
 		&schema, &options, &fair, &weight, &progress, &checkpoint, &result}, more.into()...)...); err != nil {
 		return err
 	}
+	// Convert the columns of hot and document.
 	known, err := job.ParseID(id)
 	if err != nil {
 		return fmt.Errorf("job number %d: %w", j.Number, err)
@@ -74,6 +75,7 @@ func scanRow(rows *sql.Rows, r *row) error {
 	if j.Usage, err = fromUsageText(usage); err != nil {
 		return fmt.Errorf("usage of job %s: %w", id, err)
 	}
+	// Convert the blobs, the options and the columns of extra.
 	for kind, data := range [job.BlobKinds][]byte{
 		job.Payload: payload, job.Progress: progress, job.Checkpoint: checkpoint, job.Result: result,
 		job.ResultSchema: schema,

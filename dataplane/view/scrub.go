@@ -162,6 +162,7 @@ func (s *scratch) compare(tx *sql.Tx, from job.ID) (wrong string, err error) {
 	if err != nil {
 		return "", err
 	}
+	// Both must have the same ids.
 	end := job.IDPrefix + "~" // no character of an id sorts after it
 	if s.next != (job.ID{}) {
 		end = s.next.String()
@@ -173,6 +174,7 @@ func (s *scratch) compare(tx *sql.Tx, from job.ID) (wrong string, err error) {
 	if !slices.EqualFunc(ids, s.ids, func(row []any, id string) bool { return row[0] == id }) {
 		return fmt.Sprintf("%d jobs from %s on, where there are %d", len(ids), from, len(s.ids)), nil
 	}
+	// The indexes must lead to every job.
 	lost, err := table(tx, notFound, numbers)
 	if err != nil {
 		return "", err
@@ -180,6 +182,7 @@ func (s *scratch) compare(tx *sql.Tx, from job.ID) (wrong string, err error) {
 	if len(lost) > 0 {
 		return fmt.Sprintf("no index leads to job number %v", lost[0][0]), nil
 	}
+	// Both must have the same rows in each table.
 	for _, t := range [...]struct {
 		name, key string
 		shift     int

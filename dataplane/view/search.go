@@ -18,7 +18,7 @@ const (
 	// maxRange is the largest number of jobs that a search examines one by one through an index that does not
 	// yield them by number, such as the index on ids or those on properties few jobs have. If the counters
 	// say that the queues and states of the query have no more jobs than maxRange, the search examines those,
-	// whatever other conditions the query has.
+	// regardless of the query's other conditions.
 	maxRange = 10_000
 	// maxQueueBranches is the largest number of queues that a search for a frequent state in all queues reads
 	// one by one. With more queues it walks the jobs.
@@ -65,14 +65,14 @@ type search struct {
 	reason  string
 	found   []key // of the page and the job after it, in order
 	counted int64 // jobs that fit from the place on, as far as they were counted
-	whole   bool  // counted is the number of all of them
+	whole   bool  // the total is exact
 }
 
 // budget limits the cost of a search.
 type budget struct {
 	time  time.Duration
 	rows  int
-	few   int           // jobs that may be examined one by one, in whatever order an index has them
+	few   int           // jobs that may be examined one by one, in any order
 	chunk time.Duration // time limit of one chunk, if it is longer than time
 }
 
@@ -190,7 +190,7 @@ func numbersOf(keys []key) []int64 {
 	return numbers
 }
 
-// errPageFull ends the scan of a page that has reached maxPageBytes.
+// errPageFull ends the scan of a page that has reached its largest size.
 var errPageFull = errors.New("page full")
 
 // page reads the jobs that were found. The last of them may be one job more than the page takes.
@@ -226,6 +226,7 @@ func (s *search) page(ctx context.Context) (Page, error) {
 	if err != nil && !errors.Is(err, errPageFull) {
 		return Page{}, err
 	}
+	// Read the errors, and convert the jobs to documents until the page has its size.
 	size = 0
 	for _, r := range found {
 		errs, bytes, err := s.errors(ctx, &r.job)

@@ -88,7 +88,7 @@ const (
 	// maxRows is the number of rows that one statement writes. More rows save little.
 	maxRowsShift = 5
 	maxRows      = 1 << maxRowsShift
-	// maxRowsBytes is the limit of the length of their texts together, because SQLite copies them.
+	// maxRowsBytes limits the total length of the rows' texts, because SQLite copies them.
 	maxRowsBytes = 256 << 10
 )
 

@@ -144,6 +144,7 @@ func (s *search) passed(c chunk) {
 // steps calls look with the remaining candidates, chunk by chunk, until look has enough or the budget is
 // spent, which it records in s.reason. If bounded is true, the candidates are few enough to need no budget.
 func (s *search) steps(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
+	// step examines the next chunk.
 	step := func(ctx context.Context, size int) (enough bool, err error) {
 		if !bounded {
 			var cancel context.CancelFunc
@@ -159,6 +160,7 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 		}
 		return enough, err
 	}
+	// Adapt the size of the chunks to the time that they take.
 	for size, passed := max(minChunk, s.need()), false; s.lo < s.hi; {
 		if !bounded {
 			size = min(size, s.budget.rows-s.looked)

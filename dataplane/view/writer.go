@@ -34,7 +34,7 @@ type writer struct {
 	putUsage, trimUsage, newestUsage                                                           prepared
 	usageFirst                                                                                 uint64 // the usage has no row before it
 	putAudit, trimAudit, newestAudit                                                           prepared
-	audited                                                                                    auditSeen // progress in the store's log
+	audited                                                                                    auditSeen // progress in the store's audit log
 	putKey, dropKeys, putNamespace, dropNamespace                                              prepared
 	keys                                                                                       []*state.Key // with rows, if keysShown
 	keysOf                                                                                     string       // their namespace

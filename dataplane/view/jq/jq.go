@@ -2,7 +2,7 @@
 // owns the language and its SQL, and knows no job; it imports nothing of the module.
 //
 // An expression means the same as in jq, errors included: if jq would end with an error, the job does not
-// match, whatever stands around the expression. The only extension is contains, which also finds the member
+// match, regardless of the expression around it. The only extension is contains, which also finds the member
 // of an array that equals its string; jq reports an error there.
 package jq
 
