@@ -50,7 +50,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 			return err
 		}
 	}
-	// Choose the branches, and leave the conditions that they do not meet by themselves.
+	// Choose the branches, and the conditions that their jobs must still be checked against.
 	s.branches = lists
 	switch {
 	case match != "":

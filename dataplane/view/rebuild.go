@@ -115,7 +115,7 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	return jobs, db.writer.saveCursor(c)
 }
 
-// load writes the rows of every job, queue, batch and schedule.
+// load writes the rows of every job, queue, batch, schedule and resource.
 func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err error) {
 	records, err := snap.JobIterator()
 	if err != nil {
@@ -170,7 +170,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 	if err := flush(); err != nil {
 		return jobs, err
 	}
-	// The last transaction writes the queues, batches, schedules and other groups.
+	// The last transaction writes the queues, batches, schedules and resources.
 	return jobs, w.transact(func() error {
 		for q, err := range snap.Queues() {
 			if err != nil {

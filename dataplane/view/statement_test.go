@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestATransactionThatFails checks that a failed transaction also resets what the writer believes to be in
-// the file, so that the next transaction writes it again.
+// TestATransactionThatFails checks that a failed transaction also resets the writer's record of the rows in
+// the file, so that the next transaction writes them again.
 func TestATransactionThatFails(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
