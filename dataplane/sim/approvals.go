@@ -16,7 +16,7 @@ import (
 
 const approvalPolicy = state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY
 
-// decidePerson has a job held that a person has to see before it is let go.
+// decidePerson holds a job that a person must approve before it runs.
 func (m *model) decidePerson(j *modelJob) verdict {
 	for _, r := range m.declaredOf(approvalPolicy) {
 		if p := r.GetApprovalPolicy(); !p.GetDisabled() && covers(p, j) && !j.agent.hasWaived(r.GetId()) {
@@ -30,7 +30,7 @@ func (m *model) decidePerson(j *modelJob) verdict {
 	return verdict{}
 }
 
-// covers says whether a job meets a policy's conditions: one of them, or all.
+// covers reports whether a job meets a policy's conditions: one of them, or all.
 func covers(p *state.ApprovalPolicy, j *modelJob) bool {
 	said, met := 0, 0
 	condition := func(is, holds bool) {
@@ -50,7 +50,7 @@ func covers(p *state.ApprovalPolicy, j *modelJob) bool {
 	return met > 0 && (met == said || !p.GetAll())
 }
 
-// modelWaiver stands for a model among what a person has waived, by the documented
+// modelWaiver returns the id that stands for a model in the list of approved policies, by the documented
 // formula.
 func modelWaiver(model string) []byte {
 	sum := sha256.Sum256([]byte("model/" + model))
@@ -61,7 +61,7 @@ func (a *modelAgent) hasWaived(policy []byte) bool {
 	return slices.ContainsFunc(a.approved, func(id []byte) bool { return bytes.Equal(id, policy) })
 }
 
-// release lets a held job run, with what a person changes of it.
+// release makes a held job pending, with the changes that a person asks for.
 func (m *model) release(j *modelJob, c *op.Changes) (*op.JobDone, api.Code) {
 	a := &j.agent
 	if j.state != job.Held {
@@ -73,7 +73,7 @@ func (m *model) release(j *modelJob, c *op.Changes) (*op.JobDone, api.Code) {
 			return nil, api.StateConflict
 		}
 		b := proto.Clone(a.bounds).(*job.AgentConfig)
-		proto.Merge(b, said) // what is 0 says nothing
+		proto.Merge(b, said) // 0 leaves a value as it is
 		if b.MaxIterations > 0 && a.ended >= b.MaxIterations || b.MaxCostNanoUsd > 0 && j.spent() >= b.MaxCostNanoUsd {
 			return nil, api.StateConflict
 		}
@@ -96,8 +96,8 @@ func (m *model) release(j *modelJob, c *op.Changes) (*op.JobDone, api.Code) {
 	return &op.JobDone{State: job.Pending}, ""
 }
 
-// waive has the policy that holds a job hold it no more, and forgets those that are
-// gone.
+// waive records that the policy that holds the job has been approved, so that it does not hold the job again.
+// It drops the approvals of policies that no longer exist.
 func (m *model) waive(j *modelJob) {
 	a, waiver := &j.agent, modelWaiver(j.options.GetModel())
 	if a.hold != job.Hold_HOLD_POLICY {
@@ -120,8 +120,6 @@ func (m *model) waive(j *modelJob) {
 	}
 	a.approved = approved
 }
-
-// What a workload draws of these.
 
 func (w *workload) policy() *op.PutResource {
 	name := w.oneOf()
@@ -146,7 +144,7 @@ func (w *workload) policy() *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Kind: approvalPolicy, Name: name, ApprovalPolicy: p}}
 }
 
-// changes draws what a person changes of a job; nil for nothing.
+// changes draws changes that a person makes to a job, or nil.
 func (w *workload) changes(id []byte) *op.Changes {
 	c := &op.Changes{}
 	if w.chance(2) {

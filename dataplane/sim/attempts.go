@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// delayMs is the wait after a job's attempt, by the documented formulas.
+// delayMs returns the wait after a job's attempt, by the documented formulas.
 func delayMs(r *job.Retry, attempt uint32) int64 {
 	base, n := big.NewInt(r.GetBaseDelayMs()), big.NewInt(int64(attempt))
 	d := new(big.Int)
@@ -29,7 +29,7 @@ func delayMs(r *job.Retry, attempt uint32) int64 {
 	return d.Int64()
 }
 
-// backoffNs is how long a job waits after its last attempt has failed.
+// backoffNs returns the wait after a job's last attempt failed.
 func (j *modelJob) backoffNs() int64 {
 	made := j.attempt - j.base
 	if j.retry.GetJitterPercent() > 0 {
@@ -38,8 +38,7 @@ func (j *modelJob) backoffNs() int64 {
 	return delayMs(j.retry, made) * 1e6
 }
 
-// lose ends an active job's attempt without success. The next one may begin after
-// waitNs.
+// lose ends an active job's attempt without success. The next attempt may begin after waitNs.
 func (m *model) lose(j *modelJob, why string, waitNs int64) {
 	j.keepError()
 	if j.cancelling {
@@ -59,7 +58,7 @@ func (m *model) lose(j *modelJob, why string, waitNs int64) {
 	m.put(j)
 }
 
-// giveBack ends an active job's attempt as if it had not been.
+// giveBack ends an active job's attempt and does not count it.
 func (m *model) giveBack(j *modelJob, delivered bool) {
 	m.giveUp(j, delivered, false)
 	j.attempt--
@@ -107,8 +106,8 @@ func (m *model) fail(o *op.Fail) outcome {
 	return outcome{result: result}
 }
 
-// failed is what who ends an attempt is told of the job. A repeat is told the same,
-// unless somebody went on from there.
+// failed returns the answer to a worker that ends an attempt. A repeat gets the same answer, unless the job
+// has changed since.
 func (j *modelJob) failed(reason op.FailReason) *op.Failed {
 	left := j.retry.GetMaxAttempts() - min(j.attempt-j.base, j.retry.GetMaxAttempts())
 	switch {
@@ -128,7 +127,7 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 	for i, item := range o.GetItems() {
 		j, code := m.holds(item.GetProof())
 		if code == api.StateConflict {
-			code = api.LeaseLost // a heartbeat is told to stop, whatever became of the job
+			code = api.LeaseLost // a heartbeat learns only that it must stop, whatever the job's state
 		}
 		rejected := ""
 		if code == "" {

@@ -10,11 +10,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// modelAudit is what the audit log should say.
+// modelAudit is the expected audit log.
 type modelAudit struct {
-	records []modelRecord // record i has number i+1, those trimmed too
+	records []modelRecord // record i has number i+1; includes trimmed records
 	first   uint64        // the first record kept
-	begun   uint64        // the next record before the running entry
+	begun   uint64        // number of the first record that the running entry adds
 }
 
 type modelRecord struct {
@@ -24,7 +24,7 @@ type modelRecord struct {
 	atNs                               int64
 }
 
-// apply plays one op of an entry, and what the audit log says of it.
+// apply applies one op of an entry and adds its audit record.
 func (m *model) apply(o op.Op) outcome {
 	out := m.applyOnce(o)
 	meta := o.GetMeta()
@@ -50,7 +50,7 @@ func (m *model) apply(o op.Op) outcome {
 	return out
 }
 
-// record adds a record, unless there is one of the same op of the request.
+// record adds a record, unless the log has one of the same op and request.
 func (m *model) record(meta *op.Meta, a *op.Audit, name, principal string, status uint32, count uint64) {
 	if m.knowsAudited(meta.RequestId, name) {
 		return
@@ -89,8 +89,7 @@ func (m *model) trimAudit(o *op.TrimAudit) outcome {
 	return outcome{result: &op.TrimAuditResult{}}
 }
 
-// compareAudit holds a store's audit log against the model's. That its hashes fit is
-// the store's own check.
+// compareAudit compares a store's audit log with the model's. The store itself checks that the hashes fit.
 func (m *model) compareAudit(v *state.Snapshot) error {
 	first, next := v.Head().GetAudit().Records()
 	if want := uint64(len(m.audit.records)) + 1; first != m.audit.first || next != want {
@@ -109,7 +108,7 @@ func (m *model) compareAudit(v *state.Snapshot) error {
 	return nil
 }
 
-// audited has an op recorded, as a server has those of its management routes.
+// audited adds audit data to some management ops, as a server does for its management routes.
 func (w *workload) audited(o op.Op) op.Op {
 	meta := o.GetMeta()
 	if meta == nil || o.Class() != pipeline.ClassManage || !w.chance(3) {
@@ -139,7 +138,7 @@ func (w *workload) recordRequests() op.Op {
 func (w *workload) trimAudit() op.Op {
 	next := uint64(len(w.m.audit.records)) + 1
 	first := w.m.audit.first + w.rng.Uint64N(next-w.m.audit.first+1)
-	if w.chance(5) { // behind, or beyond
+	if w.chance(5) { // before the first record, or beyond the last
 		first = 1 + w.rng.Uint64N(next+2)
 	}
 	return &op.TrimAudit{Meta: &op.Meta{Principal: "duty"}, FirstSeq: first}

@@ -7,16 +7,16 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// modelWaiters are those who wait for a job.
+// modelWaiters are the jobs that wait for one job.
 type modelWaiters struct {
-	shards    map[job.ID]uint32 // where those jobs are that wait
-	settled   job.State         // unspecified: not yet, or it is not here
-	settledNs int64             // since when they are to hear of it; 0 for not yet
+	shards    map[job.ID]uint32 // the shard of each waiting job
+	settled   job.State         // unspecified: not yet, or the job is not on this shard
+	settledNs int64             // time from which the waiters are to be notified; 0 = not yet
 }
 
 func (w *modelWaiters) settle(how job.State, nowNs int64) { w.settled, w.settledNs = how, nowNs }
 
-// watch has a job tell another how it ends.
+// watch makes a job notify another when it settles.
 func (m *model) watch(id, waiter job.ID, shard uint32) {
 	w := m.waiters[id]
 	if w == nil {
@@ -29,8 +29,8 @@ func (m *model) watch(id, waiter job.ID, shard uint32) {
 	m.observe(id, w)
 }
 
-// observe brings what is known of a job that others wait for up to how it stands
-// here. Once they are to hear how it settled, they do.
+// observe updates the record of a job that others wait for. Once the job has settled or is not on this shard,
+// the waiters are to be notified.
 func (m *model) observe(id job.ID, w *modelWaiters) {
 	if w.settled != job.State_STATE_UNSPECIFIED {
 		return
@@ -45,12 +45,12 @@ func (m *model) observe(id job.ID, w *modelWaiters) {
 	}
 }
 
-// met tells a job that one it waits for has ended.
+// met notifies a job that one it waits for has settled.
 func (m *model) met(waiter, id job.ID, how job.State) {
 	j := m.jobs[waiter]
 	switch {
 	case j == nil || j.blocked == 0 || j.state != job.Scheduled && j.state != job.Held:
-	case j.agent.ended > 0 && !j.waitsFor(id): // it has lived on
+	case j.agent.ended > 0 && !j.waitsFor(id): // it no longer waits for that one
 	case j.agent.ended > 0 || how == job.Completed || j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE:
 		if j.blocked--; j.blocked == 0 && j.state == job.Scheduled && j.dueNs <= m.clockNs {
 			j.state = job.Pending
@@ -90,7 +90,7 @@ func (m *model) resolveDependents(o *op.ResolveDependents) outcome {
 	return outcome{result: result}
 }
 
-// tell tells one of those who wait, or asks the shard a job has gone to.
+// tell notifies one of the waiting jobs, or forwards the question to the shard to which the job has gone.
 func (m *model) tell(id, waiter job.ID, w *modelWaiters) {
 	shard, how := w.shards[waiter], w.settled
 	if f, left := m.forwards[id]; left && how == job.State_STATE_UNSPECIFIED {
@@ -109,8 +109,6 @@ func sortedIDs[V any](of map[job.ID]V) []job.ID {
 	return ids
 }
 
-// What a workload draws of these.
-
 func (w *workload) resolveDependents() op.Op {
 	ids := sortedIDs(w.m.waiters)
 	if len(ids) == 0 || w.chance(15) {
@@ -120,8 +118,8 @@ func (w *workload) resolveDependents() op.Op {
 	return &op.ResolveDependents{Meta: duty(), JobIds: idBytes(ids[:min(len(ids), 1+w.rng.IntN(4))])}
 }
 
-// dependencies draws jobs to wait for: of this shard, where one that is nowhere
-// has the enqueue refused, and of others, which say so later.
+// dependencies draws jobs to wait for. If a drawn job of this shard does not exist, the shard refuses the
+// enqueue; another shard reports that later.
 func (w *workload) dependencies() (all []*op.Dependency) {
 	seen := map[job.ID]bool{}
 	for range 1 + w.rng.IntN(3) {

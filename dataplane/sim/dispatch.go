@@ -7,8 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// didNothing says that an op found nothing to do, so that its client may ask
-// again under the same key.
+// didNothing reports whether an op had no effect, so that its client may repeat it under the same key.
 func didNothing(result any) bool {
 	switch r := result.(type) {
 	case *op.FetchResult:
@@ -80,8 +79,7 @@ func (m *model) dispatch(o op.Op) outcome {
 	return m.dispatchLater(o)
 }
 
-// dispatchLater is dispatch for the ops that came with batches, chains, schedules
-// and the like.
+// dispatchLater dispatches the ops that were added with batches, chains, schedules and later features.
 func (m *model) dispatchLater(o op.Op) outcome {
 	switch o := o.(type) {
 	case *op.CancelJobs:
@@ -148,7 +146,7 @@ func (m *model) dispatchLater(o op.Op) outcome {
 	case *op.TurnBudgets:
 		return m.turnBudgets(o)
 	case *op.BalanceBudgets:
-		return outcome{result: &op.BalanceBudgetsResult{}} // nobody shares the budgets that are drawn
+		return outcome{result: &op.BalanceBudgetsResult{}} // no drawn budget is shared between shards
 	case *op.RecordRequests:
 		return m.recordRequests(o)
 	case *op.TrimAudit:

@@ -6,15 +6,14 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// forward says where a job went when it left last.
+// forward records where a job went when it last left.
 type forward struct {
 	shard     uint32
 	queue     string
 	createdNs int64
 }
 
-// known says whether a job is here, or has gone to another shard, and when it was
-// made.
+// known reports whether a job is on this shard or has gone to another, and when it was created.
 func (m *model) known(id job.ID) (createdNs int64, known bool) {
 	if j := m.jobs[id]; j != nil {
 		return j.createdNs, true
@@ -67,7 +66,7 @@ func (m *model) enqueue(o *op.Enqueue) outcome {
 	return outcome{result: result}
 }
 
-// batchOf is the batch that an op's jobs are members of; nil for none.
+// batchOf returns the batch that an op's jobs join, or nil.
 func batchOf(o *op.Enqueue) []byte {
 	if ids := o.GetMeta().GetIds(); o.GetBatch() != nil {
 		return ids[len(ids)-1]
@@ -75,8 +74,7 @@ func batchOf(o *op.Enqueue) []byte {
 	return o.GetBatchId()
 }
 
-// earlier is the answer of an op that was applied before; nil where nothing is left
-// of it.
+// earlier returns the answer of an op that was applied before, or nil if no record of it is left.
 func (m *model) earlier(o *op.Enqueue) *op.EnqueueResult {
 	createdNs, known := int64(0), false
 	for _, id := range o.GetMeta().GetIds() {
@@ -109,14 +107,14 @@ func (m *model) earlier(o *op.Enqueue) *op.EnqueueResult {
 	return result
 }
 
-// meeting is the job that has a new one's key.
+// meeting is the existing job that holds a new job's key.
 type meeting struct {
 	found  op.Found
 	holder job.ID
 }
 
-// meet finds who has a new job's key: a job that is there, or one of the op itself,
-// which are in keys. Nobody has it any more when its period is over.
+// meet finds the job that holds a new job's key: an existing job, or one of the op itself, which keys
+// contains. No job holds a unique key whose period is over.
 func (m *model) meet(keys map[string]job.ID, id job.ID, n *op.NewJob) meeting {
 	key, found := "unique\x00"+n.GetOptions().GetUniqueKey(), op.Found_FOUND_DUPLICATE
 	h := m.holder(n.GetQueue(), n.GetOptions().GetUniqueKey())
@@ -141,10 +139,10 @@ func (m *model) meet(keys map[string]job.ID, id job.ID, n *op.NewJob) meeting {
 	return meeting{}
 }
 
-// admit says why the queues do not take an op's jobs; else, which of them have to
-// drop a job for it, one for each.
+// admit returns the code with which the queues refuse an op's jobs. If they accept the jobs, it returns the
+// queues that must drop a job, once for each job to drop.
 func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api.Code) {
-	var queues []string // those with a bound, in order
+	var queues []string // those with a maximum length, in order
 	more := map[string]uint64{}
 	for i, n := range o.GetJobs() {
 		q := m.queues[n.GetQueue()]
@@ -175,7 +173,7 @@ func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api
 	return drops, ""
 }
 
-// due is when a job is due that is made now.
+// due returns the time at which a job that is created now is due.
 func due(n *op.NewJob, nowNs int64) int64 {
 	if n.GetOptions().GetDebounceKey() != "" {
 		return nowNs + n.GetOptions().GetDebounceMs()*1e6
@@ -190,7 +188,7 @@ func firstState(n *op.NewJob, nowNs int64) job.State {
 	return job.Pending
 }
 
-// make has a job come into the world.
+// make creates a job.
 func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	j := &modelJob{
 		id: id, number: m.nextNumber, queue: n.GetQueue(), state: firstState(n, m.clockNs), createdNs: m.clockNs, dueNs: due(n, m.clockNs),
@@ -232,8 +230,8 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	return j
 }
 
-// terms are what a job is run on: its client's word, else its queue's, else what is
-// always taken, which the client's message holds as well.
+// terms returns a job's priority, retry settings and lifetime. A value of the client takes precedence over
+// the queue's default. The client's message also holds the built-in defaults, for values that neither sets.
 func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs int64) {
 	d := m.defaultsOf(n.GetQueue())
 	open := func(bit uint32) bool { return n.GetDefaults()&bit != 0 && d != nil }
@@ -258,7 +256,7 @@ func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs i
 	if open(job.DefaultsJitter) && d.JitterPercent != nil {
 		retry.JitterPercent = d.GetJitterPercent()
 	}
-	// Who says a delay, by weight: nobody, the queue, the client.
+	// said returns the origin of a delay as a weight: 0 built in, 1 the queue, 2 the client.
 	said := func(bit uint32, queues *int64, value *int64) int {
 		switch {
 		case n.GetDefaults()&bit == 0:
@@ -270,14 +268,14 @@ func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs i
 		return 1
 	}
 	if d == nil || n.GetDefaults() == 0 {
-		return priority, retry, lifeMs // what the client's message holds is not looked at again
+		return priority, retry, lifeMs // the delays in the client's message are not checked again
 	}
 	base := said(job.DefaultsBaseDelay, d.BaseDelayMs, &retry.BaseDelayMs)
 	most := said(job.DefaultsMaxDelay, d.MaxDelayMs, &retry.MaxDelayMs)
 	switch contradict := retry.BaseDelayMs > retry.MaxDelayMs; {
 	case contradict && most > base:
 		retry.BaseDelayMs = retry.MaxDelayMs
-	case contradict: // of two with the same weight the bound gives way
+	case contradict: // of two with the same weight, the bound yields
 		retry.MaxDelayMs = retry.BaseDelayMs
 	}
 	return priority, retry, lifeMs

@@ -7,20 +7,20 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ledger is what is known of all shards of a history together, and of jobs that are
-// gone: it counts again what the shards count each for themselves.
+// ledger counts for all shards of a history together, and for removed jobs, so that the simulation can check
+// the counts of each shard.
 type ledger struct {
 	gone     map[job.ID]bool // removed for good
-	used     modelUsage      // by those
-	promised map[job.ID]bool // jobs that follow from others and are not there yet
-	byRuns   map[job.ID]bool // jobs of schedules: a schedule made anew may run again
+	used     modelUsage      // by removed jobs
+	promised map[job.ID]bool // jobs that follow from others and do not exist yet
+	byRuns   map[job.ID]bool // jobs that may be created again, such as those of a schedule that is created anew
 	members  map[job.ID]*tally
-	bulks    map[string]*state.BulkCounts // what bulk operations have done, by their ids
-	steps    map[chainStep]job.ID         // the job that each step of a chain is
-	lives    map[job.ID]int               // how often the first job of its chain was made anew before
+	bulks    map[string]*state.BulkCounts // the effects of bulk operations, by id
+	steps    map[chainStep]job.ID         // the job of each step of a chain
+	lives    map[job.ID]int               // how often the first job of its chain was created again
 }
 
-// tally is how members of a batch ended, each the first time.
+// tally counts how the members of a batch ended, each the first time.
 type tally struct{ succeeded, failed, cancelled uint64 }
 
 type chainStep struct {
@@ -41,9 +41,9 @@ func (l *ledger) removed(j *modelJob) {
 	l.used.sum(j.tokens, j.costNano)
 }
 
-// made notes a job that is born: maybe one that was removed, whose enqueue was
-// repeated when nothing was left of it. It starts from nothing then, and so does its
-// chain, whatever has become of the steps of its earlier life.
+// made notes a new job. The job may be a removed one whose enqueue was repeated when no record of it was
+// left. Such a job starts from nothing, and so does its chain, whatever happened to the steps of its earlier
+// life.
 func (l *ledger) made(j *modelJob) {
 	if l.gone[j.id] {
 		delete(l.gone, j.id)
@@ -65,7 +65,7 @@ func (l *ledger) settled(batch job.ID, how job.State) {
 	}
 }
 
-// isStep notes which job a step of a chain is: it is made once.
+// isStep notes the job of a chain's step, and fails if another job is already that step.
 func (l *ledger) isStep(j *job.Job) error {
 	if j.GetChain() == nil {
 		return nil
@@ -79,14 +79,14 @@ func (l *ledger) isStep(j *job.Job) error {
 	return nil
 }
 
-// traveller is what one shard has sent to another.
+// traveller is one op that a shard sends to another.
 type traveller struct {
 	arrive func(to *model)
-	job    *job.ID // the job that is on its way, or follows
-	about  *job.ID // the job that is told something
+	job    *job.ID // the job that the op carries or creates
+	about  *job.ID // the job that the op informs
 }
 
-// send has a shard do something, now if it is this one.
+// send sends something to a shard, or does it at once if the shard is this one.
 func (m *model) send(shard uint32, t traveller) {
 	if shard == m.number {
 		t.arrive(m)
@@ -95,5 +95,5 @@ func (m *model) send(shard uint32, t traveller) {
 	m.sent[shard] = append(m.sent[shard], t)
 }
 
-// underway yields what one shard has sent another that has not arrived.
+// underway returns the ops that this shard has sent to another and that have not arrived.
 func (m *model) underway(to *model) []traveller { return m.sent[to.number][to.inbox[m.number]:] }

@@ -11,10 +11,9 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// model is what a shard should do, written for clarity alone: plain maps,
-// whole scans, no indexes, no store. It shares with the real thing the messages
-// and nothing else, but for three pure functions that are proven on their own: a
-// schedule's run ids and delays, a jittered delay, and the rate window.
+// model predicts the behaviour of a shard. It is written for clarity alone: plain maps, whole scans, no
+// indexes, no store. It shares only the messages with the real machine, and three pure functions that have
+// tests of their own: a schedule's run ids and delays, a jittered delay, and the rate window.
 type model struct {
 	clockNs       int64
 	termStartedNs int64
@@ -24,23 +23,23 @@ type model struct {
 	keys          map[string]*state.Key
 	secured       bool
 	remembered    map[string]remembered // by principal and key
-	usage         []modelUsage          // row i has number i+1, those trimmed too
+	usage         []modelUsage          // row i has number i+1; includes trimmed rows
 	usageFirst    uint64                // the first row kept
-	rejections    uint64                // usage reports ever kept aside
+	rejections    uint64                // number of rejected usage reports
 	level         uint32
 	seed          entry.Seed // of the running entry
-	born          uint64     // ids it has made
+	born          uint64     // number of ids that the running entry has generated
 	batches       map[job.ID]*modelBatch
 	waiters       map[job.ID]*modelWaiters // by the job that is waited for
 	schedules     map[job.ID]*state.Schedule
 	settings      *state.Settings
-	ledger        *ledger // of all shards together
+	ledger        *ledger // shared by all shards
 	resources     map[modelName]*state.Resource
 	traffic       map[job.ID]*modelTraffic    // by the provider's id
-	relimited     map[job.ID]int64            // when a provider's limits were changed last
+	relimited     map[job.ID]int64            // time of the last change of a provider's limits
 	alerts        map[string]*state.Alert     // by the rule's id
 	deliveries    map[string]*state.Delivery  // by id
-	nameless      map[uint64]*state.Delivery  // by number: those whose ids are not known yet
+	nameless      map[uint64]*state.Delivery  // by number: deliveries whose ids the model has not learned yet
 	queued        uint64                      // deliveries
 	attempted     map[string]*state.Attempted // by the webhook's id
 	told          toldOf
@@ -48,16 +47,16 @@ type model struct {
 	bulks         modelBulks
 	modelMoney
 
-	// What a repeat is known by.
-	fetches map[string][]grant // by seed: what the last fetch of that seed leased
-	leases  uint64             // numbers the grants
+	// Records by which the model recognises repeats.
+	fetches map[string][]grant // by lease seed: the leases of the last fetch with that seed
+	leases  uint64             // number of grants so far
 
 	// The exchange with other shards.
 	number   uint32
 	shards   []*model
 	sent     map[uint32][]traveller // everything ever sent to a shard
-	trimmed  map[uint32]uint64      // the last op to a shard that was forgotten
-	inbox    map[uint32]uint64      // the last op of a shard that was applied
+	trimmed  map[uint32]uint64      // the last forgotten op to a shard
+	inbox    map[uint32]uint64      // the last applied op of a shard
 	forwards map[job.ID]forward
 }
 
@@ -67,7 +66,7 @@ type grant struct {
 	lease uint64
 }
 
-// modelUsage is one accepted report.
+// modelUsage is one usage report.
 type modelUsage struct {
 	job             job.ID
 	attempt         uint32
@@ -75,14 +74,14 @@ type modelUsage struct {
 	model, provider string
 	atNs            int64
 	tokens          [4]int64 // input, output, cache creation, cache read
-	costNano        int64    // what counts
-	said            bool     // its worker said it
+	costNano        int64    // the cost that counts
+	said            bool     // the worker reported the cost
 	computed        int64
 	isComputed      bool
 	unpriced        bool
 	phase           state.UsagePhase
-	first           bool   // of its job
-	rejected        string // why it is kept aside; its amounts are in no sum then
+	first           bool   // the job's first report
+	rejected        string // why the report was rejected; no sum contains its amounts then
 	key, tags       string
 }
 
@@ -93,15 +92,15 @@ type modelJob struct {
 	priority     uint32
 	state        job.State
 	attempt      uint32
-	base         uint32 // attempts when it was last requeued
+	base         uint32 // attempts before the last requeue
 	moves        uint32
 	retry        *job.Retry
 	createdNs    int64
-	dueNs        int64  // while it waits for a time, else when it was last due
-	lease        uint64 // which of the shard's grants; 0 where none is current
+	dueNs        int64  // if it waits for a time, that time; else the time at which it was last due
+	lease        uint64 // number of the shard's grant; 0 if the job was never leased
 	token        []byte
 	reported     string // the newest heartbeat request that reported usage in this lease
-	endedBy      string // the request that ended the last attempt; empty where it was none
+	endedBy      string // the request that ended the last attempt; empty if no request did
 	worker       string
 	leaseEndNs   int64
 	leaseMs      int64
@@ -110,9 +109,9 @@ type modelJob struct {
 	attemptCost  int64 // of that attempt, as reported
 	costNano     int64
 	tokens       [4]int64
-	model        string // as last named
+	model        string // named by the last report
 	provider     string
-	errors       map[uint32]bool // the attempts an error is kept of
+	errors       map[uint32]bool // the attempts whose errors are kept
 	cancelling   bool
 	doomed       bool
 	payload      *job.Blob
@@ -124,24 +123,24 @@ type modelJob struct {
 	schedule     []byte
 
 	unique       string
-	uniqueEndNs  int64 // 0: it has no unique key, or not any more
-	uniqueWhole  bool  // it keeps the key when it has settled
+	uniqueEndNs  int64 // 0: it has no unique key, or has it no longer
+	uniqueWhole  bool  // it keeps the key after it has settled
 	debounce     string
 	lifeMs       int64
-	endNs        int64 // of its time; 0: never
+	endNs        int64 // of its lifetime; 0: never
 	settledNs    int64
 	batch        *modelMember
 	chain        *modelLink
 	blocked      int
 	policy       job.DependencyPolicy
-	awaited      bool         // others wait for it
-	options      *job.Options // what its client asked for
-	fairnessKey  string       // whom it counts for
+	awaited      bool         // other jobs wait for it
+	options      *job.Options // requested by its client
+	fairnessKey  string       // the fairness key for which it counts
 	weight       uint32
-	place        modelPlace // what its queue knows of it
+	place        modelPlace // as its queue sees it
 	gate         modelGate
-	keyed        bool  // its key was charged for its attempt
-	chargedNs    int64 // so much
+	keyed        bool  // its fairness key was charged for its attempt
+	chargedNs    int64 // the amount of that charge
 	claim        modelClaim
 	agent        modelAgent
 	reportedEver bool
@@ -154,11 +153,11 @@ type remembered struct {
 	expireNs int64
 }
 
-// outcome is what the model expects of one op: a result or a refusal.
+// outcome is the result or the refusal that the model expects of one op.
 type outcome struct {
 	refused api.Code
 	result  any
-	old     bool // what an idempotency key remembers, whatever became of it
+	old     bool // the remembered result of an idempotency key, even if the job has changed since
 }
 
 func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
@@ -203,8 +202,8 @@ func (m *model) begin(clockNs int64, seed entry.Seed) {
 	m.audit.begun = uint64(len(m.audit.records)) + 1
 }
 
-// applyOnce plays an op. What the model cannot know (lease tokens) it
-// takes from the real result, after the caller has seen that the rest agrees.
+// applyOnce applies an op. The model cannot predict lease tokens; it learns them from the real result, after
+// the caller has compared the rest.
 func (m *model) applyOnce(o op.Op) outcome {
 	meta := o.GetMeta()
 	idem := meta.GetIdempotency()
@@ -269,7 +268,7 @@ func (m *model) fetch(o *op.Fetch) outcome {
 			j.leaseMs = o.GetLeaseMs()
 			j.agent.leased(m.clockNs)
 			j.leaseEndNs = j.agent.untilNs(m.clockNs + j.leaseMs*1e6)
-			j.token = nil // learned from the real result
+			j.token = nil // agree learns it from the real result
 			m.leases++
 			j.lease, j.reported, j.endedBy = m.leases, "", ""
 			m.fetches[seed] = append(m.fetches[seed], grant{j.id, j.lease})
@@ -279,7 +278,7 @@ func (m *model) fetch(o *op.Fetch) outcome {
 	return outcome{result: result}
 }
 
-// granted is what the last fetch of a seed leased, as far as it is leased still.
+// granted returns the leases of the last fetch of a seed that still exist.
 func (m *model) granted(seed string) *op.FetchResult {
 	result := &op.FetchResult{}
 	for _, g := range m.fetches[seed] {
@@ -290,8 +289,8 @@ func (m *model) granted(seed string) *op.FetchResult {
 	return result
 }
 
-// holds says whether a proof gives a worker the right to settle the job, and the
-// code of the refusal where it does not.
+// holds returns the job of a proof, and the code of the refusal if the proof does not entitle its worker to
+// settle the job.
 func (m *model) holds(proof *op.LeaseProof) (*modelJob, api.Code) {
 	j := m.jobs[job.ID(proof.GetId())]
 	switch {
@@ -349,7 +348,7 @@ func (m *model) reclaim(o *op.Reclaim) outcome {
 	return outcome{result: result}
 }
 
-// recordID is what an idempotency record is kept under.
+// recordID returns the id of an idempotency record.
 func recordID(principal, key string) []byte {
 	sum := sha256.Sum256([]byte(principal + "\x00" + key))
 	return sum[:16]

@@ -8,36 +8,35 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// network is what lies between a shard's clients and its log. It holds proposals
-// up, so that they come in another order and when the world has moved on; it loses
-// answers, so that the client's server proposes the very same op again, and it
-// proposes ops twice. Only ops that say they can be repeated are.
+// network lies between a shard's clients and its log. It delays proposals, so that they arrive in another
+// order and when the state has changed; it loses answers, so that the client's server proposes the same op
+// again; and it proposes ops twice. It repeats only ops that declare that they can be repeated.
 type network struct {
 	held []holdup
 }
 
-// holdup is a proposal on its way.
+// holdup is a delayed proposal.
 type holdup struct {
 	op    op.Op
 	steps int // until it arrives
 }
 
-// longest is how many steps of its shard a proposal is held up at most.
+// longest bounds the steps of its shard by which a proposal is delayed.
 const longest = 12
 
 func (n *network) delay(sh *shard, o op.Op) {
 	n.held = append(n.held, holdup{o, 1 + sh.rng.IntN(longest)})
 }
 
-// lose has an op fall with the leader that appended it. Its server was told that
-// the entry is gone: it tries again, or its client has given up.
+// lose drops an op with the leader that appended it. The server learns that the entry is lost. Either it
+// proposes the op again, or the client has given up.
 func (n *network) lose(sh *shard, o op.Op) {
 	if sh.rng.IntN(2) == 0 {
 		n.delay(sh, o)
 	}
 }
 
-// arriving are the proposals whose time has come, in any order.
+// arriving returns the proposals whose delay is over, in random order.
 func (n *network) arriving(sh *shard) (ops []op.Op) {
 	n.held = slices.DeleteFunc(n.held, func(h holdup) bool {
 		if h.steps > 1 {
@@ -53,7 +52,7 @@ func (n *network) arriving(sh *shard) (ops []op.Op) {
 	return ops
 }
 
-// answer carries the answer of an op back, or does not.
+// answer returns the answer of an op to its client, or loses it, so that the op is proposed again.
 func (n *network) answer(sh *shard, o op.Op) {
 	if !(op.Codec{}).Repeats(o) {
 		return

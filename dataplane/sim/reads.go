@@ -18,26 +18,26 @@ import (
 // ViewOutcome counts the events of a history's view.
 type ViewOutcome struct {
 	Reads   int // lists that were compared with the model
-	Old     int // of them that showed an earlier moment
+	Old     int // of them, lists that showed an older entry
 	Trimmed int // times the feed was trimmed past a running view
-	OldFile int // times a view was opened whose file was behind the feed
+	OldFile int // times a view was opened with a file that was behind the feed
 }
 
-// watched is a view that follows the first shard's steady store. Between steps it is read,
-// closed and opened again, and the feed is trimmed past it.
+// watched is a view that follows the first shard's steady store. Between steps the simulation reads, closes
+// and opens it, and trims the feed past it.
 type watched struct {
 	dir    string
-	rng    *rand.Rand // its own, so that a history draws the same ops with a view and without
+	rng    *rand.Rand // its own, so that a history draws the same ops with and without a view
 	view   *view.View // nil while it is closed
-	sleeps bool       // it is not told of what is new
-	cursor uint64     // the next event it lacked when it was closed
+	sleeps bool       // it is not notified of new events
+	cursor uint64     // the next event that it lacked when it was closed
 
-	moments map[string][]int // entries after which the jobs were so
-	read    int              // the entry after which they were as the newest list shows them
+	moments map[string][]int // by the text of all jobs: the entries after which the jobs were so
+	read    int              // the entry that the newest list showed
 	out     ViewOutcome
 }
 
-// note takes down how the jobs are after an entry.
+// note records the jobs as they are after an entry.
 func (w *watched) note(sh *shard) {
 	var lines []string
 	for _, j := range sh.model.jobs {
@@ -76,7 +76,7 @@ func (s *simulation) stepView() error {
 	return nil
 }
 
-// trimPastView drops the whole feed, also what the view has not read.
+// trimPastView trims the whole feed, including events that the view has not read.
 func (s *simulation) trimPastView() error {
 	sh := s.shards[0]
 	next := sh.steady.store.Head().GetFeedNextSeq()
@@ -91,9 +91,9 @@ func (s *simulation) trimPastView() error {
 	return nil
 }
 
-// readView reads all jobs as a plain list does, without waiting for what the view lacks.
-// They must be as they were after one entry, no earlier than the last list showed, and
-// after the newest entry if the view says that nothing is missing.
+// readView reads all jobs as a plain list does, without waiting for events that the view lacks. The list must
+// show the jobs as of one entry, no older than the entry that the last list showed. If the view reported
+// before that it lacked nothing, the list must show the newest entry.
 func (s *simulation) readView() error {
 	w := s.watched
 	missing, age := w.view.Lag()
@@ -131,11 +131,11 @@ func (s *simulation) readView() error {
 	return nil
 }
 
-// listJobs asks for all jobs, again where a busy machine let the search take too long.
+// listJobs lists all jobs, and repeats the search if a busy machine made it take too long.
 func (s *simulation) listJobs() (page view.Page, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
 	defer cancel()
-	if err := s.watched.view.Wait(ctx, 0); err != nil { // there is a file
+	if err := s.watched.view.Wait(ctx, 0); err != nil { // wait for the file
 		return page, errors.Join(err, s.watched.view.Err())
 	}
 	for ctx.Err() == nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// ending is what is known of how a job ends.
+// ending describes how a job ends.
 type ending struct {
-	result *job.Blob // what it completed with; nil for nothing
-	exit   bool      // its worker has asked for the end of its chain
+	result *job.Blob // the result of a completed job, or nil
+	exit   bool      // the worker has asked to exit the chain
 	err    string
 }
 
-// settle ends a job that has not ended, and does what others wait for: in this
-// order, as jobs are numbered when they are born.
+// settle settles a job that has not settled, and then does everything that depends on it. The order of these
+// effects matters, because jobs get their numbers when they are created.
 func (m *model) settle(j *modelJob, to job.State, how ending) {
 	q := m.queue(j.queue)
 	m.giveUp(j, true, to == job.Completed)
@@ -44,8 +44,8 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 	}
 }
 
-// retentionOver says whether a settled job has been kept for long enough, by what its queue and
-// the namespace say now. One that has its unique key is kept.
+// retentionOver reports whether a settled job's retention is over, by the current settings of its queue and
+// the namespace. A job that holds its unique key for the whole period is kept.
 func (m *model) retentionOver(j *modelJob) bool {
 	if j.live() || j.settledNs == 0 || j.uniqueWhole && j.uniqueEndNs > 0 {
 		return false
@@ -54,7 +54,7 @@ func (m *model) retentionOver(j *modelJob) bool {
 	return until > 0 && until <= m.clockNs
 }
 
-// keptUntil is when what came to an end at endNs is removed; 0 is never.
+// keptUntil returns the time at which a record that ended at endNs is removed; 0 means never.
 func (m *model) keptUntil(s job.State, own *job.Retention, endNs int64) int64 {
 	kept := int64(0)
 	for _, r := range []*job.Retention{m.settings.GetRetention(), own} {
@@ -72,23 +72,23 @@ func (m *model) keptUntil(s job.State, own *job.Retention, endNs int64) int64 {
 	return endNs + kept*1e6
 }
 
-// remove takes a settled job away, for good.
+// remove removes a settled job for good.
 func (m *model) remove(j *modelJob) {
 	m.takeOut(j)
 	delete(m.jobs, j.id)
 	m.ledger.removed(j)
 }
 
-// live says whether a job has not settled.
+// live reports whether a job has not settled.
 func (j *modelJob) live() bool {
 	return j.state != job.Completed && j.state != job.Dead && j.state != job.Cancelled
 }
 
-// over says whether a live job's time is over.
+// over reports whether a live job's lifetime is over.
 func (j *modelJob) over(nowNs int64) bool { return j.live() && j.endNs > 0 && j.endNs <= nowNs }
 
-// keepError keeps why an attempt ended, or, of a job that waits, the attempt it
-// does not get any more.
+// keepError keeps the error of the running attempt. If the job waits, it keeps the error under the number of
+// the attempt that the job no longer gets.
 func (j *modelJob) keepError() {
 	attempt := j.attempt
 	if j.state != job.Active {
@@ -103,13 +103,13 @@ func (j *modelJob) keepError() {
 	j.errors[attempt] = true
 }
 
-// bury ends a job as dead that did not run out of attempts.
+// bury settles a job as dead for another reason than running out of attempts.
 func (m *model) bury(j *modelJob, why string) {
 	j.keepError()
 	m.settle(j, job.Dead, ending{err: why})
 }
 
-// expireJob ends a job whose time is over.
+// expireJob settles a job whose lifetime is over.
 func (m *model) expireJob(j *modelJob) {
 	if j.state == job.Active {
 		j.leaseExpired, j.endedBy = true, ""
@@ -122,7 +122,7 @@ func (m *model) expireJob(j *modelJob) {
 	m.bury(j, "expired")
 }
 
-// newID is the id of a job that the entry brings forth, by the documented formula.
+// newID returns the id of a job that the entry creates, by the documented formula.
 func (m *model) newID(queue string) job.ID {
 	material := binary.BigEndian.AppendUint64(m.seed[:], m.born)
 	m.born++
@@ -138,7 +138,7 @@ type modelLink struct {
 	of    *job.Chain
 }
 
-// goOn makes what follows a job that ends in its chain, the first time.
+// goOn creates the jobs that follow a settled job in its chain, the first time that it settles.
 func (m *model) goOn(j *modelJob, how ending) {
 	if j.chain == nil || j.chain.ended {
 		return
@@ -177,7 +177,7 @@ func (m *model) goOn(j *modelJob, how ending) {
 	}
 }
 
-// follow has a job made that follows another in its chain.
+// follow creates a job that follows another in its chain.
 func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 	n.Queue, n.Payload = s.GetQueue(), s.GetPayload()
 	if n.Payload == nil {
@@ -190,7 +190,7 @@ func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 	m.place(s.GetShard(), id, n)
 }
 
-// place has a job made on the shard of its queue.
+// place creates a job on the shard of its queue.
 func (m *model) place(shard uint32, id job.ID, n *op.NewJob) {
 	m.ledger.promised[id] = true
 	m.send(shard, traveller{job: &id, arrive: func(to *model) {

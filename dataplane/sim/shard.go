@@ -15,8 +15,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// shard is one simulated group: its log, the stores that follow it and the model
-// of what they should hold.
+// shard is one simulated group: its log, the stores that follow it, and the model of their contents.
 type shard struct {
 	*simulation
 	number   uint32
@@ -25,14 +24,14 @@ type shard struct {
 	net      network
 	log      []logged // entry i is log[i-1]
 	term     uint64
-	skewNs   int64           // the leader's clock is so far off
+	skewNs   int64           // offset of the leader's clock
 	steady   *replica        // never crashes
 	troubled *replica        // crashes, lags, is restored
-	seen     progress        // of the steady store
-	retuned  map[string]bool // queues whose settings were changed since
+	seen     progress        // counters of the steady store at the last check
+	retuned  map[string]bool // queues whose settings changed since the last check
 	keys     map[laneName]keyed
-	heard    uint64 // the next event of the feed that was not looked at
-	told     uint64 // the next event of the feed that webhooks were not told of
+	heard    uint64 // first event of the feed that compareTold has not read
+	told     uint64 // first event of the feed of which the model's webhooks were not notified
 }
 
 // logged is a committed entry.
@@ -41,12 +40,12 @@ type logged struct {
 	term    uint64
 }
 
-// replica is a store that follows a log, on a disk that can be crashed.
+// replica is a store that follows a log, on a disk that can crash.
 type replica struct {
 	disk    *vfs.MemFS
 	store   *state.Store
 	machine *op.Machine
-	durable uint64 // what a flush has promised: no crash may go back behind it
+	durable uint64 // index of the last flushed entry; a crash must not lose it
 }
 
 func openReplica(disk *vfs.MemFS) (*replica, error) {
@@ -59,8 +58,8 @@ func openReplica(disk *vfs.MemFS) (*replica, error) {
 	return &replica{disk: disk, store: store, machine: machine}, machine.CheckLevel()
 }
 
-// maxLevel is the highest feature level a history raises to: higher than this
-// binary's, so that there is something to raise.
+// maxLevel is the highest feature level to which a history raises. It is above the level of this binary, so
+// that a history can raise it.
 const maxLevel = op.FeatureLevel + 3
 
 func (r *replica) index() uint64 { return r.machine.Applied().Index }
@@ -75,10 +74,10 @@ func newShard(s *simulation, number uint32, m *model) (sh *shard, err error) {
 	return sh, err
 }
 
-// incarnation is the identity of the shard's history.
+// incarnation returns the identity of the shard's history.
 func (sh *shard) incarnation() entry.Incarnation { return entry.Incarnation{byte(sh.number) + 1} }
 
-// apply feeds a replica one entry of the log.
+// apply applies one entry of the log to a replica.
 func (sh *shard) apply(r *replica, index uint64) ([]any, error) {
 	l := sh.log[index-1]
 	e, err := entry.Decode(l.encoded)
@@ -118,8 +117,8 @@ func (sh *shard) step() error {
 	return sh.inspect()
 }
 
-// elect starts a term: what the leader before had appended and not committed is
-// gone, and the new one's clock is its own.
+// elect starts a term. Entries that the former leader appended and did not commit are lost, and the new
+// leader has a clock of its own.
 func (sh *shard) elect() error {
 	for range sh.rng.IntN(4) {
 		sh.net.lose(sh, sh.work.next())
@@ -136,8 +135,8 @@ func (sh *shard) elect() error {
 	return sh.commit(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}})
 }
 
-// commit appends an entry to the log, applies it and holds what it answers
-// against the model.
+// commit appends an entry to the log, applies it to the steady replica and compares the results with the
+// model.
 func (sh *shard) commit(ops ...op.Op) error {
 	var b entry.Builder
 	for _, o := range ops {
@@ -172,8 +171,8 @@ func (sh *shard) commit(ops ...op.Op) error {
 	return nil
 }
 
-// judge plays the entry on the model and holds the results against it. Ops that
-// settle work apply first, the others in their order.
+// judge applies the entry's ops to the model and compares the results. Ops that settle work apply first, the
+// others in their order.
 func (sh *shard) judge(ops []op.Op, results []any) error {
 	order := make([]int, len(ops))
 	for i := range order {
@@ -191,7 +190,7 @@ func (sh *shard) judge(ops []op.Op, results []any) error {
 	return nil
 }
 
-// answerOf is what a client would be told, as bytes.
+// answerOf returns the answer that a client would get, as bytes.
 func answerOf(o op.Op, result any) []byte {
 	if err, refused := result.(error); refused {
 		return []byte(err.Error())
@@ -203,7 +202,7 @@ func answerOf(o op.Op, result any) []byte {
 	return data
 }
 
-// trouble lets something happen to the second replica.
+// trouble lets something happen to the troubled replica.
 func (sh *shard) trouble() error {
 	last := uint64(len(sh.log))
 	switch n := sh.rng.IntN(21); {
@@ -239,8 +238,8 @@ func (sh *shard) trouble() error {
 	return sh.catchUp(sh.troubled, last)
 }
 
-// changeRoles lets the other store lead: what it answers from now on comes from
-// caches that a restart or an image has computed.
+// changeRoles makes the other replica the steady one, so that later answers come from caches that a restart
+// or an image has computed.
 func (sh *shard) changeRoles() error {
 	if err := sh.catchUp(sh.troubled, uint64(len(sh.log))); err != nil || sh.watched != nil {
 		return err // a view stays with its store
@@ -249,7 +248,7 @@ func (sh *shard) changeRoles() error {
 	return nil
 }
 
-// catchUp applies what a replica has not seen, up to the given index.
+// catchUp applies the entries that a replica lacks, up to the given index.
 func (sh *shard) catchUp(r *replica, upTo uint64) error {
 	for i := r.index() + 1; i <= upTo; i++ {
 		if _, err := sh.apply(r, i); err != nil {
@@ -259,8 +258,8 @@ func (sh *shard) catchUp(r *replica, upTo uint64) error {
 	return nil
 }
 
-// crash stops the second replica without warning: its disk keeps what was synced
-// and a random part of what was not.
+// crash stops the troubled replica without warning. Its disk keeps the synced data and a random part of the
+// rest.
 func (sh *shard) crash() error {
 	old := sh.troubled
 	disk := old.disk.CrashClone(vfs.CrashCloneCfg{
@@ -283,7 +282,7 @@ func (sh *shard) crash() error {
 	return nil
 }
 
-// restart closes and opens the second replica; nothing may be lost.
+// restart closes and opens the troubled replica, which must lose nothing.
 func (sh *shard) restart() error {
 	before := sh.troubled.index()
 	if err := sh.troubled.store.Close(); err != nil {
@@ -301,7 +300,7 @@ func (sh *shard) restart() error {
 	return nil
 }
 
-// restore replaces the second replica's content by an image of the first.
+// restore replaces the troubled replica's content by an image of the steady one.
 func (sh *shard) restore() error {
 	image, err := sh.steady.machine.Image()
 	if err != nil {

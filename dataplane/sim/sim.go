@@ -1,19 +1,24 @@
-// Package sim plays seeded random histories against the real state machine and
-// an independent model of it. Everything that happens is drawn from one seed in
-// one goroutine, so a failure can be played again. The machine is driven by the
-// same encoded entries raft would hand it.
+// Package sim plays seeded random histories against the real state machine and an independent model of it. It
+// draws everything that happens from one seed in one goroutine, so that a failure can be replayed. It drives
+// the machine with the same encoded entries that Raft would apply.
 //
-// A history is that of one shard, or of several that send each other jobs and word
-// of how they ended. Each has a log, and two stores that follow it. The first never
-// stops, unless the two change roles; the second lags, crashes (losing what it had
-// not flushed), restarts cleanly and is replaced by an image of the first. Between
-// clients and log lies a network that delays, loses and repeats; leaders change, with
-// clocks ahead and behind, and take entries with them that were never committed.
-// Whenever both stores of a shard stand at the same entry they must be equal byte for
-// byte, and both must agree with the model. In some histories a view follows the first
-// shard: it is read, closed and opened again, and the feed is trimmed past it. Each list
-// must show one moment of the history, and none before that of the last list. At its end the duties run until nothing is
-// due, and then nobody may wait any more for what has happened.
+// The words of this package: A history is one run. It consists of steps; in each step, one of its one to
+// three shards commits entries. A shard has a log and two stores that follow it, called replicas. The steady
+// replica applies every entry at once and never stops, unless the two change roles. The troubled replica
+// lags, crashes (and loses data that it had not flushed), restarts cleanly and is replaced by an image of the
+// steady one. Shards send each other ops, such as moved jobs and the outcomes of jobs. A workload draws the
+// ops of one shard. A network lies between the workload and the log: it delays and repeats ops, and ops get
+// lost with a leader that falls. Leaders change: the clock of each may be ahead or behind, and a leader that
+// falls takes entries with it that were never committed. A model says for each op which result is right, and
+// which records a store should hold. The ledger counts across all shards of a history. A transcript is the
+// hash of all that happened.
+//
+// The simulation checks the following. Whenever both replicas of a shard have applied the same entries, they
+// must be equal byte for byte, and both must agree with the model. In some histories a view follows the first
+// shard. The simulation reads, closes and opens it, and trims the feed past it. Each list must show the jobs
+// as of one entry, and of none older than the list before it showed. At the end of a history the duties run
+// until nothing is due. Then no job, batch or other record may still wait for something that has already
+// happened.
 package sim
 
 import (
@@ -31,7 +36,7 @@ import (
 // start is the first entry's clock.
 const start = int64(1_700_000_000) * int64(time.Second)
 
-// maxShards is the most shards a history has.
+// maxShards bounds the number of shards of a history.
 const maxShards = 3
 
 // simulation is one history.
@@ -39,14 +44,14 @@ type simulation struct {
 	rng        *rand.Rand
 	clockNs    int64
 	shards     []*shard
-	acked      map[job.ID]bool // jobs a client knows to be enqueued
+	acked      map[job.ID]bool // jobs that a client knows to be enqueued
 	watched    *watched        // nil in histories without a view
-	transcript hash.Hash       // of all that happened, in order
+	transcript hash.Hash       // of everything that happened, in order
 	kinds      map[string]int  // ops applied, by kind
 	ledger     *ledger
 }
 
-// Outcome is what a history came to.
+// Outcome is the result of a history.
 type Outcome struct {
 	// Transcript is the hash of every entry, every answer and every final state.
 	Transcript [sha256.Size]byte
@@ -56,8 +61,8 @@ type Outcome struct {
 	View  ViewOutcome
 }
 
-// Run plays a history of so many steps. With a viewDir a view follows it, in that
-// directory on the disk. The error of a failed history names the step.
+// Run plays a history of the given number of steps. If viewDir is set, a view follows it, with its file in
+// that directory on the disk. The error of a failed history names the step.
 func Run(seed uint64, steps int, viewDir string) (Outcome, error) {
 	s, err := newSimulation(seed)
 	if err != nil {
@@ -109,10 +114,10 @@ func newSimulation(seed uint64) (*simulation, error) {
 	return s, nil
 }
 
-// step lets something happen to one of the shards.
+// step advances the clock and lets one shard do a step, and then the view.
 func (s *simulation) step() error {
 	switch n := s.rng.IntN(60); {
-	case n == 0: // a day passes, or a week: idempotency keys are forgotten, or deliveries
+	case n == 0: // a day passes, or a week, so that idempotency keys or deliveries are forgotten
 		s.clockNs += int64(25*time.Hour) * []int64{1, 1, 7}[s.rng.IntN(3)]
 	case n < 40:
 		s.clockNs += s.rng.Int64N(int64(3 * time.Second))
@@ -135,8 +140,7 @@ func (s *simulation) step() error {
 	return s.inspectPlaces()
 }
 
-// finish lets the shards come to rest and everybody catch up, and looks at all of
-// it.
+// finish lets the shards come to rest, makes every troubled replica catch up, and checks everything.
 func (s *simulation) finish() error {
 	if err := s.rest(); err != nil {
 		return err
@@ -171,8 +175,8 @@ func (s *simulation) finish() error {
 	return nil
 }
 
-// deliverAll brings everything that is on its way to where it goes, and says
-// whether there was anything. What is sent on meanwhile may be left.
+// deliverAll delivers every op that is on its way between shards, and reports whether there was any. An op
+// that a shard sends meanwhile may be left.
 func (s *simulation) deliverAll() (any bool, err error) {
 	for _, to := range s.shards {
 		for _, from := range s.shards {

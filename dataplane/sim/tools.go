@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// callTools makes the jobs that an iteration calls for and has the next one wait for
-// all of them.
+// callTools creates the jobs that an iteration calls as its tools, and makes the next iteration wait for all
+// of them.
 func (m *model) callTools(j *modelJob, item *op.AckItem) {
 	it := j.agent.kept[len(j.agent.kept)-1]
 	waiter, here := j.id, m.number
@@ -17,7 +17,7 @@ func (m *model) callTools(j *modelJob, item *op.AckItem) {
 		id := job.ID(c.GetId())
 		it.ToolCalls = append(it.ToolCalls, &job.ToolCall{JobId: c.GetId(), Name: c.GetName(), Queue: c.GetJob().GetQueue(), Shard: c.GetShard()})
 		if len(item.GetProof().GetToken()) == 0 {
-			m.ledger.byRuns[id] = true // an ack that names no attempt may call for it again
+			m.ledger.byRuns[id] = true // an ack without a token may call the tool again
 		}
 		m.place(c.GetShard(), id, c.GetJob())
 		m.send(c.GetShard(), traveller{about: &waiter, arrive: func(to *model) { to.watch(id, waiter, here) }})
@@ -25,14 +25,14 @@ func (m *model) callTools(j *modelJob, item *op.AckItem) {
 	j.blocked = len(item.GetToolCalls())
 }
 
-// waitsFor says whether a job that has iterations waits for another: it called for it
-// when its last one ended.
+// waitsFor reports whether a job with iterations waits for another, because its last iteration called it as a
+// tool.
 func (j *modelJob) waitsFor(id job.ID) bool {
 	last := j.agent.record(j.agent.ended)
 	return slices.ContainsFunc(last.GetToolCalls(), func(c *job.ToolCall) bool { return job.ID(c.GetJobId()) == id })
 }
 
-// willTell says whether a job tells another when it settles.
+// willTell reports whether a job will notify another when it settles.
 func (m *model) willTell(id, waiter job.ID) bool {
 	j, w := m.jobs[id], m.waiters[id]
 	if j == nil || w == nil || !j.live() {
@@ -42,8 +42,7 @@ func (m *model) willTell(id, waiter job.ID) bool {
 	return waits
 }
 
-// inspectTools wants that an agent's job which waits is told by as many of its tools
-// as it waits for: they live, and know that it waits.
+// inspectTools checks that as many live tools will notify a waiting agent's job as it waits for.
 func (s *simulation) inspectTools(j *job.Job) error {
 	if j.GetDetail().GetIteration() == 0 || j.GetBlockedBy() == 0 {
 		return nil
@@ -67,9 +66,7 @@ func (s *simulation) inspectTools(j *job.Job) error {
 	return nil
 }
 
-// What a workload draws of these.
-
-// tools draws the jobs that an iteration of a job calls for.
+// tools draws the tool calls of a job's iteration.
 func (w *workload) tools(parent []byte) (calls []*op.ToolCall) {
 	for range 1 + w.rng.IntN(3) {
 		to := w.anyShard()

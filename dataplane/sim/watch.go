@@ -14,15 +14,15 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// viewPatience is how long a view may take to catch up. It syncs its file to a
-// real disk, which other processes may keep busy; how long that takes is not what
-// is judged here.
+// viewPatience bounds the time in which a view catches up. A view syncs its file to a real disk, which other
+// processes may keep busy, so the bound is generous: the simulation does not judge the speed of the disk.
 const viewPatience = 2 * time.Minute
 
-// watch lets a real view follow the first shard, in a directory on the disk. For
-// stretches it is not told of what is new, and lags.
-// The view has a goroutine of its own, so how it groups what it reads is not
-// replayed by the seed; what it shows in the end must not depend on that.
+// watch makes a real view follow the first shard, in a directory on the disk. At times the simulation does
+// not notify it of new events, so that it lags.
+//
+// The view has a goroutine of its own, so the seed does not replay how it groups the events that it reads.
+// The final contents of the view must not depend on that.
 func (s *simulation) watch(dir string, seed uint64) error {
 	s.watched = &watched{dir: dir, rng: rand.New(rand.NewPCG(seed, 1)), moments: map[string][]int{"": {0}}}
 	s.shards[0].steady.store.SetHooks(state.Hooks{OnFeed: func() {
@@ -33,7 +33,7 @@ func (s *simulation) watch(dir string, seed uint64) error {
 	return s.openView()
 }
 
-// openView opens the view, for the first time or on the file it has left.
+// openView opens the view, for the first time or on the file that it left.
 func (s *simulation) openView() (err error) {
 	w, store := s.watched, s.shards[0].steady.store
 	if w.cursor > 0 && w.cursor < store.Head().GetFeedFirstSeq() {
@@ -43,8 +43,7 @@ func (s *simulation) openView() (err error) {
 	return err
 }
 
-// inspectView holds the view against one rebuilt from the state, and against the
-// model.
+// inspectView compares the view with one rebuilt from the state, and with the model.
 func (s *simulation) inspectView() (err error) {
 	w := s.watched
 	if w.view == nil {
@@ -81,8 +80,7 @@ func (s *simulation) inspectView() (err error) {
 	return sameLines(live, rebuilt)
 }
 
-// sameLines reports the first line in which a view's dump differs from that of a
-// rebuilt one.
+// sameLines reports the first line in which a view's dump differs from the dump of a rebuilt one.
 func sameLines(live, rebuilt []byte) error {
 	a, b := bytes.Split(live, []byte("\n")), bytes.Split(rebuilt, []byte("\n"))
 	for i := range max(len(a), len(b)) {

@@ -11,20 +11,19 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// workload draws ops for a shard. It looks at the model so that most of what it
-// draws can succeed, and spoils some on purpose: stale tokens, wrong workers,
-// unknown ids, repeated requests.
+// workload draws ops for a shard. It looks at the model so that most ops can succeed, and spoils some on
+// purpose: stale tokens, wrong workers, unknown ids, repeated requests.
 type workload struct {
 	rng    *rand.Rand
 	sh     *shard
 	m      *model
 	queues []string
-	idle   []string // queues that mostly have no jobs, and so can be deleted
+	idle   []string // queues that mostly have no jobs, so that they can be deleted
 	weight []int    // of each row of draws, in this history
 	keyed  bool     // its jobs have fairness keys
-	keys   []string // client idempotency keys, few, so that they meet again
-	sent   []op.Op  // ops that carried one of them, to be sent again
-	agents bool     // it has agents' jobs
+	keys   []string // client idempotency keys; few, so that they collide
+	sent   []op.Op  // ops with an idempotency key, to be sent again
+	agents bool     // it draws jobs of agents
 }
 
 func newWorkload(rng *rand.Rand, sh *shard) *workload {
@@ -35,8 +34,8 @@ func newWorkload(rng *rand.Rand, sh *shard) *workload {
 	for i := range 1 + rng.IntN(4) {
 		w.queues = append(w.queues, fmt.Sprintf("queue-%d-%d", sh.number, i))
 	}
-	// No two histories are alike: each prefers some ops and knows nothing of
-	// others, so that the rare combinations of a common mix become common in one.
+	// Each history prefers some ops and leaves out others, so that combinations that are rare in an even mix
+	// become common in one history.
 	for _, d := range draws() {
 		w.weight = append(w.weight, d.weight*pick(w, []int{0, 1, 1, 1, 5}))
 	}
@@ -51,8 +50,8 @@ func newWorkload(rng *rand.Rand, sh *shard) *workload {
 	return w
 }
 
-// draw is a row of what a workload can do, and how often in relation to the
-// others. Each kind of op has one.
+// draw is one kind of op that a workload draws, and its weight in relation to the others. Each kind of op has
+// a row.
 type draw struct {
 	kind   string
 	weight int
@@ -124,7 +123,7 @@ func draws() []draw {
 	}
 }
 
-// again is what is drawn besides the kinds of ops.
+// again names the row that repeats an op instead of drawing a kind of op.
 const again = "again"
 
 // next draws one op.
@@ -149,10 +148,10 @@ func (w *workload) next() op.Op {
 	panic("unreachable: the weights add up")
 }
 
-// chance is true once in n.
+// chance returns true once in n times.
 func (w *workload) chance(n int) bool { return w.rng.IntN(n) == 0 }
 
-// oftenFew is a number from 1 to few, and once in ten up to many.
+// oftenFew returns a number from 1 to few, and once in ten times one up to many.
 func (w *workload) oftenFew(few, many int) int {
 	if w.chance(10) {
 		few = many
@@ -178,7 +177,7 @@ func (w *workload) meta() *op.Meta {
 	return meta
 }
 
-// request is a meta by which a repeat is known, mostly.
+// request returns a meta that mostly has a request id, so that the shard recognises a repeat.
 func (w *workload) request() *op.Meta {
 	meta := w.meta()
 	if !w.chance(6) {
@@ -191,8 +190,7 @@ func (w *workload) id(queue string) job.ID {
 	return job.NewID(w.m.clockNs/int64(time.Millisecond), queue, job.Entropy(w.bytes(9)))
 }
 
-// jobQueue is where a new job goes; once in a while to a queue that may have been
-// deleted before.
+// jobQueue draws the queue of a new job; once in a while one that may have been deleted before.
 func (w *workload) jobQueue() string {
 	if w.chance(200) {
 		return pick(w, w.idle)
@@ -215,8 +213,7 @@ func (w *workload) fetch() op.Op {
 	return o
 }
 
-// some draws the ids of up to n jobs of which ok holds, and now and then one that
-// no job has.
+// some draws the ids of up to n jobs for which ok returns true, and now and then an id that no job has.
 func (w *workload) some(n int, ok func(*modelJob) bool) []job.ID {
 	var ids []job.ID
 	for _, j := range byNumber(w.m) {
@@ -244,14 +241,14 @@ func (w *workload) proof(id job.ID) *op.LeaseProof {
 	case n < 4:
 		p.WorkerId = j.worker
 	case n < 7:
-		// Neither: good as long as no lease of the job has expired.
+		// An empty proof is good as long as no lease of the job has expired.
 	default:
 		p.Token = j.token
 	}
 	return p
 }
 
-// held draws mostly active jobs, and some that are not any more.
+// held draws mostly active jobs, and some that are no longer active.
 func (w *workload) held(n int) []job.ID {
 	return w.some(n, func(j *modelJob) bool {
 		return j.state == job.Active || (j.state != job.Pending && w.chance(10))
@@ -346,8 +343,7 @@ func (w *workload) raiseLevel() op.Op {
 	return &op.RaiseLevel{Meta: &op.Meta{Principal: "engine"}, Level: 1 + uint32(w.rng.IntN(maxLevel))}
 }
 
-// again sends an op that carried an idempotency key a second time, sometimes
-// with another request under the same key.
+// again repeats an op that carried an idempotency key, sometimes with another request under the same key.
 func (w *workload) again() op.Op {
 	if len(w.sent) == 0 {
 		return w.enqueue()
