@@ -13,8 +13,6 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Keys and roles, as the model has them.
-
 const kindRole = state.ResourceKind_RESOURCE_KIND_ROLE
 
 func (m *model) createKey(o *op.CreateKey) outcome {
@@ -92,20 +90,20 @@ func (m *model) rotateKey(o *op.RotateKey) outcome {
 	return outcome{result: &op.RotateKeyResult{Key: k}}
 }
 
-// isAnotherCaller says whether the key that asks is not there, or not as it was judged.
+// isAnotherCaller reports whether the calling key is gone or has changed since the proposer authorised it.
 func (m *model) isAnotherCaller(meta *op.Meta, judged uint64) bool {
 	by := m.keys[meta.GetPrincipal()]
 	return judged != 0 && (by == nil || judged != by.GetChanges()+1)
 }
 
-// haveRoles says whether roles are built in or declared.
+// haveRoles reports whether every role is built in or declared.
 func (m *model) haveRoles(roles []string) bool {
 	return !slices.ContainsFunc(roles, func(name string) bool {
 		return !slices.Contains(tenancy.Roles(), tenancy.Role(name)) && m.resources[modelName{kindRole, name}] == nil
 	})
 }
 
-// isLast says whether a key administers, and no other does.
+// isLast reports whether a key is the only administrator.
 func (m *model) isLast(k *state.Key) bool {
 	others := 0
 	for _, other := range m.keys {
@@ -120,7 +118,7 @@ func isAdministrator(k *state.Key) bool {
 	return k.GetEnabled() && k.GetExpiresNs() == 0 && len(k.GetQueueScope()) == 0 && slices.Contains(k.GetRoles(), "admin")
 }
 
-// givenToKeys says whether a resource is a role that a key has.
+// givenToKeys reports whether a resource is a role that a key has.
 func (m *model) givenToKeys(r *state.Resource) bool {
 	if r.GetKind() != kindRole {
 		return false
@@ -133,8 +131,8 @@ func (m *model) givenToKeys(r *state.Resource) bool {
 	return false
 }
 
-// compareKeys holds the count of keys in the store against the model; what each says
-// is in the results of ops.
+// compareKeys compares the number of keys in the store with the model's. It need not compare their contents,
+// because the results of ops contain them.
 func (m *model) compareKeys(v *state.Snapshot) error {
 	if n := v.Head().GetKeyRecords(); n != uint64(len(m.keys)) {
 		return fmt.Errorf("the store has %d keys, the model %d", n, len(m.keys))
@@ -144,7 +142,7 @@ func (m *model) compareKeys(v *state.Snapshot) error {
 
 func (w *workload) keyID() string { return fmt.Sprintf("key%d", w.rng.IntN(6)) }
 
-// someRoles are roles that a key may be given, and one in a while that are not there.
+// someRoles draws roles for a key, and once in a while roles that are not declared.
 func (w *workload) someRoles() []string {
 	return pick(w, [][]string{{"admin"}, {"worker"}, {"worker", "one-0"}, {"one-1"}, {"admin", "one-2"}})
 }

@@ -13,41 +13,41 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelAgent is what a job is besides, that runs in iterations or waits for people.
+// modelAgent is the part of a job that iterations and approvals use.
 type modelAgent struct {
-	bounds       *job.AgentConfig // nil where its client said none
+	bounds       *job.AgentConfig // nil if its client set none
 	estimate     int64
 	replayOf     []byte
 	replayFrom   uint32
 	ended        uint32           // iterations
-	kept         []*job.Iteration // the last of them: all but those that a replay goes on from
-	elsewhere    int64            // what counts against its cost beside what it used; below 0: what does not
-	counted      modelUsage       // by the iterations so far
-	waived       bool             // a person lets it go beyond its cost, once
+	kept         []*job.Iteration // all of them, except those of the job that a replay continues
+	elsewhere    int64            // cost besides costNano that counts against its maximum; below 0: cost that does not count
+	counted      modelUsage       // usage of all iterations so far
+	waived       bool             // a person allows it to exceed its maximum cost, once
 	acked        bool             // its last attempt ended an iteration
 	startedNs    int64
 	checkpoint   *job.Blob
-	checkpointIn uint32 // the record that has it; 0 for none
+	checkpointIn uint32 // the iteration whose record has it; 0 for none
 	result       *job.Blob
 	schema       *job.Blob
 	hold         job.Hold
 	holdBy       string
 	approved     [][]byte // policies
 	scores       []*job.Score
-	lost         map[uint32]string // what is kept of attempts whose lease ran out
+	lost         map[uint32]string // errors of attempts whose lease expired
 }
 
-// born takes what an agent's job is made with.
+// born copies the agent's settings of a new job.
 func (a *modelAgent) born(n *op.NewJob) {
 	o := n.GetOptions()
 	a.bounds, a.estimate, a.replayOf, a.replayFrom = o.GetAgent(), o.GetCostEstimateNanoUsd(), o.GetReplayOf(), o.GetReplayFrom()
 	a.checkpoint, a.schema = n.GetCheckpoint(), n.GetResultSchema()
 }
 
-// spent is what counts against an agent's cost.
+// spent returns the cost that counts against the agent's maximum.
 func (j *modelJob) spent() int64 { return j.agent.elsewhere + j.costNano }
 
-// keep has a person decide about a job.
+// keep holds a job for a person's decision.
 func (m *model) keep(j *modelJob, why job.Hold, by string) {
 	j.state, j.agent.hold, j.agent.holdBy = job.Held, why, by
 	m.put(j)
@@ -91,12 +91,12 @@ func (m *model) ackOne(item *op.AckItem) *op.Refusal {
 	return doneWith(rejected)
 }
 
-// doneWith is the answer for an item that was done, and why its usage report is kept
-// aside.
+// doneWith returns the answer for an item that was applied, with the reason for which its usage report was
+// rejected.
 func doneWith(rejected string) *op.Refusal { return &op.Refusal{UsageRejected: rejected} }
 
-// hasEndedBy says whether an ack with the proof has ended the job's last attempt: what
-// proves nothing is taken for the one that completed a job, and for no other.
+// hasEndedBy reports whether an ack with the proof has ended the job's last attempt. An empty proof counts as
+// the proof of the ack that completed the job, and of no other ack.
 func (j *modelJob) hasEndedBy(proof *op.LeaseProof) bool {
 	switch {
 	case j == nil || j.state == job.Active:
@@ -109,10 +109,10 @@ func (j *modelJob) hasEndedBy(proof *op.LeaseProof) bool {
 	return j.agent.acked && proof.GetWorkerId() != "" && proof.GetWorkerId() == j.worker
 }
 
-// leave has a job have a checkpoint that is in no record yet.
+// leave sets a checkpoint that no iteration's record contains yet.
 func (a *modelAgent) leave(checkpoint *job.Blob) { a.checkpoint, a.checkpointIn = checkpoint, 0 }
 
-// endIteration keeps what an iteration has left and used.
+// endIteration keeps the record of an iteration: its documents and its usage.
 func (m *model) endIteration(j *modelJob, item *op.AckItem, last bool) {
 	a := &j.agent
 	a.ended++
@@ -121,7 +121,7 @@ func (m *model) endIteration(j *modelJob, item *op.AckItem, last bool) {
 		StartedNs: a.startedNs, CreatedNs: m.clockNs, Trace: item.GetTrace(), TotalCostNanoUsd: j.spent(),
 	}
 	if last {
-		it.Status, a.checkpointIn = job.Done, 0 // the job has both from now on
+		it.Status, a.checkpointIn = job.Done, 0 // the job itself has both from now on
 	} else {
 		it.Result = item.GetResult()
 		if a.checkpoint != nil && a.checkpointIn == 0 {
@@ -141,12 +141,12 @@ func (m *model) endIteration(j *modelJob, item *op.AckItem, last bool) {
 	a.kept = append(a.kept, it)
 }
 
-// goOnIterating has a job whose iteration has ended begin the next one: at once, when
-// its tools have settled, or when a person says so.
+// goOnIterating continues a job after an iteration: at once, when its tools have settled, or when a person
+// approves.
 func (m *model) goOnIterating(j *modelJob, item *op.AckItem) {
 	a := &j.agent
 	a.acked = true
-	if !j.cancelling { // else nothing is called for any more
+	if !j.cancelling { // a job that is being cancelled calls no tools
 		m.callTools(j, item)
 	}
 	m.giveUp(j, true, true)
@@ -172,23 +172,22 @@ func (m *model) goOnIterating(j *modelJob, item *op.AckItem) {
 	}
 }
 
-// tooDear says whether a job's agent has no money for another attempt.
+// tooDear reports whether a job's agent has no money for another attempt.
 func (j *modelJob) tooDear() bool {
 	most := j.agent.bounds.GetMaxCostNanoUsd()
 	return most > 0 && !j.agent.waived && (j.spent() >= most || j.spent()+j.agent.estimate > most)
 }
 
-// overBudget says whether a running attempt has cost more than its agent may.
+// overBudget reports whether a running attempt has exceeded its agent's maximum cost.
 func (j *modelJob) overBudget() bool {
 	most := j.agent.bounds.GetMaxCostNanoUsd()
 	return most > 0 && !j.agent.waived && j.spent() > most
 }
 
-// leased has an attempt begin now.
+// leased begins an attempt.
 func (a *modelAgent) leased(nowNs int64) { a.startedNs, a.acked = nowNs, false }
 
-// untilNs is when a lease ends that would end then: with its iteration's time at the
-// latest.
+// untilNs bounds the end of a lease by the iteration's timeout.
 func (a *modelAgent) untilNs(endNs int64) int64 {
 	if ms := a.bounds.GetIterationTimeoutMs(); ms > 0 {
 		return min(endNs, a.startedNs+ms*1e6)
@@ -196,7 +195,7 @@ func (a *modelAgent) untilNs(endNs int64) int64 {
 	return endNs
 }
 
-// loseLease notes what is to be kept of an attempt whose lease has run out.
+// loseLease keeps the error of an attempt whose lease expired, and returns it.
 func (j *modelJob) loseLease() string {
 	why := "lease expired"
 	if ms := j.agent.bounds.GetIterationTimeoutMs(); ms > 0 && j.leaseEndNs == j.agent.startedNs+ms*1e6 {
@@ -209,7 +208,7 @@ func (j *modelJob) loseLease() string {
 	return why
 }
 
-// startOver has a job be as if it had never been fetched, but for what it used.
+// startOver resets a job as if it had never been fetched, except for its usage.
 func (j *modelJob) startOver() {
 	a := &j.agent
 	a.acked, a.result, a.lost = false, nil, nil
@@ -267,7 +266,7 @@ func (m *model) replayJob(o *op.ReplayJob) outcome {
 	return done
 }
 
-// record is what is kept of an iteration; nil for nothing.
+// record returns the record of an iteration, or nil.
 func (a *modelAgent) record(number uint32) *job.Iteration {
 	for _, it := range a.kept {
 		if it.GetNumber() == number {

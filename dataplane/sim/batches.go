@@ -18,14 +18,14 @@ type modelMember struct {
 	counted bool
 }
 
-// modelBatch is a batch, and what its callback is told besides.
+// modelBatch is a batch and the payload of its callback.
 type modelBatch struct {
 	*state.Batch
 	payload *job.Blob
 }
 
-// admitBatch says why an op's jobs cannot be members of the batch it names; empty
-// where they can, and where it names none.
+// admitBatch returns the code with which the named batch refuses an op's jobs. It is empty if the batch
+// accepts them or the op names no batch.
 func (m *model) admitBatch(o *op.Enqueue) api.Code {
 	id := o.GetBatchId()
 	if o.GetBatch() != nil {
@@ -54,7 +54,7 @@ func (m *model) depth(b *modelBatch) int {
 	return 1 + m.depth(m.batches[job.ID(b.ParentId)])
 }
 
-// joinBatch counts new members of the batch an op names, or makes it.
+// joinBatch adds new members to the batch that an op names, or creates the batch.
 func (m *model) joinBatch(o *op.Enqueue, made int) *modelMember {
 	id := o.GetBatchId()
 	switch n := o.GetBatch(); {
@@ -80,7 +80,7 @@ func (m *model) joinBatch(o *op.Enqueue, made int) *modelMember {
 	return &modelMember{batch: job.ID(id), shard: m.number}
 }
 
-// countMember tells a job's batch how it ended, the first time.
+// countMember reports a job's outcome to its batch, the first time.
 func (m *model) countMember(j *modelJob) {
 	if j.batch == nil || j.batch.counted {
 		return
@@ -107,8 +107,8 @@ func (b *modelBatch) count(how job.State) {
 	}
 }
 
-// complete ends a batch all of whose members have, and then the one it is a member
-// of, where that has, too.
+// complete completes a batch if all of its members have settled, and then its parent if that was its last
+// member.
 func (m *model) complete(b *modelBatch) {
 	if b.Open || b.CompletedNs > 0 || b.Succeeded+b.Failed+b.Cancelled < b.Total {
 		return
@@ -166,7 +166,7 @@ func (m *model) purgeBatches(o *op.PurgeBatches) outcome {
 	return outcome{result: result}
 }
 
-// compareBatches holds a store's batches against the model's.
+// compareBatches compares a store's batches with the model's.
 func (m *model) compareBatches(v *state.Snapshot) error {
 	seen := 0
 	for b, err := range v.Batches() {
@@ -189,8 +189,6 @@ func (m *model) compareBatches(v *state.Snapshot) error {
 	return nil
 }
 
-// What a workload draws of these.
-
 func (w *workload) someBatch() []byte {
 	id := w.id("nowhere")
 	if ids := sortedIDs(w.m.batches); len(ids) > 0 && !w.chance(15) {
@@ -205,7 +203,7 @@ func (w *workload) purgeBatches() op.Op {
 	return &op.PurgeBatches{Meta: duty(), BatchIds: [][]byte{w.someBatch()}}
 }
 
-// inBatch has an op's jobs be members of a batch: a new one, or one that is there.
+// inBatch makes an op's jobs members of a new or an existing batch.
 func (w *workload) inBatch(o *op.Enqueue) {
 	if !w.chance(3) {
 		if !w.chance(6) {
@@ -230,7 +228,7 @@ func (w *workload) inBatch(o *op.Enqueue) {
 	}
 }
 
-// preferOpen has an op's jobs join a batch that takes them, if there is one.
+// preferOpen makes an op's jobs join an open batch, if there is one.
 func (w *workload) preferOpen(o *op.Enqueue) {
 	var open []job.ID
 	for _, id := range sortedIDs(w.m.batches) {

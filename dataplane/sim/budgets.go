@@ -9,16 +9,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Budgets in the model: what was booked stands in lists, and is added up whenever
-// somebody asks; what is reserved is what attempts that run have claimed.
-
-// modelMoney is what a model knows of money.
+// modelMoney is the part of the model about money. It keeps bookings in lists and adds them up whenever a sum
+// is needed. The reserved amount of a budget is the sum over the reservations of running attempts.
 type modelMoney struct {
-	priceBook    uint32                       // its version
+	priceBook    uint32                       // version
 	accounts     map[string]*modelAccount     // by the budget's id
-	reservations map[job.ID]*modelReservation // of attempts that run
-	noticed      map[notice]int               // by the running entry
-	broken       error                        // the first time an attempt began for which there was no room
+	reservations map[job.ID]*modelReservation // of running attempts
+	noticed      map[notice]int               // events of the running entry
+	broken       error                        // the first attempt that began although a budget had no room for it
 }
 
 func newMoney() modelMoney {
@@ -27,14 +25,14 @@ func newMoney() modelMoney {
 	}
 }
 
-// modelAccount is what a budget has come to.
+// modelAccount holds the bookings of one budget.
 type modelAccount struct {
 	id      []byte
 	name    string
 	windows []*modelWindow
 }
 
-// modelWindow is what was booked in one window of a budget.
+// modelWindow holds the bookings in one window of a budget.
 type modelWindow struct {
 	kind                     state.Window
 	startNs, endNs, lengthMs int64
@@ -44,20 +42,20 @@ type modelWindow struct {
 
 type booking struct{ ns, settled, overrun int64 }
 
-// modelReservation is what a running attempt has to do with budgets.
+// modelReservation is a running attempt's claim on budgets.
 type modelReservation struct {
 	on              []*modelAccount
 	reserved, spent int64
 }
 
-// notice is something the feed tells of: a budget, or a job that one has no room for.
+// notice is an event about a budget, or about a job for which a budget has no room.
 type notice struct {
 	event state.EventType
 	of    [16]byte
 }
 
-// putBudget opens an account, or has it follow its budget. What was spent in a window
-// stays spent.
+// putBudget creates the account of a budget, or adjusts the account to a changed budget. Money that was spent
+// in a window stays spent.
 func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 	a := m.accounts[string(r.GetId())]
 	if a == nil {
@@ -84,7 +82,7 @@ func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 			w = &modelWindow{kind: l.GetWindow(), startNs: m.clockNs, lengthMs: l.GetLengthMs()}
 		case now == nil:
 			w.resize(l.GetLengthMs(), m.clockNs)
-		case w == nil || w.endNs <= now.GetStartNs(): // the old one is over
+		case w == nil || w.endNs <= now.GetStartNs(): // there is no old window, or it is over
 			w = &modelWindow{kind: l.GetWindow(), startNs: now.GetStartNs(), endNs: now.GetEndNs()}
 		case now.GetEndNs() > w.startNs:
 			w.startNs, w.endNs = now.GetStartNs(), now.GetEndNs()
@@ -94,12 +92,12 @@ func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 	}
 }
 
-// slice is the number of the slice of a rolling window that a moment lies in: there are
-// 64 in its length, rounded up.
+// slice returns the number of a rolling window's slice that contains a time. A slice is 1/64 of the window's
+// length, rounded up.
 func (w *modelWindow) slice(ns int64) int64 { return ns / ((w.lengthMs*1e6 + 63) / 64) }
 
-// sums adds up what was spent in the window: of a rolling one also what is in the slice
-// that its beginning lies in.
+// sums adds up the bookings in the window. For a rolling window, the sums include the whole slice in which
+// the window begins.
 func (w *modelWindow) sums(nowNs int64) (settled, overrun int64) {
 	for _, b := range w.booked {
 		if w.kind != state.Window_WINDOW_ROLLING || w.slice(nowNs)-w.slice(b.ns) <= 64 {
@@ -109,8 +107,8 @@ func (w *modelWindow) sums(nowNs int64) (settled, overrun int64) {
 	return settled, overrun
 }
 
-// resize has a rolling window be of another length. What is remembered is remembered by
-// slices: it counts as spent as late as it may have been.
+// resize changes the length of a rolling window. Bookings are remembered by slices, so each counts as spent
+// as late as it may have been.
 func (w *modelWindow) resize(lengthMs, nowNs int64) {
 	if lengthMs == w.lengthMs {
 		return
@@ -126,7 +124,7 @@ func (w *modelWindow) resize(lengthMs, nowNs int64) {
 	w.booked, w.lengthMs = kept, lengthMs
 }
 
-// raised is a limit with what it is raised by.
+// raised returns a limit, with the budget's raise while that lasts.
 func raised(b *state.Budget, limit, nowNs int64) int64 {
 	if nowNs < b.GetRaiseUntilNs() {
 		return limit + b.GetRaiseNanoUsd()
@@ -134,8 +132,8 @@ func raised(b *state.Budget, limit, nowNs int64) int64 {
 	return limit
 }
 
-// thresholds are the percentages a budget tells of. One that lets jobs go on tells of its
-// whole limit at least.
+// thresholds returns the percentages at which a budget alerts. A budget that lets jobs go on alerts at 100 %
+// in any case.
 func thresholds(b *state.Budget) []uint32 {
 	all := slices.Clone(b.GetAlerts())
 	if b.GetOnExceed() == state.OnExceed_ON_EXCEED_ALERT_ONLY {
@@ -145,7 +143,7 @@ func thresholds(b *state.Budget) []uint32 {
 	return slices.Compact(all)
 }
 
-// reached are the thresholds that what is spent in a window has come to.
+// reached returns the thresholds that the spending in a window has reached.
 func (w *modelWindow) reached(b *state.Budget, l *state.SpendLimit, nowNs int64) (all []uint32) {
 	settled, overrun := w.sums(nowNs)
 	for _, percent := range thresholds(b) {
@@ -156,7 +154,7 @@ func (w *modelWindow) reached(b *state.Budget, l *state.SpendLimit, nowNs int64)
 	return all
 }
 
-// budget is the declaration of an account's budget; nil when that is gone.
+// budget returns the declaration of an account's budget, or nil if the budget is gone.
 func (m *model) budget(a *modelAccount) *state.Budget {
 	if m.accounts[string(a.id)] != a {
 		return nil
@@ -164,7 +162,7 @@ func (m *model) budget(a *modelAccount) *state.Budget {
 	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_BUDGET, a.name}].GetBudget()
 }
 
-// book counts what was spent, in every window, and tells of the thresholds it comes to.
+// book books spending in every window, and notes the alerts of the thresholds that it reaches.
 func (m *model) book(a *modelAccount, settled, overrun int64) {
 	b := m.budget(a)
 	if b == nil || settled == 0 && overrun == 0 {
@@ -190,7 +188,7 @@ func (m *model) book(a *modelAccount, settled, overrun int64) {
 	}
 }
 
-// reserved is what running attempts have reserved on a budget.
+// reserved returns the amount that running attempts have reserved on a budget.
 func (m *model) reserved(a *modelAccount) (sum int64) {
 	for _, c := range m.reservations {
 		if slices.Contains(c.on, a) {
@@ -200,7 +198,7 @@ func (m *model) reserved(a *modelAccount) (sum int64) {
 	return sum
 }
 
-// budgetsOf are the budgets that apply to a job, in the order in which they decide.
+// budgetsOf returns the budgets that apply to a job, in the order in which they decide.
 func (m *model) budgetsOf(j *modelJob) (all []*modelAccount) {
 	names := []string{"namespace/default", "queue/" + j.queue}
 	for _, tag := range j.tags {
@@ -217,7 +215,7 @@ func (m *model) budgetsOf(j *modelJob) (all []*modelAccount) {
 	return all
 }
 
-// expected is what is reserved for an attempt.
+// expected returns the amount to reserve for an attempt.
 func (m *model) expected(j *modelJob) (most int64) {
 	if j.agent.estimate > 0 {
 		return j.agent.estimate
@@ -228,9 +226,9 @@ func (m *model) expected(j *modelJob) (most int64) {
 	return m.defaultReserve(j)
 }
 
-// defaultReserve is what budgets reserve for an attempt of a job that says nothing of its
-// cost: the most that one declares, or that is derived for one which declares nothing. A
-// derived amount fits into each limit.
+// defaultReserve returns the reserve for an attempt of a job that does not estimate its cost: the highest
+// that a budget declares, or that is derived for a budget that declares none. A derived amount fits into each
+// limit.
 func (m *model) defaultReserve(j *modelJob) (declared int64) {
 	var derived, guess []int64
 	var limits, fits []int64
@@ -265,8 +263,8 @@ func (m *model) defaultReserve(j *modelJob) (declared int64) {
 	return max(declared, slices.Min(append(fits, slices.Max(derived))))
 }
 
-// learnCost has a queue expect of its attempts what they cost, an eighth of the way for
-// each that ends.
+// learnCost moves a queue's expected cost of an attempt an eighth of the way to the cost of the attempt that
+// ends.
 func (m *model) learnCost(j *modelJob, completed bool) {
 	q, cost := m.queue(j.queue), j.attemptCost
 	running := j.running
@@ -280,8 +278,8 @@ func (m *model) learnCost(j *modelJob, completed bool) {
 	}
 }
 
-// short says whether a budget has no room for an amount, of a job that has cost so much
-// without it; and whether it never will have.
+// short reports whether a budget has no room for an amount, and whether it never will. The job has cost
+// jobCost without that amount.
 func (m *model) short(a *modelAccount, jobCost, amount int64) (short, forever bool) {
 	b := m.budget(a)
 	lacks := func(available int64) bool { return available <= 0 || available < amount }
@@ -298,7 +296,7 @@ func (m *model) short(a *modelAccount, jobCost, amount int64) (short, forever bo
 	return short, forever
 }
 
-// decideBudgets says what becomes of a job that a budget has no room for.
+// decideBudgets decides what to do with a job for which a budget has no room.
 func (m *model) decideBudgets(j *modelJob) verdict {
 	amount := m.expected(j)
 	for _, a := range m.budgetsOf(j) {
@@ -317,10 +315,10 @@ func (m *model) decideBudgets(j *modelJob) verdict {
 	return verdict{}
 }
 
-// anyReason is what ends a job whose text the model does not foretell.
+// anyReason stands for an error text that the model does not predict.
 const anyReason = "\x00any reason"
 
-// reserve has an attempt that begins take its money, for which there must be room.
+// reserve reserves the money of an attempt that begins, and notes a fault if a budget has no room for it.
 func (m *model) reserve(j *modelJob) {
 	j.running, j.attemptCost = true, 0
 	on := m.budgetsOf(j)
@@ -340,8 +338,8 @@ func (m *model) reserve(j *modelJob) {
 	}
 }
 
-// spend notes what a running attempt has cost by a report: on a budget on which it has
-// nothing reserved it is overrun.
+// spend notes a reported cost of a running attempt. The cost is overrun on a budget on which the attempt has
+// no reservation.
 func (m *model) spend(j *modelJob, cost int64) {
 	j.attemptCost += cost
 	c := m.reservations[j.id]
@@ -355,9 +353,9 @@ func (m *model) spend(j *modelJob, cost int64) {
 	}
 }
 
-// topUp reserves more for an attempt that has cost more than was reserved; where there is
-// no room it is overrun, and the worker is told. So is one that has used all of it up and
-// can have no more.
+// topUp reserves more for an attempt that has cost more than its reserve. If a budget has no room, it books
+// the excess as overrun and returns true, so that the worker is told. It also returns true for an attempt
+// that has used up its reserve and can get no more.
 func (m *model) topUp(j *modelJob) (over bool) {
 	on := m.budgetsOf(j)
 	if len(on) == 0 {
@@ -392,8 +390,7 @@ func (m *model) topUp(j *modelJob) (over bool) {
 	return over
 }
 
-// settleBudgets books what an attempt that ends has cost, and gives back what it has
-// reserved.
+// settleBudgets books the cost of an attempt that ends, and releases its reserve.
 func (m *model) settleBudgets(j *modelJob) {
 	c := m.reservations[j.id]
 	if c == nil {
@@ -426,7 +423,7 @@ func (m *model) turnBudgets(o *op.TurnBudgets) outcome {
 	return outcome{result: result}
 }
 
-// stillShort says whether a budget that holds a job would hold it again.
+// stillShort reports whether a budget would hold a job again.
 func (m *model) stillShort(j *modelJob) bool {
 	v := m.decideBudgets(j)
 	return v != verdict{} && v.to != job.Pending

@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelBulks are the bulk operations that a shard knows of: those of the namespace on
-// the home shard, and its own parts of them.
+// modelBulks are the bulk operations that a shard knows. The home shard has those of the namespace; each
+// shard has its own parts of them.
 type modelBulks struct {
 	homes map[string]*state.Bulk
 	parts map[string]*modelPart
@@ -28,7 +28,7 @@ type modelPart struct {
 	work *state.BulkWork
 }
 
-// dispatchBulk is dispatch for the ops of bulk operations.
+// dispatchBulk dispatches the ops of bulk operations.
 func (m *model) dispatchBulk(o op.Op) outcome {
 	switch o := o.(type) {
 	case *op.StartBulk:
@@ -64,7 +64,8 @@ func (m *model) startBulk(o *op.StartBulk) outcome {
 	return out
 }
 
-// openPart begins a shard's part. What is made or comes later is not meant.
+// openPart begins a shard's part. If the part names no jobs, it does not cover jobs that are created or
+// arrive later.
 func (m *model) openPart(o *op.StartBulk, s *op.BulkStart) {
 	p := &modelPart{
 		&state.BulkPart{
@@ -122,10 +123,10 @@ func (m *model) runBulk(o *op.RunBulk) outcome {
 	return outcome{result: &op.RunBulkResult{Applied: true}}
 }
 
-// covers says whether a part is for a job.
+// covers reports whether a part applies to a job.
 func (p *modelPart) covers(j *modelJob) bool {
 	if j == nil || len(p.Scope) > 0 && !slices.ContainsFunc(p.Scope, func(glob string) bool {
-		return strings.HasPrefix(j.queue, strings.TrimSuffix(glob, "*")) // the only globs that are drawn
+		return strings.HasPrefix(j.queue, strings.TrimSuffix(glob, "*")) // the only globs that the workload draws
 	}) {
 		return false
 	}
@@ -133,7 +134,7 @@ func (p *modelPart) covers(j *modelJob) bool {
 	return p.Named || !there && (p.InQueue == "" || p.InQueue == j.queue) && (len(p.InStates) == 0 || slices.Contains(p.InStates, j.state))
 }
 
-// act does to a job what the op does that does it to one.
+// act does to a job what the op for single jobs does.
 func (m *model) act(p *modelPart, j *modelJob) api.Code {
 	var out outcome
 	switch ids := [][]byte{j.id[:]}; p.Action {
@@ -143,7 +144,7 @@ func (m *model) act(p *modelPart, j *modelJob) api.Code {
 		out = m.retryJobs(&op.RetryJobs{JobIds: ids, Requeue: true})
 	case state.BulkAction_BULK_ACTION_CANCEL:
 		if j.state == job.Cancelled {
-			return api.StateConflict // of one job that is no error
+			return api.StateConflict // cancelling it alone is no error
 		}
 		out = m.cancelJobs(&op.CancelJobs{JobIds: ids})
 	case state.BulkAction_BULK_ACTION_MOVE:
@@ -167,7 +168,7 @@ func (m *model) act(p *modelPart, j *modelJob) api.Code {
 	return api.Code(out.result.(*op.JobsResult).Items[0].GetRefusal().GetCode())
 }
 
-// moveOne moves a job. One that may not move is refused also where it would stay.
+// moveOne moves a job. It refuses a job that must not move even if the job is already in the queue.
 func (m *model) moveOne(p *modelPart, j *modelJob) api.Code {
 	if j.state == job.Active || j.state == job.Cancelled {
 		return api.StateConflict
@@ -179,8 +180,7 @@ func (m *model) moveOne(p *modelPart, j *modelJob) api.Code {
 	return api.Code(out.result.(*op.MoveJobsResult).Items[0].GetCode())
 }
 
-// tellBulk has the home shard hear how far a part is, and with the last of them that
-// all is over.
+// tellBulk reports a part's progress to the home shard. The last part to end finishes the bulk operation.
 func (m *model) tellBulk(p *modelPart, failures []*state.BulkFailure, ended bool, why string) {
 	counts, id, from := proto.Clone(p.Counts).(*state.BulkCounts), string(p.Id), m.number
 	if counts == nil {
@@ -242,7 +242,7 @@ func (m *model) purgeBulks(o *op.PurgeBulks) outcome {
 	return outcome{result: result}
 }
 
-// compareBulks holds what a store knows of bulk operations against the model.
+// compareBulks compares a store's bulk operations with the model's.
 func (sh *shard) compareBulks(v *state.Snapshot) error {
 	homes, parts := maps.Clone(sh.model.bulks.homes), maps.Clone(sh.model.bulks.parts)
 	for b, err := range v.Bulks() {
@@ -277,8 +277,8 @@ func (sh *shard) compareBulks(v *state.Snapshot) error {
 	return nil
 }
 
-// inspectBulks wants every bulk operation to have ended when all is at rest, and to
-// count what was done, as it was counted when it was.
+// inspectBulks checks, when all shards are at rest, that every bulk operation has ended, and that its counts
+// match the counts that the ledger took when the work was done.
 func (s *simulation) inspectBulks() error {
 	for _, sh := range s.shards {
 		parts, err := sh.steady.store.BulkParts()
@@ -304,8 +304,6 @@ func (s *simulation) inspectBulks() error {
 	}
 	return nil
 }
-
-// What a workload draws of these.
 
 func (w *workload) startBulk() op.Op {
 	if w.sh.number != 0 {
@@ -340,7 +338,7 @@ func (w *workload) startBulk() op.Op {
 		share := &op.BulkStart{Shard: sh.number}
 		if named {
 			share.JobIds = idBytes(sh.work.some(w.oftenFew(6, 60), func(*modelJob) bool { return true }))
-			if w.chance(40) { // more errors than are listed
+			if w.chance(40) { // more errors than a bulk operation lists
 				share.JobIds = append(share.JobIds, slices.Repeat(share.JobIds[:1], job.MaxBulkFailures)...)
 			}
 		}
@@ -360,15 +358,15 @@ func (w *workload) runBulk() op.Op {
 	o := w.m.bulks.parts[pick(w, ids)].chunk(w.m, 1+w.rng.IntN(20), func() bool { return w.chance(10) })
 	switch w.rng.IntN(20) {
 	case 0:
-		o.From -= min(o.From, 1+w.rng.Uint64N(3)) // of a leader that is none any more
+		o.From -= min(o.From, 1+w.rng.Uint64N(3)) // from a former leader
 	case 1:
 		o.Failure = "the filter cannot be read here"
 	}
 	return o
 }
 
-// chunk is what a leader proposes that finds a part's jobs in the model as it would in
-// its view, and now and then one that the part is not for.
+// chunk returns the op that a leader would propose for a part. It finds the part's jobs in the model, as the
+// leader would find them in its view. If other returns true, it adds a job that the part does not cover.
 func (p *modelPart) chunk(m *model, most int, other func() bool) *op.RunBulk {
 	o := &op.RunBulk{Meta: duty(), BulkId: p.Id, From: p.Next, To: p.End}
 	add := func(id []byte, at uint64) bool {
@@ -392,7 +390,7 @@ func (p *modelPart) chunk(m *model, most int, other func() bool) *op.RunBulk {
 	return o
 }
 
-// someBulk is the id of a bulk operation, or of none.
+// someBulk draws the id of a bulk operation, or one that does not exist.
 func (w *workload) someBulk() []byte {
 	if ids := slices.Sorted(maps.Keys(w.m.bulks.homes)); len(ids) > 0 && !w.chance(10) {
 		return []byte(pick(w, ids))
