@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// each plays an op on jobs, one after the other.
+// each applies an op to its jobs, one after the other.
 func (m *model) each(ids [][]byte, do func(j *modelJob) (*op.JobDone, api.Code)) outcome {
 	result := &op.JobsResult{}
 	for _, b := range ids {
@@ -68,7 +68,7 @@ func (m *model) retryJobs(o *op.RetryJobs) outcome {
 	})
 }
 
-// lastError is the latest attempt an error is kept of; 0 for none.
+// lastError returns the latest attempt whose error is kept, or 0.
 func (j *modelJob) lastError() (last uint32) {
 	for attempt := range j.errors {
 		last = max(last, attempt)
@@ -126,8 +126,7 @@ func (m *model) expireJobs(o *op.ExpireJobs) outcome {
 	return outcome{result: result}
 }
 
-// holder is the job that has a unique key of a queue, whose period may be over;
-// nil for none.
+// holder returns the job that holds a unique key of a queue, or nil. The key's period may be over.
 func (m *model) holder(queue, key string) *modelJob {
 	for _, j := range m.jobs {
 		if j.queue == queue && j.unique == key && j.uniqueEndNs > 0 && (j.uniqueWhole || j.live()) {
@@ -137,7 +136,7 @@ func (m *model) holder(queue, key string) *modelJob {
 	return nil
 }
 
-// debounced is the job that has a debounce key of a queue; nil for none.
+// debounced returns the job that holds a debounce key of a queue, or nil.
 func (m *model) debounced(queue, key string) *modelJob {
 	for _, j := range m.jobs {
 		if j.queue == queue && j.debounce == key && j.state == job.Scheduled {
@@ -168,8 +167,6 @@ func (m *model) purgeJobs(o *op.PurgeJobs) outcome {
 	}
 	return outcome{result: result}
 }
-
-// What a workload draws of these.
 
 func (w *workload) byHand(n int, ok func(*modelJob) bool) [][]byte {
 	return idBytes(w.some(1+w.rng.IntN(n), func(j *modelJob) bool { return ok(j) || w.chance(15) }))

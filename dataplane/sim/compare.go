@@ -24,8 +24,8 @@ func byNumber(m *model) []*modelJob {
 	return all
 }
 
-// agree holds one real result against what the model expected, and teaches the
-// model the lease tokens it could not know.
+// agree compares a real result with the outcome that the model expected, and teaches the model the lease
+// tokens, which it cannot predict.
 func (m *model) agree(want outcome, got any) error {
 	if err, refused := got.(error); refused {
 		if want.refused == "" || api.CodeOf(err) != want.refused {
@@ -53,7 +53,7 @@ func (m *model) agree(want outcome, got any) error {
 	return nil
 }
 
-// learn takes the tokens of new leases into the model.
+// learn stores the tokens of new leases in the model.
 func (m *model) learn(r *op.FetchResult) error {
 	for _, l := range r.GetJobs() {
 		j := m.jobs[job.ID(l.GetId())]
@@ -73,8 +73,8 @@ func (m *model) learn(r *op.FetchResult) error {
 	return nil
 }
 
-// blank removes what the model does not predict: tokens, message texts, and the
-// key record an op answers with.
+// blank removes the parts of a result that the model does not predict: tokens, message texts and empty
+// refusals.
 func blank(m proto.Message) {
 	scrub := func(r *op.Refusal) { r.Message = "" }
 	switch r := m.(type) {
@@ -113,7 +113,7 @@ func blank(m proto.Message) {
 	}
 }
 
-// compare reports how a store's jobs, queues and keys differ from the model's.
+// compare reports the differences between a store's records and the model's.
 func (m *model) compare(v *state.Snapshot) error {
 	var errs []error
 	seen := 0
@@ -185,7 +185,7 @@ func (j *modelJob) compare(is *job.Job) error {
 	return nil
 }
 
-// compareTerms is compare for what a job is made with, and until when.
+// compareTerms compares a job's options, gate and times.
 func (j *modelJob) compareTerms(is *job.Job) bool {
 	unique := j.uniqueEndNs == 0 || is.GetOptions().GetUniqueKey() == j.unique && is.GetOptions().GetUniqueWholePeriod() == j.uniqueWhole
 	if gate := is.GetDetail(); gate.GetGate() != j.gate.kind || gate.GetGateName() != j.gate.name {
@@ -200,7 +200,8 @@ func (j *modelJob) compareTerms(is *job.Job) bool {
 		samePairs(is.GetTags(), j.tags) && samePairs(is.GetHeaders(), j.headers)
 }
 
-// compareGroups is compare for what a job has to do with others.
+// compareGroups compares a job's relations to other jobs: its batch, chain, origin, dependencies, parent and
+// schedule.
 func (j *modelJob) compareGroups(is *job.Job) bool {
 	var batch *job.Membership
 	if b := j.batch; b != nil {
@@ -216,7 +217,7 @@ func (j *modelJob) compareGroups(is *job.Job) bool {
 		bytes.Equal(is.GetOptions().GetParentId(), j.parent) && bytes.Equal(is.GetOptions().GetScheduleId(), j.schedule)
 }
 
-// inspectDocuments holds what jobs are to do against the model.
+// inspectDocuments compares the documents of all jobs, and the errors of lost attempts, with the model's.
 func (sh *shard) inspectDocuments() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// compareAgent is compare for what a job has to do with iterations and people.
+// compareAgent compares the part of a job that iterations and approvals use.
 func (j *modelJob) compareAgent(is *job.Job) error {
 	a, d, o := &j.agent, is.GetDetail(), is.GetOptions()
 	var size uint64
@@ -40,8 +40,8 @@ func (j *modelJob) compareAgent(is *job.Job) error {
 	return nil
 }
 
-// compareAgents holds what is kept beside jobs against the model: a record of each
-// iteration, and the scores.
+// compareAgents compares the records that the store keeps beside jobs: one for each iteration, and the
+// scores.
 func (m *model) compareAgents(v *state.Snapshot) error {
 	var errs []error
 	scored := uint64(0)
@@ -75,8 +75,8 @@ func (m *model) compareAgents(v *state.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// isDense wants a job's iterations to be numbered without a gap, from the first or, of
-// a replay, from the one that is done again.
+// isDense checks that a job's iterations are numbered without a gap. They begin with the first, or in a
+// replay with the iteration from which it replays.
 func (j *modelJob) isDense() error {
 	next := max(j.agent.replayFrom, 1)
 	for _, it := range j.agent.kept {
@@ -88,7 +88,7 @@ func (j *modelJob) isDense() error {
 	return nil
 }
 
-// inspectLost holds what is kept of attempts whose lease ran out against the model.
+// inspectLost compares the errors of attempts whose lease expired with the model's.
 func (m *model) inspectLost(v *state.Snapshot) error {
 	for _, j := range byNumber(m) {
 		all, err := v.Errors(j.id)

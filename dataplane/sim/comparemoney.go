@@ -12,10 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What a store knows of money is held against the model here: accounts field by field,
-// what running attempts claim, and what the feed tells.
-
-// account is the record that an account should have.
+// account returns the record that the store should hold for an account.
 func (m *model) account(a *modelAccount) *state.Account {
 	out := &state.Account{Id: a.id, Name: a.name, ReservedNanoUsd: m.reserved(a)}
 	for _, w := range a.windows {
@@ -37,7 +34,7 @@ func (m *model) account(a *modelAccount) *state.Account {
 	return out
 }
 
-// compareMoney holds what a store knows of money against the model.
+// compareMoney compares the price book's version and the accounts, field by field, with the model's.
 func (m *model) compareMoney(v *state.Snapshot) error {
 	errs := []error{m.broken}
 	if h := v.Head(); h.GetPriceBook() != m.priceBook || h.GetAccountRecords() != uint64(len(m.accounts)) {
@@ -52,7 +49,7 @@ func (m *model) compareMoney(v *state.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// compareSpending is compare for what a job has to do with money.
+// compareSpending compares a job's reservation, model, fairness key and charge.
 func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 	reservation, want := is.GetLease().GetReservation(), &job.Reservation{}
 	if c := m.reservations[j.id]; c != nil {
@@ -71,7 +68,7 @@ func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 	return nil
 }
 
-// compareTold holds what the last entry has told the feed of money against the model.
+// compareTold compares the events about budgets that the last entry added to the feed with the model's.
 func (sh *shard) compareTold() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()
@@ -94,8 +91,8 @@ func (sh *shard) compareTold() error {
 	return nil
 }
 
-// learnReason takes the text of what ended the job before, where the model does not
-// foretell it.
+// learnReason copies the error text of the job's origin from the store, if the model does not predict that
+// text.
 func (j *modelJob) learnReason(is *job.Job) {
 	if text := is.GetOrigin().GetError(); j.origin.GetError() == anyReason && strings.HasPrefix(text, "budget ") {
 		j.origin = proto.Clone(j.origin).(*job.Origin)

@@ -16,15 +16,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state/event"
 )
 
-// toldOf counts what webhooks were told of and what has become of that, from what the
-// shard answered alone.
+// toldOf counts the notifications of webhooks and how they ended. The fields changes, asked and forgotten
+// come from the shard's answers alone.
 type toldOf struct {
-	changes   uint64          // of alerts
-	deaf      uint64          // of those, which a webhook did not want to hear of
-	events    uint64          // that webhooks asked for
-	disabled  uint64          // webhooks
-	asked     map[string]bool // deliveries that somebody asked for: an answer may be given twice
-	again     uint64          // of those, which were forgotten when the request came again
+	changes   uint64          // changes of alerts
+	deaf      uint64          // of those, changes of which no webhook was notified
+	events    uint64          // notifications of events that webhooks asked for
+	disabled  uint64          // disabled webhooks
+	asked     map[string]bool // deliveries that a client queued; a set, because an answer may be given twice
+	again     uint64          // of those, deliveries that had been purged when the request was repeated
 	forgotten uint64
 }
 
@@ -43,7 +43,7 @@ func (m *model) setAlerts(o *op.SetAlerts) outcome {
 		if c.GetFiring() {
 			event = "alert_fired"
 		}
-		// A rule notifies the webhook that it names, whatever events that asks for.
+		// A rule notifies the webhook that it names, whatever events the webhook asks for.
 		if hook := m.hookNamed(rule.GetAlertRule().GetNotify()); hook == nil || hook.Webhook.GetDisabled() {
 			m.told.deaf++
 			continue
@@ -62,12 +62,12 @@ func (m *model) ruleOf(id []byte) *state.Resource {
 	return nil
 }
 
-// hookNamed is a webhook as it is declared; nil for none.
+// hookNamed returns the declaration of a webhook, or nil.
 func (m *model) hookNamed(name string) *state.Resource {
 	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_WEBHOOK, name}]
 }
 
-// listens says whether a webhook is to be told of an event.
+// listens reports whether a webhook wants an event.
 func (m *model) listens(hook *state.Resource, event string) bool {
 	if hook == nil || hook.Webhook.GetDisabled() {
 		return false
@@ -79,8 +79,8 @@ func (m *model) listens(hook *state.Resource, event string) bool {
 	return slices.Contains(asked, event) || slices.Contains(asked, "*")
 }
 
-// deliverLater queues a delivery. Of one that the state brings forth the model cannot
-// know the id: it goes by its number until it is seen.
+// deliverLater queues a delivery. The model cannot know the id of a delivery that the state creates by
+// itself, so it keeps it by number until it learns the id.
 func (m *model) deliverLater(id []byte, webhook, event string, body []byte) *state.Delivery {
 	if known := m.deliveries[string(id)]; id != nil && known != nil {
 		return known
@@ -96,7 +96,7 @@ func (m *model) deliverLater(id []byte, webhook, event string, body []byte) *sta
 	return d
 }
 
-// reached is what has come of a webhook, to be changed.
+// reached returns the record of a webhook's attempts. The caller may change it.
 func (m *model) reached(webhook string) *state.Attempted {
 	id := string(m.hookNamed(webhook).GetId())
 	if m.attempted[id] == nil {
@@ -105,7 +105,7 @@ func (m *model) reached(webhook string) *state.Attempted {
 	return m.attempted[id]
 }
 
-// tell has webhooks told of what an entry did, by the feed, in the order of what happened.
+// tell queues the notifications for the events of an entry, in the order of the feed.
 func (sh *shard) tell() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()
@@ -120,7 +120,7 @@ func (sh *shard) tell() error {
 				continue
 			}
 			queue := e.Queue
-			if e.Type == state.EventType_EVENT_BATCH_COMPLETED { // the feed names its callback's
+			if e.Type == state.EventType_EVENT_BATCH_COMPLETED { // the feed names the callback's queue
 				b, err := v.Batch([16]byte(e.RecordId))
 				if err != nil {
 					return err
@@ -147,7 +147,7 @@ type telling struct {
 	job            []byte
 }
 
-// tellHome queues deliveries at the shard that sends them.
+// tellHome queues deliveries on the home shard, which sends them.
 func (sh *shard) tellHome(all []telling) {
 	sh.model.send(0, traveller{arrive: func(to *model) {
 		for _, t := range all {
@@ -159,8 +159,7 @@ func (sh *shard) tellHome(all []telling) {
 	}})
 }
 
-// name learns the ids of deliveries that the state has brought forth, and looks at what
-// they say.
+// name learns the ids of deliveries that the state has created, and checks their bodies.
 func (sh *shard) name(v *state.Snapshot) error {
 	m := sh.model
 	if len(m.nameless) == 0 {
@@ -219,15 +218,15 @@ func (m *model) reportDeliveries(o *op.ReportDeliveries) outcome {
 	return outcome{result: &op.ReportDeliveriesResult{}}
 }
 
-// reportTo notes what an attempt says of a webhook: it is disabled when ten deliveries in
-// a row were given up within an hour or more.
+// reportTo records an attempt in its webhook's record. It disables the webhook when ten deliveries in a row
+// were given up, over an hour or more.
 func (m *model) reportTo(hook *state.Resource, r *op.DeliveryReport) {
 	a := m.reached(hook.GetName())
 	a.Status, a.Error, a.AtNs = r.GetStatus(), r.GetError(), m.clockNs
 	if r.GetRetryNs() != 0 {
 		return
 	}
-	a.Waiting -= min(a.Waiting, 1) // one of a webhook of that name before it may be among them
+	a.Waiting -= min(a.Waiting, 1) // a delivery for an earlier webhook of that name may be among them
 	if r.GetDelivered() {
 		a.GivenUp, a.FailingSinceNs = 0, 0
 		return
@@ -257,7 +256,7 @@ func (m *model) purgeDeliveries(o *op.PurgeDeliveries) outcome {
 	return outcome{result: result}
 }
 
-// hearOfDeliveries counts what a shard has answered.
+// hearOfDeliveries counts a shard's answers.
 func (t *toldOf) hearOfDeliveries(result any) {
 	switch r := result.(type) {
 	case *op.SetAlertsResult:
@@ -269,8 +268,8 @@ func (t *toldOf) hearOfDeliveries(result any) {
 	}
 }
 
-// compareDeliveries holds what webhooks are sent against the model, and wants one
-// delivery of each change of an alert that somebody wanted to hear of.
+// compareDeliveries compares deliveries, alerts and webhook records with the model's. It checks that each
+// alert change for a webhook, each queued delivery and each event has led to one delivery.
 func (sh *shard) compareDeliveries(v *state.Snapshot) error {
 	m := sh.model
 	var errs []error
@@ -307,7 +306,7 @@ func (sh *shard) compareDeliveries(v *state.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// sendDue is what the sender of deliveries reports that finds everybody at home.
+// sendDue returns the report of a sender whose deliveries all succeed.
 func (sh *shard) sendDue(ids [][]byte) op.Op {
 	o := &op.ReportDeliveries{Meta: duty()}
 	for _, id := range ids {
@@ -315,8 +314,6 @@ func (sh *shard) sendDue(ids [][]byte) op.Op {
 	}
 	return o
 }
-
-// What a workload draws of these.
 
 func (w *workload) webhook() *op.PutResource {
 	h := &state.Webhook{Url: "https://hooks.example.invalid/" + fmt.Sprint(w.rng.IntN(9)), Disabled: w.chance(8), RetryLimit: uint32(w.rng.IntN(4))}
@@ -374,7 +371,7 @@ func (w *workload) queueDelivery() op.Op {
 	return o
 }
 
-// someDeliveries draws deliveries, and now and then one that there is not.
+// someDeliveries draws the ids of deliveries, and now and then one that does not exist.
 func (w *workload) someDeliveries(n int) (ids [][]byte) {
 	for id := range w.m.deliveries {
 		ids = append(ids, []byte(id))

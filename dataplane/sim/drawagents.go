@@ -7,12 +7,10 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// What a workload draws of agents.
-
-// preferAgents has iterations go on: jobs come back to those who fetch, and people
-// look after them.
+// preferAgents changes the weights so that iterations continue: workers fetch jobs again, and people release
+// held ones.
 func (w *workload) preferAgents() {
-	calm := w.chance(2) // nobody ends what others have begun
+	calm := w.chance(2) // no op ends the jobs that others have begun
 	for i, d := range draws() {
 		switch d.kind {
 		case "cancel-jobs", "delete-jobs", "clear-queue", "delete-queue", "sweep-queue", "move-jobs", "expire-jobs", "reject-jobs":
@@ -29,7 +27,7 @@ func (w *workload) preferAgents() {
 	}
 }
 
-// agency has a new job be an agent's, or has its result held against a schema.
+// agency makes a new job an agent's, or gives it a schema for its result.
 func (w *workload) agency(n *op.NewJob) {
 	if w.chance(8) {
 		n.ResultSchema = &job.Blob{Data: []byte(`{"type":"object"}`)}
@@ -56,7 +54,7 @@ func (w *workload) agency(n *op.NewJob) {
 	n.Opt().Agent = a
 }
 
-// iterate has an ack of a job end an iteration, mostly where it is an agent's.
+// iterate makes an ack end an iteration, mostly if the job is an agent's.
 func (w *workload) iterate(item *op.AckItem, id job.ID) {
 	item.ResultChecked = !w.chance(3)
 	if w.chance(4) {

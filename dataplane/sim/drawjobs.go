@@ -8,8 +8,6 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// What a workload draws of new jobs.
-
 func (w *workload) enqueue() op.Op {
 	o := &op.Enqueue{Meta: w.meta()}
 	for range w.oftenFew(4, 60) {
@@ -70,7 +68,7 @@ func (w *workload) newJob() *op.NewJob {
 	return n
 }
 
-// key is one of few, so that they meet.
+// key draws one of few keys, so that they collide.
 func (w *workload) key() string { return fmt.Sprintf("only-%d", w.rng.IntN(3)) }
 
 func (w *workload) payload() *job.Blob {

@@ -12,14 +12,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What a workload draws of limits. Names are few, so that they meet; a queue's rules
-// are declared on the first shard, whichever the queue is of.
+// The names in this file are few, so that they collide. A limit rule is declared on the first shard,
+// whichever shard its queue belongs to.
 
 func (w *workload) fairnessKey() string { return fmt.Sprintf("tenant-%d", w.rng.IntN(4)) }
 
 func (w *workload) providerName() string { return fmt.Sprintf("provider-%d", w.rng.IntN(2)) }
 
-// limits has some jobs count for a key, and some go to a provider.
+// limits gives some jobs a fairness key, and some a provider.
 func (w *workload) limits(n *op.NewJob) {
 	if w.keyed && !w.chance(4) {
 		n.FairnessKey = w.fairnessKey()
@@ -48,7 +48,7 @@ func (w *workload) limitRule() *op.PutResource {
 	}}
 }
 
-// provider limits requests and tokens; each shard has at least one.
+// provider draws limits on requests and tokens, which are at least one for each shard.
 func (w *workload) provider() *op.PutResource {
 	limit := func(most int) uint64 {
 		if w.chance(2) {
@@ -62,7 +62,7 @@ func (w *workload) provider() *op.PutResource {
 	}}
 }
 
-// tuneQueue sets what a queue says of priorities and providers.
+// tuneQueue draws a queue's ageing and provider.
 func (w *workload) tuneQueue(o *op.SetQueue) {
 	if w.chance(4) {
 		o.AgeingMs = proto.Int64(pick(w, []int64{0, 1 + w.rng.Int64N(5000)}))
@@ -72,14 +72,14 @@ func (w *workload) tuneQueue(o *op.SetQueue) {
 	}
 }
 
-// openGate lets go of jobs at gates, mostly; that they may not pass is known later.
+// openGate draws mostly jobs at gates. The op decides whether they may pass.
 func (w *workload) openGate() op.Op {
 	return &op.OpenGate{Meta: duty(), JobIds: idBytes(w.some(w.oftenFew(4, 40), func(j *modelJob) bool {
 		return j.gate != modelGate{} || w.chance(30)
 	}))}
 }
 
-// limitsEdge is edge for the limits of keys and of providers.
+// limitsEdge does the same as edge for the limits of fairness keys and providers.
 func (w *workload) limitsEdge() int64 {
 	before := func(takes []int64, limit uint64, windowMs int64) int64 {
 		if limit == 0 || uint64(len(takes)) < limit {

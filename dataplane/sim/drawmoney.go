@@ -13,17 +13,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What a workload draws of money. Budgets are small beside what jobs cost, so that all
-// of them come to be full.
+// The budgets in this file are small in proportion to the costs of jobs, so that all of them become full.
 
-// The words that are drawn: of some models no price is ever known.
+// The names that a workload draws. Some models have no price.
 var (
 	drawnModels    = []string{"", "m-1", "m-2", "n-1", "unheard-of"}
 	drawnProviders = []string{"", "p1", "p2"}
 	pricedModels   = []string{"m-1", "m-*", "m-2", "n*"}
 )
 
-// spending draws what a new job says of money.
+// spending draws a new job's cost estimate and model.
 func (w *workload) spending(n *op.NewJob) {
 	if w.chance(3) {
 		n.Opt().CostEstimateNanoUsd = 1 + w.rng.Int64N(60)
@@ -45,9 +44,9 @@ func (w *workload) usage() *job.Usage {
 	switch w.rng.IntN(4) {
 	case 0: // its worker does not know
 	case 1:
-		u.CostReported = true // 0 is said
+		u.CostReported = true // it reports 0
 	case 2:
-		u.CostNanoUsd = w.rng.Int64N(40) // as it was said before there were prices
+		u.CostNanoUsd = w.rng.Int64N(40) // as workers reported before there were prices
 	default:
 		u.CostNanoUsd, u.CostReported = w.rng.Int64N(120), true
 	}
@@ -57,15 +56,15 @@ func (w *workload) usage() *job.Usage {
 	return u
 }
 
-// distort makes a report one that a broken worker sends: at a limit, beyond it, beyond
-// what numbers hold, or negative.
+// distort makes a report faulty, as a broken worker would: at a limit, above it, above the range of numbers,
+// or negative.
 func (w *workload) distort(u *job.Usage) {
 	switch w.rng.IntN(7) {
 	case 0:
 		u.CostNanoUsd, u.CostReported = pick(w, []int64{job.MaxReportCost, job.MaxReportCost + 1, math.MaxInt64}), true
 	case 1:
 		u.InputTokens = pick(w, []int64{job.MaxReportTokens + 1, math.MaxInt64})
-	case 2: // each within the limit, and not together
+	case 2: // each within the limit, but not their sum
 		u.OutputTokens, u.CacheReadTokens = job.MaxReportTokens, job.MaxReportTokens
 	case 3:
 		u.CacheCreationTokens = -1 - w.rng.Int64N(math.MaxInt64)
@@ -73,14 +72,14 @@ func (w *workload) distort(u *job.Usage) {
 		u.CostNanoUsd = math.MinInt64
 	case 5:
 		u.Rejected = job.RejectedName
-	default: // to be computed: at most prices more than a report may cost
+	default: // its computed cost exceeds the limit at most prices
 		u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens = 0, job.MaxReportTokens, 0, 0
 		u.CostNanoUsd, u.CostReported = 0, false
 	}
 }
 
-// drawPrice draws a price, a million tokens of which cost so little that a report costs
-// about what is reserved for an attempt.
+// drawPrice draws a price. A million tokens cost so little that a report costs about as much as the reserve
+// of an attempt.
 func (w *workload) drawPrice() (name string, p *state.Price) {
 	p = &state.Price{
 		Provider: pick(w, drawnProviders), Model: pick(w, pricedModels), OverInputTokens: pick(w, []int64{0, 0, 500, 900}),
@@ -107,8 +106,7 @@ func (w *workload) price() *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_PRICE, Name: name, Price: p}}
 }
 
-// budget draws a budget, new or changed, or has one that there is be raised, or not any
-// more.
+// budget draws a new or changed budget, or changes the raise of an existing one.
 func (w *workload) budget() *op.PutResource {
 	b := w.drawBudget()
 	r := &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_BUDGET, Name: op.BudgetName(b.GetScope(), b.GetTarget()), Budget: b}
@@ -120,8 +118,8 @@ func (w *workload) budget() *op.PutResource {
 	return &op.PutResource{Resource: r, Windows: w.windows(r.Budget)}
 }
 
-// drawBudget draws a budget: with several shards only of a scope that one of them can
-// count.
+// drawBudget draws a budget. If there are several shards, it draws only scopes that one shard can count
+// alone.
 func (w *workload) drawBudget() *state.Budget {
 	b := &state.Budget{
 		Scope: state.BudgetScope_BUDGET_SCOPE_QUEUE, Target: pick(w, pick(w, w.sh.shards).work.queues), ReserveNanoUsd: 1 + w.rng.Int64N(20),
@@ -151,7 +149,7 @@ func (w *workload) drawBudget() *state.Budget {
 	if len(b.Limits) == 0 || w.chance(4) {
 		b.PerJobNanoUsd = 20 + w.rng.Int64N(150)
 	}
-	if w.chance(2) { // it is derived
+	if w.chance(2) { // so that it is derived
 		b.ReserveNanoUsd = 0
 	}
 	w.raise(b)
@@ -165,13 +163,13 @@ func (w *workload) raise(b *state.Budget) {
 	}
 }
 
-// calendar are the windows that a proposer computes.
+// calendar contains the windows that a proposer computes.
 var calendar = map[state.Window]billing.Period{
 	state.Window_WINDOW_DAY: billing.Day, state.Window_WINDOW_WEEK: billing.Week, state.Window_WINDOW_MONTH: billing.Month,
 }
 
-// windows are those of a budget that are now, as its proposer sees them: in one of two
-// time zones, and now and then by a clock that is behind.
+// windows returns a budget's current windows as its proposer sees them: in one of two time zones, and now and
+// then by a clock that is behind.
 func (w *workload) windows(b *state.Budget) (all []*state.Spent) {
 	zone := pick(w, []*time.Location{time.UTC, time.UTC, time.FixedZone("east", 13*60*60)})
 	nowNs := w.m.clockNs - pick(w, []int64{0, 0, int64(26 * time.Hour)})
@@ -184,7 +182,7 @@ func (w *workload) windows(b *state.Budget) (all []*state.Spent) {
 	return all
 }
 
-// turnBudgets turns windows that are over, and some that are not.
+// turnBudgets draws turns of windows that are over, and of some that are not.
 func (w *workload) turnBudgets() op.Op {
 	o := &op.TurnBudgets{Meta: duty(), Turns: w.turns(w.m.clockNs + pick(w, []int64{0, 0, int64(24 * time.Hour)}))}
 	if len(o.Turns) == 0 {
@@ -194,8 +192,8 @@ func (w *workload) turnBudgets() op.Op {
 	return o
 }
 
-// balanceBudgets has nothing to do: budgets that shards share are not drawn, and have
-// histories of their own in package op.
+// balanceBudgets draws an op without an effect, because the workload draws no budgets that shards share.
+// Package op tests those with histories of its own.
 func (w *workload) balanceBudgets() op.Op {
 	o := &op.BalanceBudgets{Meta: duty()}
 	for _, r := range w.m.declaredOf(state.ResourceKind_RESOURCE_KIND_BUDGET) {
@@ -208,7 +206,7 @@ func (w *workload) balanceBudgets() op.Op {
 	return o
 }
 
-// turns are those that a duty would propose at a time.
+// turns returns the turns that a duty would propose at a time.
 func (w *workload) turns(nowNs int64) (turns []*op.Turn) {
 	for _, r := range w.m.declaredOf(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		for _, s := range w.m.accounts[string(r.GetId())].windows {

@@ -10,8 +10,6 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What a workload draws of queues.
-
 func (w *workload) setQueue() op.Op {
 	o := &op.SetQueue{Meta: w.meta(), Queue: w.someQueue()}
 	if w.chance(2) {
@@ -41,9 +39,9 @@ func (w *workload) setQueue() op.Op {
 	return o
 }
 
-// edge is a moment shortly before the first job that was let go leaves the window
-// of its queue's rate limit, or its key's or provider's: there one that is too short by little shows. It is 0
-// where none has let any go under a limit.
+// edge returns a time shortly before the oldest job that a rate limit let go leaves the limit's window. The
+// limit may be a queue's, a key's or a provider's. At that time, a window that is slightly too short shows.
+// It returns 0 if no limit has let a job go.
 func (w *workload) edge() int64 {
 	for _, name := range w.queues {
 		if q := w.m.queues[name]; q != nil && len(q.takes) >= int(q.rateLimit) && len(q.takes) > 0 {
@@ -84,7 +82,7 @@ func (w *workload) clearQueue() op.Op {
 	return &op.ClearQueue{Meta: w.meta(), Queue: pick(w, w.queues)}
 }
 
-// deleteQueue deletes mostly a queue that has no jobs.
+// deleteQueue draws mostly a queue that has no jobs.
 func (w *workload) deleteQueue() op.Op {
 	if w.chance(8) {
 		return &op.DeleteQueue{Meta: w.meta(), Queue: pick(w, w.queues), IfSettled: w.chance(2)}
@@ -92,7 +90,7 @@ func (w *workload) deleteQueue() op.Op {
 	return &op.DeleteQueue{Meta: w.meta(), Queue: pick(w, w.idle), IfSettled: w.chance(2)}
 }
 
-// sweepQueue goes on with a queue that is being cleared or deleted, mostly.
+// sweepQueue draws mostly a queue that is being cleared or deleted.
 func (w *workload) sweepQueue() op.Op {
 	o := &op.SweepQueue{Meta: duty(), Queue: w.someQueue(), Last: w.chance(3)}
 	for _, name := range slices.Concat(w.queues, w.idle) {
@@ -122,7 +120,7 @@ func (w *workload) setSettings() op.Op {
 	return o
 }
 
-// someQueue is mostly one that jobs go to, and often enough one that has none.
+// someQueue draws mostly a queue to which jobs go, and often enough one that has none.
 func (w *workload) someQueue() string {
 	if w.chance(3) {
 		return pick(w, w.idle)

@@ -22,19 +22,19 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the fixtures anew")
 
-// The fixtures: a log with ops of every kind, the store that came of it, and what
-// is in that. They are what an earlier build wrote and every later one must read:
-// they are written anew only where the formats are meant to begin again.
+// The fixtures are a log with ops of every kind, the store to which it leads, and a summary of the store. An
+// earlier build wrote them, and every later build must read them. They are rewritten only if the formats
+// deliberately start again.
 const (
 	fixtureLog   = "testdata/log.bin"
 	fixtureStore = "testdata/store"
 	fixtureHash  = "testdata/state.golden"
-	fixtureMost  = 200 << 10 // bytes of all of them
+	fixtureMost  = 200 << 10 // total size in bytes
 	// fixtureLogMost bounds the log, because the store is nearly as large.
 	fixtureLogMost = 100 << 10
 )
 
-// The log leads to the same state as it did when it was written.
+// The log must lead to the same state as when it was written.
 func TestLogFixture(t *testing.T) {
 	t.Parallel()
 	if *rewrite {
@@ -47,7 +47,7 @@ func TestLogFixture(t *testing.T) {
 	wantState(t, store)
 }
 
-// The store that was written then opens, and holds what it did.
+// The old store must open and hold its old contents.
 func TestStoreFixture(t *testing.T) {
 	t.Parallel()
 	if *rewrite {
@@ -111,7 +111,7 @@ func replay(store *state.Store, log []logged) error {
 	return nil
 }
 
-// wantState holds a store against what it was when the fixtures were written.
+// wantState compares a store with the summary in the fixtures.
 func wantState(t *testing.T, store *state.Store) {
 	t.Helper()
 	want, err := os.ReadFile(fixtureHash)
@@ -134,7 +134,7 @@ func summary(t *testing.T, store *state.Store) string {
 		h.GetFeedFirstSeq(), h.GetFeedNextSeq(), h.GetUsageFirstSeq(), h.GetUsageNextSeq(), h.GetFeatureLevel(), sum.Sum(nil))
 }
 
-// readLog reads entries: each its term, its length and its bytes.
+// readLog reads entries: the term, the length and the bytes of each.
 func readLog(t *testing.T) (log []logged) {
 	t.Helper()
 	f, err := os.Open(fixtureLog)
@@ -163,8 +163,8 @@ func readLog(t *testing.T) (log []logged) {
 	}
 }
 
-// writeFixtures takes the first history of two shards in whose first there is an op of
-// every kind, those that travel included, and whose log is small.
+// writeFixtures takes the first history of two shards whose first shard has ops of every kind, including
+// those between shards, and whose log is small.
 func writeFixtures(t *testing.T) {
 	t.Helper()
 	var log []logged
@@ -205,10 +205,9 @@ func writeFixtures(t *testing.T) {
 	}
 }
 
-// playEveryKind plays a history until its first shard has had an op of every kind, and
-// says whether it got there. The longer it goes on, the more of its ops are of the kinds
-// that have not been: drawn evenly, some kind is missing from nearly every history that
-// is short enough to be kept.
+// playEveryKind plays a history until its first shard has had an op of every kind, and reports whether it got
+// there. It regularly raises the weights of the missing kinds, because with even weights nearly every history
+// that is short enough to keep lacks some kind.
 func playEveryKind(t *testing.T, s *simulation) bool {
 	t.Helper()
 	for i, sh := range s.shards {
@@ -240,9 +239,8 @@ func playEveryKind(t *testing.T, s *simulation) bool {
 	return whole
 }
 
-// travels plays what comes about by chance too seldom: a job that goes to another shard
-// and is cancelled there, so that its batch, a job that waits for it and a webhook are
-// told of it here.
+// travels plays a case that is too rare by chance: a job moves to another shard and is cancelled there, so
+// that its batch, a job that waits for it and a webhook are notified here.
 func (sh *shard) travels(to *shard) error {
 	w := sh.work
 	newJob := &op.NewJob{Queue: w.queues[0], Retry: &job.Retry{MaxAttempts: 1}}
@@ -277,15 +275,15 @@ func hasEveryKind(t *testing.T, log []logged) bool {
 	return len(missing(t, log)) == 0
 }
 
-// missing are the kinds of ops that a log has none of.
+// missing returns the kinds of ops that a log lacks.
 func missing(t *testing.T, log []logged) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, k := range op.Kinds() {
 		names[k.Name] = true
 	}
-	// What shards tell each other of budgets has histories of its own, in package op; the
-	// first shard is where bulk operations come from.
+	// Package op tests with histories of its own the ops by which shards share budgets. Bulk operations come
+	// from the first shard, so no other shard sends it an open-bulk.
 	for _, name := range []string{"return-budget", "grant-budget", "open-bulk"} {
 		delete(names, name)
 	}
@@ -310,7 +308,7 @@ func missing(t *testing.T, log []logged) map[string]bool {
 	return names
 }
 
-// The log has what it promises.
+// The log must contain every kind of op.
 func TestLogFixtureIsWhole(t *testing.T) {
 	t.Parallel()
 	if !*rewrite && !hasEveryKind(t, readLog(t)) {
@@ -318,7 +316,7 @@ func TestLogFixtureIsWhole(t *testing.T) {
 	}
 }
 
-// encodeLog returns the entries as the fixture has them: term, length, bytes.
+// encodeLog returns the entries as in the fixture: term, length, bytes.
 func encodeLog(log []logged) (encoded []byte) {
 	for _, l := range log {
 		encoded = binary.AppendUvarint(encoded, l.term)

@@ -11,49 +11,49 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelGate is where a pending job waits instead of being ready; the zero gate is none.
+// modelGate is the gate at which a pending job waits instead of being ready; the zero gate is none.
 type modelGate struct {
 	kind job.Gate
 	name string
 }
 
-// minuteMs is what a provider's limits are for.
+// minuteMs is the window of a provider's limits.
 const minuteMs = 60_000
 
-// modelTraffic is what goes to a provider.
+// modelTraffic counts the requests and tokens of a provider.
 type modelTraffic struct {
 	requests *job.RateWindow
-	takes    []int64       // when, exactly
-	tokens   [2]modelMeter // of input, of output
+	takes    []int64       // their exact times
+	tokens   [2]modelMeter // input, output
 	tooMany  error
 }
 
-// modelMeter is one kind of token.
+// modelMeter counts one kind of token.
 type modelMeter struct {
 	used               *job.RateWindow
 	reserved, expected uint64
 }
 
-// modelClaim is what an attempt has claimed of a provider.
+// modelClaim is an attempt's claim on a provider.
 type modelClaim struct {
-	provider       *state.Resource // as declared then; nil for none
+	provider       *state.Resource // as declared when the attempt began; nil for none
 	reserved, used [2]uint64
 }
 
-// providerFor is the provider that a job's attempts count with; nil for none.
+// providerFor returns the provider for which a job's attempts count, or nil.
 func (m *model) providerFor(j *modelJob) *state.Resource {
 	name := cmp.Or(j.options.GetProvider(), m.queue(j.queue).provider)
 	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_PROVIDER, name}]
 }
 
-// shares are what a shard has of a provider's limits.
+// shares returns a shard's share of a provider's limits.
 func shares(r *state.Resource) (requests uint64, tokens [2]uint64) {
 	n, p := uint64(r.GetShards()), r.GetProvider()
 	return p.GetRequests() / n, [2]uint64{p.GetInputTokens() / n, p.GetOutputTokens() / n}
 }
 
-// needs is what one attempt is taken to use: all there is where nothing is known, or
-// too much is expected.
+// needs returns the tokens that one attempt is expected to use. It returns the whole limit if nothing is
+// known or if more than the limit is expected.
 func (t *modelMeter) needs(limit uint64) uint64 {
 	if limit > 0 && (t.expected == 0 || t.expected > limit) {
 		return limit
@@ -61,20 +61,20 @@ func (t *modelMeter) needs(limit uint64) uint64 {
 	return t.expected
 }
 
-// verdict is what becomes of a job that may not be let go. The zero verdict lets it go.
+// verdict is the decision about a job that is next. The zero verdict lets the job go.
 type verdict struct {
-	to   job.State // Pending where it waits at a gate
+	to   job.State // Pending if it waits at a gate
 	hold job.Hold
 	gate job.Gate
 	by   string
 }
 
-// stays says whether a verdict on a job at a gate is that it waits on where it is.
+// stays reports whether a verdict leaves a job at its gate.
 func (v verdict) stays(j *modelJob) bool {
 	return v.to == job.Pending && modelGate{v.gate, v.by} == j.gate
 }
 
-// decide says what becomes of a job that is next: what keeps it first, decides.
+// decide decides about a job that is next. The first reason to keep the job back wins.
 func (m *model) decide(j *modelJob) (v verdict) {
 	if v = m.decidePerson(j); v != (verdict{}) {
 		return v
@@ -88,7 +88,7 @@ func (m *model) decide(j *modelJob) (v verdict) {
 	return m.decideBudgets(j)
 }
 
-// putAside does to a job that is not let go what was decided of it.
+// putAside applies a verdict to a job that may not go.
 func (m *model) putAside(j *modelJob, v verdict) {
 	if v.to == job.Dead || v.hold == job.Hold_HOLD_BUDGET {
 		m.noticed[notice{state.EventType_EVENT_BUDGET_EXCEEDED, j.id}]++
@@ -104,7 +104,7 @@ func (m *model) putAside(j *modelJob, v verdict) {
 	}
 }
 
-// decideProvider says whether a job has to wait for its provider.
+// decideProvider decides whether a job must wait for its provider.
 func (m *model) decideProvider(j *modelJob) verdict {
 	r := m.providerFor(j)
 	if r == nil {
@@ -128,7 +128,7 @@ func (m *model) decideProvider(j *modelJob) verdict {
 	return verdict{}
 }
 
-// claim counts an attempt that begins with its job's provider.
+// claim counts an attempt that begins for its job's provider.
 func (m *model) claim(j *modelJob) {
 	r := m.providerFor(j)
 	if r == nil {
@@ -152,8 +152,8 @@ func (m *model) claim(j *modelJob) {
 	}
 }
 
-// claimed is what goes to the provider that an attempt has claimed from; nil where it
-// has not, or that one is gone.
+// claimed returns the traffic of the provider on which an attempt has a claim, or nil if it has none or the
+// provider is gone.
 func (m *model) claimed(j *modelJob) *modelTraffic {
 	if j.claim.provider == nil {
 		return nil
@@ -161,7 +161,7 @@ func (m *model) claimed(j *modelJob) *modelTraffic {
 	return m.traffic[job.ID(j.claim.provider.Id)]
 }
 
-// spendTokens counts what an attempt reports: it is not expected any more.
+// spendTokens counts an attempt's reported tokens, and releases as many of its reserved tokens.
 func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 	t := m.claimed(j)
 	if t == nil {
@@ -182,9 +182,8 @@ func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 	}
 }
 
-// giveUp has an attempt that ends give back what it has claimed. The next is expected
-// to use what this one has; of one that was not completed, and used nothing, nothing
-// is learnt.
+// giveUp releases everything that an attempt has claimed when it ends. The next attempt is expected to use as
+// much as this one. An attempt that did not complete and used no tokens changes no expectation of tokens.
 func (m *model) giveUp(j *modelJob, delivered, completed bool) {
 	m.settleBudgets(j)
 	m.learnCost(j, completed)
@@ -228,7 +227,7 @@ func (m *model) openGate(o *op.OpenGate) outcome {
 	return outcome{result: result}
 }
 
-// gated is how many jobs of a queue wait at gates.
+// gated returns the number of a queue's jobs that wait at gates.
 func (m *model) gated(queue string) (n uint64) {
 	for _, j := range m.jobs {
 		if j.queue == queue && j.gate != (modelGate{}) {
@@ -238,8 +237,7 @@ func (m *model) gated(queue string) (n uint64) {
 	return n
 }
 
-// compareTraffic holds what a store knows of providers, and of who waits for them,
-// against the model.
+// compareTraffic compares a store's traffic of providers, and the numbers of jobs at gates, with the model's.
 func (m *model) compareTraffic(v *state.Snapshot) error {
 	if n := v.Head().GetTrafficRecords(); n != uint64(len(m.traffic)) {
 		return fmt.Errorf("something goes to %d providers in the store, to %d in the model", n, len(m.traffic))

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// progress is what of a store must never fall.
+// progress holds the numbers of a store that must never fall, and the active jobs by queue.
 type progress struct {
 	index, numbers, feedFirst, feedNext, usageFirst, usageNext uint64
 	clockNs                                                    int64
@@ -20,13 +20,13 @@ type progress struct {
 	active                                                     map[string]limited
 }
 
-// limited is how many jobs of a queue were active, and how many might be.
+// limited holds the number of a queue's active jobs and their limit.
 type limited struct {
 	active, most uint64
 }
 
-// advance moves on to what a store is now. Of retuned queues nobody knows what their
-// limits were in between.
+// advance compares a store with its earlier numbers and returns the new ones. It does not check the limits of
+// retuned queues, because their limits in between are unknown.
 func (p progress) advance(v *state.Snapshot, retuned map[string]bool) (progress, error) {
 	h := v.Head()
 	now := progress{
@@ -44,7 +44,7 @@ func (p progress) advance(v *state.Snapshot, retuned map[string]bool) (progress,
 		}
 		l := limited{q.GetInState()[job.Active], uint64(q.GetMaxConcurrency())}
 		before, known := p.active[q.GetName()]
-		// A limit that was lowered takes nothing from those who hold more.
+		// A lowered limit does not end jobs that are active already.
 		if known && !retuned[q.GetName()] && before.most == l.most && l.most > 0 && l.active > max(l.most, before.active) {
 			return now, fmt.Errorf("queue %s has %d active jobs, at most %d may be", q.GetName(), l.active, l.most)
 		}
@@ -53,7 +53,7 @@ func (p progress) advance(v *state.Snapshot, retuned map[string]bool) (progress,
 	return now, nil
 }
 
-// inspect checks every invariant of a shard that can be checked now.
+// inspect checks every invariant of a shard that holds after each step.
 func (sh *shard) inspect() error {
 	steady := sh.steady.store.Snapshot()
 	defer steady.Close()
@@ -91,8 +91,8 @@ func (sh *shard) inspect() error {
 	return nil
 }
 
-// hear is what a client takes from an answer: a job that was enqueued is there
-// from then on. That settings may have changed is heard as well.
+// hear records an answer as a client does: a job that the shard has acknowledged must exist from then on. It
+// also records that a queue's settings may have changed.
 func (sh *shard) hear(o op.Op, result any) {
 	switch o := o.(type) {
 	case *op.SetQueue:
@@ -103,8 +103,8 @@ func (sh *shard) hear(o op.Op, result any) {
 	sh.model.told.hearOfDeliveries(result)
 	if enqueued, ok := result.(*op.EnqueueResult); ok {
 		for _, j := range enqueued.GetJobs() {
-			// One that was found by its key may be taken for one that was made and is
-			// gone, when the op comes again and the key is free.
+			// The answer may name a job that was found by its key. If that job is removed, and the op is
+			// repeated when the key is free, the answer may name a job that does not exist.
 			if id := job.ID(j.GetId()); sh.model.jobs[id] != nil {
 				sh.acked[id] = true
 			}
@@ -112,9 +112,9 @@ func (sh *shard) hear(o op.Op, result any) {
 	}
 }
 
-// inspectPlaces wants each job that a client knows of in exactly one place: in one
-// shard, or on its way between two; unless it is gone for good. What else there is
-// must be what the models have.
+// inspectPlaces checks that each job that a client knows is in exactly one place, in a shard or on its way
+// between two, unless it was removed for good. All other jobs must be in the places where the models have
+// them.
 func (s *simulation) inspectPlaces() error {
 	places, should := map[job.ID]int{}, map[job.ID]int{}
 	for _, sh := range s.shards {
@@ -140,7 +140,7 @@ func (s *simulation) inspectPlaces() error {
 	return nil
 }
 
-// countPlaces counts where the model has jobs.
+// countPlaces counts the places of each job in the model.
 func (m *model) countPlaces(places map[job.ID]int) {
 	for id := range m.jobs {
 		places[id]++
@@ -187,7 +187,7 @@ func (sh *shard) countPlaces(places map[job.ID]int) error {
 	return nil
 }
 
-// sentJobs are the jobs that an op on its way carries, or will make.
+// sentJobs returns the jobs that an op between shards carries or will create.
 func sentJobs(framed entry.Op) ([][]byte, error) {
 	o, err := op.Decode(framed)
 	if err != nil {
@@ -217,9 +217,8 @@ func record(to io.Writer, store *state.Store) error {
 	return nil
 }
 
-// balance wants all that was ever reported, but for what is kept aside, to be what the jobs say they used:
-// those of all shards together, since a job takes what it used along, and those that are
-// gone.
+// balance checks that the sum of all accepted usage reports equals the sum of the usage of all jobs. It adds
+// up all shards, since a job takes its usage along when it moves, and the removed jobs.
 func (s *simulation) balance() error {
 	var reported, used modelUsage
 	used.sum(s.ledger.used.tokens, s.ledger.used.costNano)
@@ -239,7 +238,7 @@ func (s *simulation) balance() error {
 	return nil
 }
 
-// pull turns a snapshot's pairs into a function.
+// pull turns the iteration over a snapshot's pairs into a function.
 func pull(v *state.Snapshot) (next func() (state.KV, error, bool), stop func()) {
 	return iter.Pull2(v.All())
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelLane is what is known of a fairness key of a queue besides its jobs, which are
-// counted whenever their number matters.
+// modelLane is the record of a queue's fairness key. It does not contain the numbers of jobs, because the
+// model counts them whenever it needs them.
 type modelLane struct {
 	weight     uint32
 	servedNs   int64
 	expectedNs int64
-	rule       *state.LimitRule // that it obeys; nil for none
+	rule       *state.LimitRule // the rule that limits it; nil for none
 	rate       *job.RateWindow
-	takes      []int64 // what was let go under the rule, and when: the window itself, exactly
+	takes      []int64 // exact times of the jobs that the rule's rate has let go
 }
 
-// modelPlace is what a job is to its queue.
+// modelPlace is a job as its queue sees it.
 type modelPlace struct {
 	state  job.State
 	ready  bool
@@ -32,7 +32,7 @@ type modelPlace struct {
 
 func (p modelPlace) counts() bool { return p.ready || p.active }
 
-// put is what every change of a job ends with: its queue sees it as it is.
+// put ends every change of a job: it updates the job's place in its queue.
 func (m *model) put(j *modelJob) {
 	if j.state != job.Pending {
 		j.gate = modelGate{}
@@ -40,10 +40,10 @@ func (m *model) put(j *modelJob) {
 	m.seat(j, modelPlace{j.state, j.state == job.Pending && j.gate == modelGate{}, j.state == job.Active})
 }
 
-// takeOut has a job leave its queue, for another or for good.
+// takeOut removes a job from its queue, because the job moves or is removed.
 func (m *model) takeOut(j *modelJob) { m.seat(j, modelPlace{}) }
 
-// seat has a job take its place in its queue, and its key in the order of keys.
+// seat updates a job's place in its queue, and its key's place in the order of keys.
 func (m *model) seat(j *modelJob, now modelPlace) {
 	q, was := m.queue(j.queue), j.place
 	q.stirred = true
@@ -82,7 +82,7 @@ func (m *model) inLane(queue, key string) (ready, active int) {
 	return ready, active
 }
 
-// rule is what limits a key: the rule of its own, else that of every key.
+// rule returns the limit rule of a key: its own, else the rule for every key.
 func (m *model) rule(queue, key string) *state.LimitRule {
 	if key == "" {
 		return nil
@@ -100,7 +100,7 @@ func (m *model) rule(queue, key string) *state.LimitRule {
 	return every
 }
 
-// room is how many jobs of a key may be let go.
+// room returns the number of a key's jobs that may go.
 func (m *model) room(queue, key string) int {
 	ready, active := m.inLane(queue, key)
 	l := m.queues[queue].lanes[key]
@@ -119,8 +119,8 @@ func (m *model) room(queue, key string) int {
 	return ready
 }
 
-// nextLane is the key that is served next, of those that may be: the one that has
-// been served least, but for one that is not looked at. ok is false for none.
+// nextLane returns the key that is served next: among the keys that may be served, the one that has been
+// served least. It ignores the lane but. If no key may be served, ok is false.
 func (m *model) nextLane(queue string, but *modelLane) (next string, ok bool) {
 	lanes := m.queues[queue].lanes
 	for key, l := range lanes {
@@ -136,14 +136,13 @@ func (m *model) nextLane(queue string, but *modelLane) (next string, ok bool) {
 
 func (l *modelLane) share() int64 { return int64(max(l.weight, 1)) }
 
-// expects is how long a job of the key is expected to take: as its own did, else as
-// those of the queue, else a second.
+// expects returns the expected duration of a key's job: the key's average, else the queue's, else a second.
 func (q *modelQueue) expects(l *modelLane) int64 { return cmp.Or(l.expectedNs, q.expectedNs, 1e9) }
 
 func (q *modelQueue) charge(l *modelLane) int64 { return max(q.expects(l)/l.share(), 1) }
 
-// start is what a key has been served where its next job is let go: the time in which
-// its limits kept it is no credit.
+// start returns the key's service at the start of its next job. A key with limits does not save up the time
+// in which they kept it back.
 func (q *modelQueue) start(l *modelLane) int64 {
 	if l.rule == nil {
 		return l.servedNs
@@ -151,8 +150,8 @@ func (q *modelQueue) start(l *modelLane) int64 {
 	return max(l.servedNs, q.servedNs)
 }
 
-// beginNs is where a key begins: where one would be that always had jobs, and no
-// further than a job beyond the one that is served next.
+// beginNs returns the service at which a key begins: that of a key that always had jobs, but at most one job
+// beyond the key that is served next.
 func (m *model) beginNs(queue string, but *modelLane) int64 {
 	q := m.queues[queue]
 	if next, ok := m.nextLane(queue, but); ok {
@@ -162,7 +161,7 @@ func (m *model) beginNs(queue string, but *modelLane) int64 {
 	return q.servedNs
 }
 
-// beginService charges a job's key for an attempt that begins. The job is ready still.
+// beginService charges a job's key for an attempt that begins. The job is still ready.
 func (m *model) beginService(j *modelJob) {
 	q := m.queues[j.queue]
 	if q.lanes == nil {
@@ -191,8 +190,7 @@ func (m *model) beginService(j *modelJob) {
 	}
 }
 
-// endService corrects what an attempt was charged to what it took: nothing, where it
-// was not delivered.
+// endService replaces the charge of an attempt by its duration, or by nothing if the job was not delivered.
 func (m *model) endService(j *modelJob, delivered bool) {
 	q := m.queues[j.queue]
 	if l := q.lanes[j.fairnessKey]; j.keyed && l != nil {
@@ -212,7 +210,7 @@ func (m *model) endService(j *modelJob, delivered bool) {
 	j.keyed, j.chargedNs = false, 0
 }
 
-// rulesChanged has the keys of a queue follow the rules that are declared now.
+// rulesChanged makes a queue's keys follow the currently declared rules.
 func (m *model) rulesChanged(queue string) {
 	q := m.queues[queue]
 	if q == nil || q.lanes == nil {
@@ -239,13 +237,13 @@ func (m *model) rulesChanged(queue string) {
 	}
 }
 
-// since are the times that lie after one.
+// since returns the times after ns.
 func since(takes []int64, ns int64) []int64 {
 	return slices.DeleteFunc(takes, func(at int64) bool { return at <= ns })
 }
 
-// forgettable says whether a key has nothing left that matters: no jobs, no rate to
-// remember, and no more than the queue is at, or nobody to compete with.
+// forgettable reports whether a key has nothing left that matters: no jobs, no rate to remember, and no more
+// service than the queue, unless no key has jobs.
 func (m *model) forgettable(queue, key string) bool {
 	q := m.queues[queue]
 	l, jobs := q.lanes[key], 0
@@ -257,9 +255,9 @@ func (m *model) forgettable(queue, key string) bool {
 	return key != "" && ready+active == 0 && (l.rate == nil || l.rate.ForgottenAt() <= m.clockNs) && (l.servedNs <= q.servedNs || jobs == 0)
 }
 
-// forgetLanes forgets the keys that the store has forgotten, if it may, and wants it
-// to have forgotten all it may of the queues that the entry was about. A store looks at
-// no others, and only when the whole entry has been applied.
+// forgetLanes forgets the keys that the store has forgotten, if it may forget them. It also checks that the
+// store has forgotten every key that it may, in queues that the entry touched. A store looks at no other
+// queues, and only after the whole entry has been applied.
 func (m *model) forgetLanes(v *state.Snapshot) error {
 	for name, q := range m.queues {
 		for key, l := range maps.Clone(q.lanes) {
@@ -285,7 +283,7 @@ func (m *model) forgetLanes(v *state.Snapshot) error {
 	return nil
 }
 
-// compareLanes holds what a store knows of fairness keys against the model.
+// compareLanes compares a store's records of fairness keys with the model's.
 func (m *model) compareLanes(v *state.Snapshot) error {
 	for name, want := range m.queues {
 		q, err := v.Queue(name)
@@ -310,8 +308,8 @@ func (m *model) compareLanes(v *state.Snapshot) error {
 	return nil
 }
 
-// mostUrgent is the job that goes first of some that compete by priority and age
-// alone: the first of each priority is known by its number.
+// mostUrgent returns the job that goes first among jobs that compete by priority and age alone. Within a
+// priority, it is the job with the lowest number.
 func mostUrgent(all []*modelJob, ageingMs int64) (best *modelJob) {
 	if ageingMs == 0 && len(all) > 0 {
 		return all[0]
@@ -328,12 +326,12 @@ func mostUrgent(all []*modelJob, ageingMs int64) (best *modelJob) {
 	return best
 }
 
-// ofKey are those of some jobs that count for a key.
+// ofKey returns the jobs that count for a key.
 func ofKey(all []*modelJob, key string) []*modelJob {
 	return slices.DeleteFunc(slices.Clone(all), func(j *modelJob) bool { return j.fairnessKey != key })
 }
 
-// longestLane is the key of a queue with the most ready jobs.
+// longestLane returns the key of a queue with the most ready jobs.
 func (m *model) longestLane(queue string) (longest string) {
 	most := -1
 	for _, key := range slices.Sorted(maps.Keys(m.queues[queue].lanes)) {
@@ -344,7 +342,7 @@ func (m *model) longestLane(queue string) (longest string) {
 	return longest
 }
 
-// forget has the model forget the keys that its store has.
+// forget makes the model forget the keys that its store has forgotten.
 func (sh *shard) forget() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()

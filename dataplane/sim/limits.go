@@ -12,15 +12,15 @@ import (
 // laneName is a fairness key of a queue.
 type laneName struct{ queue, key string }
 
-// keyed is how many jobs of a key were active, and by which rule.
+// keyed holds the number of a key's active jobs and the rule that limited them.
 type keyed struct {
 	active uint32
-	rule   uint64 // its version; another resource's is another
+	rule   uint64 // the rule's version; each resource has versions of its own
 	of     job.ID
 }
 
-// inspectKeys wants no key to have more active jobs than its rule says, but for those
-// it had before. It counts the jobs of the store, and does not ask the model.
+// inspectKeys checks that no key has more active jobs than its rule allows, except for those that it already
+// had. It counts the jobs of the store, and does not ask the model.
 func (sh *shard) inspectKeys(v *state.Snapshot) error {
 	now := map[laneName]keyed{}
 	for j, err := range v.Jobs() {
@@ -59,8 +59,8 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 	return nil
 }
 
-// fetchable is how many jobs of a queue a fetch would find, gates aside, and whether
-// that changes with time.
+// fetchable returns the number of a queue's jobs that a fetch would find, apart from gates. timed reports
+// whether that number changes with time.
 func (m *model) fetchable(queue string) (n int, timed bool) {
 	q := m.queues[queue]
 	if q.paused || q.deleting {
@@ -83,8 +83,8 @@ func (m *model) fetchable(queue string) (n int, timed bool) {
 	return n, timed
 }
 
-// inspectFetchable holds what the polls are woken by against the model: it is exact,
-// but for what time alone lets go since the queue was last looked at.
+// inspectFetchable compares the number that wakes waiting fetches with the model's. The number is exact,
+// except that it lacks jobs that time alone has released since the store last looked at the queue.
 func (sh *shard) inspectFetchable() error {
 	for name := range sh.model.queues {
 		want, timed := sh.model.fetchable(name)
@@ -95,8 +95,8 @@ func (sh *shard) inspectFetchable() error {
 	return nil
 }
 
-// openGates is what the duty of the gates proposes: those of the first in line that
-// pass together. Nil is nothing.
+// openGates returns the op that the duty of the gates proposes, or nil. It contains the first jobs in line
+// that may pass together.
 func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
 	v := sh.steady.store.Snapshot()
 	defer func() { err = errors.Join(err, v.Close()) }()
@@ -127,8 +127,8 @@ func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
 	return open, nil
 }
 
-// inspectGates wants, when the duties have nothing to do any more, nobody to wait at a
-// gate that would let it go, and the polls to know of all that can be fetched.
+// inspectGates checks, when the duties have nothing left to do, that no job waits at a gate that would let it
+// go, and that waiting fetches are woken for every queue with fetchable jobs.
 func (sh *shard) inspectGates() error {
 	defer func(ns int64) { sh.model.clockNs = ns }(sh.model.clockNs)
 	for name := range sh.model.queues {

@@ -19,7 +19,7 @@ func (m *model) moveJobs(o *op.MoveJobs) outcome {
 	return outcome{result: result}
 }
 
-// usualPriority is what a queue gives to jobs that say no priority.
+// usualPriority returns the priority that a queue gives to jobs that set none.
 func (m *model) usualPriority(queue string) uint32 {
 	if d := m.defaultsOf(queue); d != nil && d.Priority != nil {
 		return d.GetPriority()
@@ -27,7 +27,7 @@ func (m *model) usualPriority(queue string) uint32 {
 	return job.Normal
 }
 
-// move takes one job to a queue, which may be that of another shard.
+// move moves one job to a queue, which may be on another shard.
 func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 	j, shard, queue := m.jobs[id], o.GetShard(), o.GetQueue()
 	renew := func() {
@@ -76,7 +76,7 @@ func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 	return ""
 }
 
-// comeIn puts a job into its queue, where it gives up the keys that others have.
+// comeIn puts a job into its queue, where it gives up keys that other jobs hold.
 func (m *model) comeIn(j *modelJob) {
 	if j.uniqueEndNs > 0 && (j.uniqueWhole || j.live()) && m.holder(j.queue, j.unique) != nil {
 		j.uniqueEndNs = 0
@@ -85,13 +85,13 @@ func (m *model) comeIn(j *modelJob) {
 		j.debounce = ""
 	}
 	m.jobs[j.id] = j
-	j.gate = modelGate{} // it may be free in its new queue, or kept by another
+	j.gate = modelGate{} // the gate may be open in its new queue, or another may keep it
 	m.queue(j.queue).enqueued++
 	m.put(j)
 }
 
-// deliver takes in what another shard has sent, from its model: what the entry
-// carries must come to the same.
+// deliver applies the ops that another shard's model has sent. The real ops in the entry must have the same
+// effects.
 func (m *model) deliver(o *op.Deliver) outcome {
 	from := m.shards[o.GetFrom()]
 	if o.GetFirstSeq() > m.inbox[from.number]+1 {
@@ -116,7 +116,7 @@ func (m *model) trimOutbox(o *op.TrimOutbox) outcome {
 	return outcome{result: &op.TrimOutboxResult{}}
 }
 
-// compareOutboxes holds what waits for other shards against the model.
+// compareOutboxes compares the ops that wait for other shards with the model's.
 func (sh *shard) compareOutboxes() error {
 	waiting := map[uint32][2]uint64{}
 	for _, o := range sh.steady.store.Outboxes() {
@@ -135,13 +135,13 @@ func (sh *shard) compareOutboxes() error {
 	return nil
 }
 
-// nextDelivery is what another shard has sent and this one has not applied, as far
-// as one op takes it; nil for none.
+// nextDelivery returns the next ops that another shard has sent and this one has not applied, as many as one
+// op takes, or nil.
 func (sh *shard) nextDelivery(from *shard) (op.Op, error) {
 	return sh.delivery(from, sh.model.inbox[from.number]+1, 20)
 }
 
-// delivery is what another shard has sent from a number on.
+// delivery returns ops that another shard has sent, from a number on.
 func (sh *shard) delivery(from *shard, first uint64, most int) (op.Op, error) {
 	rows, err := from.steady.store.Outgoing(sh.number, first, most, 1<<20)
 	if err != nil || len(rows) == 0 {
@@ -155,7 +155,7 @@ func (sh *shard) delivery(from *shard, first uint64, most int) (op.Op, error) {
 	return o, nil
 }
 
-// anyShard is one of the shards, mostly the workload's own.
+// anyShard draws a shard, mostly the workload's own.
 func (w *workload) anyShard() *shard {
 	if w.chance(2) {
 		return w.sh
@@ -163,7 +163,7 @@ func (w *workload) anyShard() *shard {
 	return pick(w, w.sh.shards)
 }
 
-// other is another shard; none in a history of one.
+// other draws another shard, or returns nil in a history with one shard.
 func (w *workload) other() *shard {
 	if len(w.sh.shards) == 1 {
 		return nil
@@ -185,8 +185,8 @@ func (w *workload) moveJobs() op.Op {
 	}))}
 }
 
-// deliver brings what another shard has sent: mostly what comes next, sometimes
-// from before that, and sometimes what must wait for what comes before it.
+// deliver draws ops from another shard: mostly the next ones, sometimes earlier ones, and sometimes later
+// ones, which must wait for those before them.
 func (w *workload) deliver() op.Op {
 	from := w.other()
 	if from == nil {
@@ -201,7 +201,7 @@ func (w *workload) deliver() op.Op {
 	}
 	o, err := w.sh.delivery(from, first, 1+w.rng.IntN(10))
 	if err != nil {
-		panic(err) // a store in memory that cannot be read
+		panic(err) // a store in memory cannot be read
 	}
 	if o == nil {
 		return w.moveJobs()
@@ -209,8 +209,7 @@ func (w *workload) deliver() op.Op {
 	return o
 }
 
-// trimOutbox forgets what has arrived, or tries to forget what will never have
-// been sent.
+// trimOutbox draws a trim up to the last op that has arrived, or up to ops that were never sent.
 func (w *workload) trimOutbox() op.Op {
 	to := w.other()
 	if to == nil {

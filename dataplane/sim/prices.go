@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// seedPrices takes a price book that is newer than the one there is.
+// seedPrices replaces the shipped prices by those of a newer price book.
 func (m *model) seedPrices(o *op.SeedPrices) outcome {
 	if o.GetVersion() > m.priceBook {
 		m.priceBook = o.GetVersion()
@@ -30,8 +30,8 @@ func (m *model) seedPrices(o *op.SeedPrices) outcome {
 	return outcome{result: &op.SeedPricesResult{}}
 }
 
-// spells says whether a price is one of a model's, and how much of its name it spells:
-// a whole name more than any beginning.
+// spells reports whether a price covers a model, and how specific its name is. A whole name is more specific
+// than any prefix.
 func spells(p *state.Price, model string) (specific int, ok bool) {
 	if prefix, open := strings.CutSuffix(p.GetModel(), "*"); open {
 		return len(prefix), strings.HasPrefix(model, prefix)
@@ -39,13 +39,13 @@ func spells(p *state.Price, model string) (specific int, ok bool) {
 	return 1 << 30, p.GetModel() == model
 }
 
-// applies says whether a price is for a report of so much input, cached or not.
+// applies reports whether a price's tier covers a report with so much input, cached or not.
 func applies(p *state.Price, tokens [4]int64) bool {
 	return p.GetOverInputTokens() == 0 || tokens[0]+tokens[2]+tokens[3] > p.GetOverInputTokens()
 }
 
-// costAt is what tokens cost at a price: each kind for itself, half a nano-dollar
-// rounded up.
+// costAt returns the cost of tokens at a price. It rounds the cost of each kind by itself, half a nano-dollar
+// up.
 func costAt(p *state.Price, tokens [4]int64) *big.Int {
 	sum := new(big.Int)
 	for i, price := range perMillion(p) {
@@ -59,8 +59,8 @@ func perMillion(p *state.Price) [4]int64 {
 	return [4]int64{p.GetInputNanoUsd(), p.GetOutputNanoUsd(), p.GetCacheCreationNanoUsd(), p.GetCacheReadNanoUsd()}
 }
 
-// priceOf is the price that a report has: the namespace's own go before those that came
-// with the binary. Nil is none.
+// priceOf returns the price of a report, or nil. The namespace's own prices come before those that ship with
+// the binary.
 func (m *model) priceOf(provider, model string, tokens [4]int64) *state.Price {
 	for _, kind := range []state.ResourceKind{state.ResourceKind_RESOURCE_KIND_PRICE, state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE} {
 		var best *state.Price
@@ -72,7 +72,7 @@ func (m *model) priceOf(provider, model string, tokens [4]int64) *state.Price {
 				best = p
 			}
 		}
-		// Of the provider that was found, the highest tier.
+		// Among the prices of the provider that was found, take the highest tier.
 		for _, r := range m.declaredOf(kind) {
 			p := r.GetPrice()
 			if best != nil && p.GetModel() == best.GetModel() && p.GetProvider() == best.GetProvider() && applies(p, tokens) &&
@@ -87,9 +87,9 @@ func (m *model) priceOf(provider, model string, tokens [4]int64) *state.Price {
 	return nil
 }
 
-// goesBefore says whether of two prices that a model has, the first goes before the
-// second: by how much of its name it spells, by whose it is, by its tier; and where
-// nobody was named, of several providers' the dearest.
+// goesBefore reports whether the first of two prices of a model takes precedence: by the specificity of its
+// name, by its provider, by its tier. If the report names no provider, the highest price among several
+// providers wins.
 func goesBefore(a, b *state.Price, provider, model string, tokens [4]int64) bool {
 	specificA, _ := spells(a, model)
 	specificB, _ := spells(b, model)
@@ -99,13 +99,13 @@ func goesBefore(a, b *state.Price, provider, model string, tokens [4]int64) bool
 	if a.GetProvider() == b.GetProvider() {
 		return a.GetOverInputTokens() > b.GetOverInputTokens()
 	}
-	if a.GetProvider() == provider || b.GetProvider() == provider { // also nobody's, where nobody is named
+	if a.GetProvider() == provider || b.GetProvider() == provider { // also a price without provider, if the report names none
 		return a.GetProvider() == provider
 	}
 	return costAt(a, tokens).Cmp(costAt(b, tokens)) > 0
 }
 
-// compute is what the price book says of a report; known is false for a ceiling.
+// compute returns the cost of a report by the price book. known is false if that is only an upper bound.
 func (m *model) compute(provider, model string, tokens [4]int64) (cost *big.Int, any, known bool) {
 	if p := m.priceOf(provider, model, tokens); p != nil {
 		return costAt(p, tokens), true, true
@@ -123,7 +123,7 @@ func (m *model) compute(provider, model string, tokens [4]int64) (cost *big.Int,
 	return costAt(ceiling, tokens), any, false
 }
 
-// knowsModel says whether there is any price of a model.
+// knowsModel reports whether any price covers a model.
 func (m *model) knowsModel(model string) bool {
 	for _, r := range m.resources {
 		if p := r.GetPrice(); p != nil {
@@ -135,8 +135,8 @@ func (m *model) knowsModel(model string) bool {
 	return false
 }
 
-// report counts what a worker says its job has used: in the job, as a row, and on the
-// budgets. It answers why the report is kept aside instead; empty where it is not.
+// report counts a worker's usage report in its job, as a row, and on the budgets. If the report is rejected,
+// it returns the reason, and counts the report only as a rejected row.
 func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejected string) {
 	if u == nil {
 		return ""
@@ -169,7 +169,7 @@ func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejec
 	return ""
 }
 
-// rejects completes a row with what its report costs, or says why it is kept aside.
+// rejects adds the cost of its report to a row, or returns the reason to reject the report.
 func (m *model) rejects(j *modelJob, u *job.Usage, row *modelUsage) string {
 	if why := faultOf(u); why != "" {
 		return why
@@ -177,8 +177,8 @@ func (m *model) rejects(j *modelJob, u *job.Usage, row *modelUsage) string {
 	if row.tokens != [4]int64{} {
 		cost, any, known := m.compute(row.provider, row.model, row.tokens)
 		row.unpriced = any && !known
-		// A ceiling says nothing of a report whose cost is known, and a cost that does not
-		// fit nothing that could be kept.
+		// An upper bound is no information about a report with a known cost, and a cost that does not fit
+		// cannot be stored.
 		if row.isComputed = any && (known || !row.said) && cost.IsInt64(); row.isComputed {
 			row.computed = cost.Int64()
 		}
@@ -199,7 +199,7 @@ func (m *model) rejects(j *modelJob, u *job.Usage, row *modelUsage) string {
 	return ""
 }
 
-// faultOf says what is wrong with a report whatever its job.
+// faultOf returns the fault of a report that does not depend on the job.
 func faultOf(u *job.Usage) string {
 	tokens := new(big.Int)
 	for _, n := range tokensOf(u) {

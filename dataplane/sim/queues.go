@@ -26,16 +26,16 @@ type modelQueue struct {
 	rateLimit    uint32
 	rateWindowMs int64
 	rate         *job.RateWindow
-	takes        []int64 // what was let go under the limit, and when: the window itself, exactly
-	tooMany      error   // the first time more was let go in a window than its limit says
+	takes        []int64 // exact times of the jobs that the rate limit has let go
+	tooMany      error   // the first time that more jobs went in a window than its limit allows
 
 	ageingMs     int64
 	provider     string
-	lanes        map[string]*modelLane // by key; nil where no job has one
+	lanes        map[string]*modelLane // by key; nil if no job has one
 	servedNs     int64
 	expectedNs   int64
 	expectedCost int64 // of an attempt
-	stirred      bool  // the entry was about one of its jobs
+	stirred      bool  // the entry touched one of its jobs
 }
 
 func (m *model) queue(name string) *modelQueue {
@@ -47,7 +47,7 @@ func (m *model) queue(name string) *modelQueue {
 	return q
 }
 
-// defaultsOf is what a queue says for jobs that leave it open; nil for nothing.
+// defaultsOf returns a queue's defaults for new jobs, or nil.
 func (m *model) defaultsOf(queue string) *state.QueueDefaults {
 	if q := m.queues[queue]; q != nil && proto.Size(q.defaults) > 0 {
 		return q.defaults
@@ -55,12 +55,12 @@ func (m *model) defaultsOf(queue string) *state.QueueDefaults {
 	return nil
 }
 
-// waiting is how many jobs wait in a queue.
+// waiting returns the number of jobs that wait in a queue.
 func (m *model) waiting(queue string) uint64 {
 	return uint64(m.count(queue, job.Pending) + m.count(queue, job.Scheduled) + m.count(queue, job.Retrying))
 }
 
-// ready lists the pending jobs of a queue in the order they are served.
+// ready returns the ready jobs of a queue in the order they are served.
 func (m *model) ready(queue string) []*modelJob {
 	var all []*modelJob
 	for _, j := range m.jobs {
@@ -74,7 +74,7 @@ func (m *model) ready(queue string) []*modelJob {
 	return all
 }
 
-// nextReady is the job of a queue that is served next; nil for none.
+// nextReady returns the job of a queue that is served next, or nil.
 func (m *model) nextReady(queue string) *modelJob {
 	all := m.ready(queue)
 	if q := m.queues[queue]; q.lanes != nil {
@@ -87,7 +87,8 @@ func (m *model) nextReady(queue string) *modelJob {
 	return mostUrgent(all, m.queues[queue].ageingMs)
 }
 
-// nextToDrop is the oldest pending job of the least urgent priority that has any.
+// nextToDrop returns the oldest ready job of the least urgent priority, in a queue with lanes among the jobs
+// of the longest lane.
 func (m *model) nextToDrop(queue string) *modelJob {
 	all := m.ready(queue)
 	if m.queues[queue].lanes != nil {
@@ -97,7 +98,7 @@ func (m *model) nextToDrop(queue string) *modelJob {
 	return all[slices.IndexFunc(all, func(j *modelJob) bool { return j.priority == last })]
 }
 
-// mayFetch says whether a queue lets one more job go.
+// mayFetch reports whether a queue lets one more job go.
 func (m *model) mayFetch(name string) bool {
 	q := m.queues[name]
 	switch {
@@ -109,7 +110,7 @@ func (m *model) mayFetch(name string) bool {
 	return q.max == 0 || m.count(name, job.Active) < q.max
 }
 
-// take counts a job that is let go under a limit, and recounts all that were.
+// take counts a job that goes under a rate limit, and counts again all that went in its window.
 func (q *modelQueue) take(nowNs int64) {
 	if q.rateLimit == 0 {
 		return
@@ -169,8 +170,7 @@ func (m *model) setQueue(o *op.SetQueue) outcome {
 	return outcome{result: &op.SetQueueResult{}}
 }
 
-// setRate changes a limit. What had left the old window is not held against the
-// new one.
+// setRate changes a rate limit. Jobs that had left the old window do not count in the new one.
 func (q *modelQueue) setRate(limit uint32, windowMs, nowNs int64) {
 	q.takenSince(nowNs - q.rateWindowMs*1e6)
 	if limit == 0 {
@@ -197,7 +197,7 @@ func (m *model) clearQueue(o *op.ClearQueue) outcome {
 	return outcome{result: &op.ClearQueueResult{Below: q.clearBelow, Cleared: q.cleared}}
 }
 
-// isEmpty says whether a queue has no job at all.
+// isEmpty reports whether a queue has no job at all.
 func (m *model) isEmpty(queue string) bool {
 	for _, j := range m.jobs {
 		if j.queue == queue {
@@ -207,7 +207,7 @@ func (m *model) isEmpty(queue string) bool {
 	return true
 }
 
-// deleteQueue removes a queue in which there is no job, or begins to.
+// deleteQueue deletes a queue without jobs, or begins to delete one with jobs.
 func (m *model) deleteQueue(o *op.DeleteQueue) outcome {
 	q := m.queues[o.GetQueue()]
 	switch {
@@ -223,7 +223,7 @@ func (m *model) deleteQueue(o *op.DeleteQueue) outcome {
 	return outcome{result: &op.DeleteQueueResult{Deleting: true}}
 }
 
-// unsettled says whether a job of a queue has not ended.
+// unsettled reports whether a job of a queue has not settled.
 func (m *model) unsettled(queue string) bool {
 	for _, j := range m.jobs {
 		if j.queue == queue && j.live() {
@@ -261,7 +261,7 @@ func (m *model) sweepQueue(o *op.SweepQueue) outcome {
 	return outcome{result: result}
 }
 
-// discard removes a job, or has it removed when its worker lets go.
+// discard removes a job, or has it removed when its worker ends the attempt.
 func (m *model) discard(j *modelJob) (removed bool) {
 	switch {
 	case j.state == job.Active:
@@ -307,8 +307,7 @@ func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) e
 	return want.tooMany
 }
 
-// orEmpty and orNothing have a queue that was never told the same as one that was
-// told nothing.
+// orEmpty and orNothing make a queue that was never set equal to one that was set to nothing.
 func orEmpty(r *job.Retention) *job.Retention {
 	if r == nil {
 		return &job.Retention{}

@@ -13,13 +13,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelName is what a resource is found by.
+// modelName identifies a resource.
 type modelName struct {
 	kind state.ResourceKind
 	name string
 }
 
-// declaredOf lists the resources of a kind, by name.
+// declaredOf returns the resources of a kind, by name.
 func (m *model) declaredOf(kind state.ResourceKind) (all []*state.Resource) {
 	for _, r := range m.resources {
 		if r.GetKind() == kind {
@@ -30,7 +30,7 @@ func (m *model) declaredOf(kind state.ResourceKind) (all []*state.Resource) {
 	return all
 }
 
-// putResource declares something, on this shard and then on the others.
+// putResource declares a resource, on this shard and then on the others.
 func (m *model) putResource(o *op.PutResource) outcome {
 	r := proto.Clone(o.GetResource()).(*state.Resource)
 	was := m.resources[modelName{r.Kind, r.Name}]
@@ -51,8 +51,8 @@ func (m *model) putResource(o *op.PutResource) outcome {
 	return outcome{result: &op.PutResourceResult{Resource: r}}
 }
 
-// admitResource says why a resource does not fit those there are, and fills in what it
-// leaves as it was.
+// admitResource returns the code with which the existing resources refuse a new one. It fills in fields that
+// the new one leaves unchanged.
 func (m *model) admitResource(r, was *state.Resource) api.Code {
 	switch r.GetKind() {
 	case state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY:
@@ -84,7 +84,7 @@ func (m *model) admitResource(r, was *state.Resource) api.Code {
 	return ""
 }
 
-// deleteResource takes a declaration back, on this shard and then on the others.
+// deleteResource deletes a resource, on this shard and then on the others.
 func (m *model) deleteResource(o *op.DeleteResource) outcome {
 	at := modelName{o.GetKind(), o.GetName()}
 	switch was := m.resources[at]; {
@@ -99,7 +99,7 @@ func (m *model) deleteResource(o *op.DeleteResource) outcome {
 	return outcome{result: &op.DeleteResourceResult{}}
 }
 
-// notifies says whether an alert rule tells a webhook.
+// notifies reports whether an alert rule notifies a webhook.
 func (m *model) notifies(webhook *state.Resource) bool {
 	return webhook.GetKind() == state.ResourceKind_RESOURCE_KIND_WEBHOOK &&
 		slices.ContainsFunc(m.declaredOf(state.ResourceKind_RESOURCE_KIND_ALERT_RULE), func(r *state.Resource) bool {
@@ -107,7 +107,7 @@ func (m *model) notifies(webhook *state.Resource) bool {
 		})
 }
 
-// toEveryShard has something done here, and on the others when it arrives.
+// toEveryShard does something here at once, and on the other shards when it arrives.
 func (m *model) toEveryShard(shards uint32, do func(to *model)) {
 	do(m)
 	for shard := range shards {
@@ -117,7 +117,7 @@ func (m *model) toEveryShard(shards uint32, do func(to *model)) {
 	}
 }
 
-// declare has a shard know of a resource, which follows from there.
+// declare makes a resource known to a shard, with its consequences there.
 func (m *model) declare(r *state.Resource, windows []*state.Spent) {
 	m.resources[modelName{r.Kind, r.Name}] = r
 	switch r.Kind {
@@ -130,7 +130,7 @@ func (m *model) declare(r *state.Resource, windows []*state.Spent) {
 	}
 }
 
-// takeBack has a shard forget a resource, and what has come of it.
+// takeBack makes a shard forget a resource and the records that belong to it.
 func (m *model) takeBack(at modelName) {
 	r := m.resources[at]
 	if r == nil {
@@ -151,7 +151,7 @@ func (m *model) takeBack(at modelName) {
 	}
 }
 
-// compareResources holds what a store knows to be declared against the model.
+// compareResources compares a store's resources with the model's.
 func (m *model) compareResources(v *state.Snapshot) error {
 	book, err := v.ResourceIndex()
 	if err != nil {
@@ -172,8 +172,7 @@ func (m *model) compareResources(v *state.Snapshot) error {
 	return nil
 }
 
-// declarations are what a workload can declare, by kind. What it draws has a kind, a
-// name and its contents.
+// declarations returns the draws of resources. Each draws the kind, the name and the contents.
 func declarations() []func(*workload) *op.PutResource {
 	return []func(*workload) *op.PutResource{
 		(*workload).limitRule, (*workload).provider, (*workload).policy, (*workload).alertRule, (*workload).webhook, (*workload).role,
@@ -181,8 +180,8 @@ func declarations() []func(*workload) *op.PutResource {
 	}
 }
 
-// putResource declares something, where the workload's shard is the one that decides.
-// On the others declarations arrive.
+// putResource draws a resource on the first shard, which decides about resources. On the others it draws a
+// delivery, since resources arrive there.
 func (w *workload) putResource() op.Op {
 	if w.sh.number != 0 {
 		return w.deliver()
@@ -198,7 +197,7 @@ func (w *workload) putResource() op.Op {
 	return o
 }
 
-// deleteResource takes back something of what the workload declares, mostly.
+// deleteResource draws mostly an existing resource.
 func (w *workload) deleteResource() op.Op {
 	if w.sh.number != 0 {
 		return w.deliver()
@@ -211,7 +210,7 @@ func (w *workload) deleteResource() op.Op {
 	return o
 }
 
-// someDeclared is the name of a resource of a kind, or of none.
+// someDeclared draws a resource of a kind, or one that does not exist.
 func (w *workload) someDeclared(kind state.ResourceKind) *state.Resource {
 	if all := w.m.declaredOf(kind); len(all) > 0 && !w.chance(10) {
 		return pick(w, all)
@@ -219,5 +218,5 @@ func (w *workload) someDeclared(kind state.ResourceKind) *state.Resource {
 	return &state.Resource{Kind: kind, Name: "nowhere", Id: w.bytes(16), Version: 1}
 }
 
-// oneOf is a name for something that a workload declares, one of few.
+// oneOf draws one of few names for a resource.
 func (w *workload) oneOf() string { return fmt.Sprintf("one-%d", w.rng.IntN(3)) }

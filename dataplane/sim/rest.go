@@ -12,16 +12,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// How long after its last step a history looks what became of it, and how many
-// rounds its duties have for that. All that waits for a time has had it by then,
-// but for what is remembered or kept for a day and more.
+// restAfter is the time by which a history's clock advances after its last step, and restMost bounds the
+// rounds of the duties. By then every wait for a time is over, except for records that are kept for a day or
+// more.
 const (
 	restAfter = 2 * time.Hour
 	restMost  = 100
 )
 
-// rest lets the duties of all shards do whatever the stores' timers say is due,
-// until nothing is, and wants nobody to wait any more for what has happened.
+// rest runs the duties of all shards until the stores' timers say that nothing is due. Then it checks that
+// nothing still waits for something that has happened.
 func (s *simulation) rest() error {
 	s.clockNs += int64(restAfter)
 	for range restMost {
@@ -50,7 +50,7 @@ func (s *simulation) rest() error {
 	return errors.New("the duties find no end")
 }
 
-// onTimers are the ops that duties propose for what is due.
+// onTimers contains, for each class of timers, the op that a duty proposes for due records.
 var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerScheduled:   func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
 	state.TimerRetry:       func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
@@ -64,7 +64,7 @@ var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerDependents:  func(ids [][]byte) op.Op { return &op.ResolveDependents{Meta: duty(), JobIds: ids} },
 }
 
-// duties are the ops that a leader of the shard would propose now.
+// duties returns the ops that a leader of the shard would propose now.
 func (sh *shard) duties() (ops []op.Op, err error) {
 	store, nowNs := sh.steady.store, max(sh.model.clockNs, sh.clockNs+sh.skewNs)
 	due := func(class state.TimerClass) (all [][]byte) {
@@ -89,7 +89,7 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 		if failed != nil {
 			return nil, failed
 		}
-		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // its last
+		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // the schedule's last run
 		ops = append(ops, &op.RunSchedules{Meta: duty(), Runs: []*op.Run{run}})
 	}
 	if ids := due(state.TimerDelivery); len(ids) > 0 {
@@ -123,8 +123,8 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 	return ops, err
 }
 
-// sweep is what the duty of a queue that is being cleared or deleted proposes; nil
-// while it waits for workers to let go.
+// sweep returns the op that the duty proposes for a queue that is being cleared or deleted. It returns nil
+// while the duty waits for workers to end their attempts.
 func (sh *shard) sweep(c state.Clearing) op.Op {
 	o := &op.SweepQueue{Meta: duty(), Queue: c.Queue, Last: true}
 	if !c.Deleting {
@@ -143,8 +143,7 @@ func (sh *shard) sweep(c state.Clearing) op.Op {
 	return o
 }
 
-// inspectRest wants that whoever waited for something that has happened has been
-// told.
+// inspectRest checks that every waiting record has been notified of what has happened.
 func (s *simulation) inspectRest() error {
 	if n := len(s.ledger.promised); n > 0 {
 		return fmt.Errorf("%d jobs that follow from others were never made", n)
@@ -193,7 +192,7 @@ func (s *simulation) inspectRest() error {
 	return nil
 }
 
-// inspectWaiting wants that a job waits only for what has not happened.
+// inspectWaiting checks that a job waits only for things that have not happened.
 func (s *simulation) inspectWaiting(j *job.Job) error {
 	if err := s.inspectTools(j); err != nil {
 		return err
@@ -206,7 +205,7 @@ func (s *simulation) inspectWaiting(j *job.Job) error {
 	case j.GetState() != job.Scheduled:
 		return nil
 	}
-	told := uint32(0) // how many will still tell it
+	told := uint32(0) // jobs that will still notify it
 	for _, sh := range s.shards {
 		for id, w := range sh.model.waiters {
 			if _, waits := w.shards[job.ID(j.GetId())]; waits && sh.model.jobs[id].live() {
@@ -220,8 +219,8 @@ func (s *simulation) inspectWaiting(j *job.Job) error {
 	return nil
 }
 
-// inspectBatches holds what a shard's batches count against their members, counted
-// again: those who have settled and those who have not.
+// inspectBatches compares the counts of a shard's batches with a second count of their members, settled and
+// unsettled.
 func (sh *shard) inspectBatches(left map[job.ID]uint64) error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()

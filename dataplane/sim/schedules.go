@@ -132,10 +132,8 @@ func (m *model) compareSchedules(v *state.Snapshot) error {
 	return nil
 }
 
-// What a workload draws of these.
-
-// someSchedule is a schedule's id, and what the model knows of it; nil for one that
-// is not there.
+// someSchedule draws a schedule's id, and returns the model's schedule, which is nil if the schedule does not
+// exist.
 func (w *workload) someSchedule() ([]byte, *state.Schedule) {
 	if ids := sortedIDs(w.m.schedules); len(ids) > 0 && !w.chance(12) {
 		id := pick(w, ids)
@@ -145,7 +143,7 @@ func (w *workload) someSchedule() ([]byte, *state.Schedule) {
 	return id[:], nil
 }
 
-// version is what a client saw of a schedule: mostly nothing, or what there is.
+// version draws the version that a client saw of a schedule: mostly none or the current one.
 func (w *workload) version(s *state.Schedule) uint64 {
 	switch w.rng.IntN(4) {
 	case 0:
@@ -181,7 +179,7 @@ func (w *workload) putSchedule() op.Op {
 	return o
 }
 
-// soon is a moment about now.
+// soon draws a time close to now.
 func (w *workload) soon() int64 {
 	return w.m.clockNs + w.rng.Int64N(int64(10*time.Second)) - int64(2*time.Second)
 }
@@ -211,11 +209,11 @@ func (w *workload) runSchedules() op.Op {
 		}
 		at := r.DueNs
 		if w.chance(5) {
-			at = s.GetLastRunNs() // which was made
+			at = s.GetLastRunNs() // a run that has already happened
 		}
 		for range w.rng.IntN(3) {
 			if at == 0 {
-				break // it never runs
+				break // the schedule never runs
 			}
 			at++
 			r.RunNs = append(r.RunNs, at-1)

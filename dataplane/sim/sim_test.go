@@ -20,8 +20,8 @@ var (
 	steps = flag.Int("sim.steps", 60, "steps of a history")
 )
 
-// TestSimulation plays one history a seed, as many at a time as there are
-// processors; each is one goroutine's. To play a failed one again:
+// TestSimulation plays one history per seed, as many at a time as there are processors. Each history runs in
+// one goroutine. To replay a failed one:
 // go test ./dataplane/sim -run TestSimulation -sim.seed=N
 func TestSimulation(t *testing.T) {
 	t.Parallel()
@@ -71,8 +71,7 @@ func (o ViewOutcome) plus(more ViewOutcome) ViewOutcome {
 	return ViewOutcome{Reads: o.Reads + more.Reads, Old: o.Old + more.Old, Trimmed: o.Trimmed + more.Trimmed, OldFile: o.OldFile + more.OldFile}
 }
 
-// viewEvery says that one history in so many has a view that follows it: SQLite
-// is most of the time of those.
+// viewEvery is the number of histories of which one has a view. SQLite takes most of the time of those.
 const viewEvery = 16
 
 func play(t *testing.T, seed uint64) Outcome {
@@ -88,12 +87,12 @@ func play(t *testing.T, seed uint64) Outcome {
 	return out
 }
 
-// travels says whether ops of a kind are only ever inside of a Deliver.
+// travels reports whether ops of a kind occur only inside a Deliver.
 func travels(k *op.Kind) bool {
 	return slices.Contains([]string{"arrive", "place", "count-member", "watch-job", "settle-dependency", "notify-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
 }
 
-// Every kind of op there is can be drawn.
+// The workload must be able to draw every kind of op.
 func TestEveryKindIsDrawn(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]bool{again: true}
@@ -111,7 +110,7 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	}
 }
 
-// The same seed is the same history, byte for byte; another is another.
+// One seed must give the same history, byte for byte, and another seed another one.
 func TestTranscriptRepeats(t *testing.T) {
 	t.Parallel()
 	seen := map[[32]byte]uint64{}

@@ -12,7 +12,7 @@ func tokensOf(u *job.Usage) [4]int64 {
 	return [4]int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheCreationTokens(), u.GetCacheReadTokens()}
 }
 
-// tagsText is tags in a form that can be compared.
+// tagsText returns tags in a form that can be compared.
 func tagsText(tags []*job.Pair) (text string) {
 	for _, t := range tags {
 		text += fmt.Sprintf("%q=%q ", t.GetName(), t.GetValue())
@@ -20,7 +20,7 @@ func tagsText(tags []*job.Pair) (text string) {
 	return text
 }
 
-// sum adds up what was used.
+// sum adds a usage.
 func (u *modelUsage) sum(tokens [4]int64, costNano int64) {
 	u.costNano += costNano
 	for i, n := range tokens {
@@ -28,8 +28,8 @@ func (u *modelUsage) sum(tokens [4]int64, costNano int64) {
 	}
 }
 
-// compareUsage holds the usage rows of a store against the reports the model
-// accepted: the same rows, under consecutive numbers, from the same first on.
+// compareUsage compares a store's usage rows with the reports that the model has recorded. Both must have the
+// same rows, under consecutive numbers, from the same first row on.
 func (m *model) compareUsage(v *state.Snapshot) error {
 	head := v.Head()
 	if next := uint64(len(m.usage)) + 1; head.GetUsageFirstSeq() != m.usageFirst || head.GetUsageNextSeq() != next {
@@ -66,7 +66,7 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 func (w *workload) trimUsage() op.Op {
 	next := uint64(len(w.m.usage)) + 1
 	first := w.m.usageFirst + w.rng.Uint64N(next-w.m.usageFirst+1)
-	if w.chance(5) { // behind, or beyond
+	if w.chance(5) { // before the first row, or beyond the last
 		first = 1 + w.rng.Uint64N(next+2)
 	}
 	return &op.TrimUsage{Meta: &op.Meta{Principal: "duty"}, FirstSeq: first}
