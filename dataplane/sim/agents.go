@@ -236,6 +236,7 @@ func (m *model) replayJob(o *op.ReplayJob) outcome {
 	if len(a.kept) == 0 {
 		return outcome{refused: api.StateConflict}
 	}
+	// The iteration must be kept, and so must the one before it, unless it is the first.
 	first := a.kept[0].GetNumber()
 	if o.GetFrom() < first || o.GetFrom() > a.ended || o.GetFrom() == first && first != 1 {
 		return outcome{refused: api.NotFound}
@@ -243,6 +244,7 @@ func (m *model) replayJob(o *op.ReplayJob) outcome {
 	if id.Slot() != job.SlotOf(j.queue) {
 		return outcome{refused: api.StateConflict}
 	}
+	// The copy gets the job's terms and the checkpoint that the iteration began with.
 	n := &op.NewJob{
 		Queue: j.queue, Priority: j.priority, Retry: j.retry, Tags: j.tags, Headers: j.headers, Origin: j.origin,
 		Payload: j.payload, Previous: j.previous, ResultSchema: a.schema,
@@ -254,6 +256,7 @@ func (m *model) replayJob(o *op.ReplayJob) outcome {
 	}
 	before := a.record(o.GetFrom() - 1)
 	n.Checkpoint = a.record(before.GetCheckpointIn()).GetCheckpoint()
+	// It goes through the same admission as an enqueued job.
 	drops, code := m.admit(&op.Enqueue{Jobs: []*op.NewJob{n}}, []meeting{{}})
 	if code != "" {
 		return outcome{refused: code}

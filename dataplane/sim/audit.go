@@ -17,6 +17,7 @@ type modelAudit struct {
 	begun   uint64        // number of the first record that the running entry adds
 }
 
+// modelRecord is one expected record of the audit log.
 type modelRecord struct {
 	principal, method, path, op, nonce string
 	status                             uint32

@@ -40,6 +40,7 @@ type modelWindow struct {
 	booked                   []booking
 }
 
+// booking is one amount that was spent, and its time.
 type booking struct{ ns, settled, overrun int64 }
 
 // modelReservation is a running attempt's claim on budgets.
@@ -62,6 +63,7 @@ func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 		a = &modelAccount{id: r.GetId(), name: r.GetName()}
 		m.accounts[string(r.GetId())] = a
 	}
+	// For each limit, find its former window and the window that the proposer has computed.
 	before := a.windows
 	a.windows = nil
 	for _, l := range r.GetBudget().GetLimits() {
@@ -77,6 +79,7 @@ func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 				now = s
 			}
 		}
+		// The proposer computes no window for a rolling limit. A calendar window does not move back.
 		switch {
 		case now == nil && w == nil:
 			w = &modelWindow{kind: l.GetWindow(), startNs: m.clockNs, lengthMs: l.GetLengthMs()}
@@ -87,6 +90,7 @@ func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
 		case now.GetEndNs() > w.startNs:
 			w.startNs, w.endNs = now.GetStartNs(), now.GetEndNs()
 		}
+		// Alerts of thresholds that the changed limit has not reached may fire again.
 		w.alerted = min(w.alerted, slices.Max(append(w.reached(r.GetBudget(), l, m.clockNs), 0)))
 		a.windows = append(a.windows, w)
 	}
@@ -230,6 +234,7 @@ func (m *model) expected(j *modelJob) (most int64) {
 // that a budget declares, or that is derived for a budget that declares none. A derived amount fits into each
 // limit.
 func (m *model) defaultReserve(j *modelJob) (declared int64) {
+	// Collect the declared reserve, the derived ones, and the limits into which a derived one must fit.
 	var derived, guess []int64
 	var limits, fits []int64
 	for _, a := range m.budgetsOf(j) {
@@ -254,6 +259,7 @@ func (m *model) defaultReserve(j *modelJob) (declared int64) {
 			guess = append(guess, m.queue(j.queue).expectedCost)
 		}
 	}
+	// A guess is at least a hundredth of the lowest limit, and not 0.
 	if len(guess) > 0 {
 		derived = append(derived, guess[0], slices.Min(limits)/100, 1)
 	}
@@ -365,6 +371,7 @@ func (m *model) topUp(j *modelJob) (over bool) {
 	if c == nil {
 		c = &modelReservation{}
 	}
+	// Each budget must have room for the excess.
 	extra := max(c.spent-c.reserved, 0)
 	for _, a := range on {
 		need, holds := int64(0), slices.Contains(c.on, a)
@@ -377,6 +384,7 @@ func (m *model) topUp(j *modelJob) (over bool) {
 		short, _ := m.short(a, j.costNano-need, need)
 		over = over || short
 	}
+	// Reserve the excess, or book it as overrun.
 	switch {
 	case extra == 0:
 	case over:

@@ -80,7 +80,7 @@ func (m *model) listens(hook *state.Resource, event string) bool {
 }
 
 // deliverLater queues a delivery. The model cannot know the id of a delivery that the state creates by
-// itself, so it keeps it by number until it learns the id.
+// itself, so it keeps such a delivery by number until it learns the id.
 func (m *model) deliverLater(id []byte, webhook, event string, body []byte) *state.Delivery {
 	if known := m.deliveries[string(id)]; id != nil && known != nil {
 		return known
@@ -109,6 +109,7 @@ func (m *model) reached(webhook string) *state.Attempted {
 func (sh *shard) tell() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()
+	// Collect the events that webhooks want.
 	var all []telling
 	for item, err := range v.Feed(max(sh.told, v.Head().GetFeedFirstSeq())) {
 		if err != nil {

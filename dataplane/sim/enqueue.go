@@ -23,9 +23,11 @@ func (m *model) known(id job.ID) (createdNs int64, known bool) {
 }
 
 func (m *model) enqueue(o *op.Enqueue) outcome {
+	// A repeat gets the earlier answer.
 	if result := m.earlier(o); result != nil {
 		return outcome{result: result}
 	}
+	// Dependencies on this shard must exist.
 	for _, n := range o.GetJobs() {
 		for _, d := range n.GetDependsOn() {
 			if _, known := m.known(job.ID(d.GetJobId())); d.GetShard() == m.number && !known {
@@ -33,12 +35,14 @@ func (m *model) enqueue(o *op.Enqueue) outcome {
 			}
 		}
 	}
+	// Find the jobs whose keys others hold.
 	met, made, keys := make([]meeting, len(o.GetJobs())), 0, map[string]job.ID{}
 	for i, n := range o.GetJobs() {
 		if met[i] = m.meet(keys, job.ID(o.GetMeta().GetIds()[i]), n); met[i].found == op.Found_FOUND_NONE {
 			made++
 		}
 	}
+	// The queues and the batch must accept the jobs.
 	drops, code := m.admit(o, met)
 	if code == "" {
 		code = m.admitBatch(o)
@@ -46,6 +50,7 @@ func (m *model) enqueue(o *op.Enqueue) outcome {
 	if code != "" {
 		return outcome{refused: code}
 	}
+	// Apply: join the batch, make room in full queues, create the jobs.
 	member := m.joinBatch(o, made)
 	for _, queue := range drops {
 		m.bury(m.nextToDrop(queue), "dropped: queue full")
@@ -196,6 +201,7 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 		origin: n.GetOrigin(), schedule: n.GetOptions().GetScheduleId(), debounce: n.GetOptions().GetDebounceKey(),
 		options: n.GetOptions(), fairnessKey: n.GetFairnessKey(), weight: n.GetFairnessWeight(), blocked: len(n.GetDependsOn()), policy: n.GetOptions().GetDependencyPolicy(),
 	}
+	// Its terms and its lifetime.
 	j.priority, j.retry, j.lifeMs = m.terms(n)
 	if j.lifeMs > 0 {
 		j.endNs = m.clockNs + j.lifeMs*1e6
@@ -203,12 +209,14 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	if member != nil {
 		j.batch = &modelMember{batch: member.batch, shard: member.shard}
 	}
+	// Its unique key; the period of a former holder is over.
 	if n.GetOptions().GetUniqueKey() != "" {
 		if h := m.holder(j.queue, n.GetOptions().GetUniqueKey()); h != nil {
 			h.uniqueEndNs = 0 // its period is over
 		}
 		j.unique, j.uniqueWhole, j.uniqueEndNs = n.GetOptions().GetUniqueKey(), n.GetOptions().GetUniqueWholePeriod(), m.clockNs+n.GetOptions().GetUniquePeriodMs()*1e6
 	}
+	// It is a step of a chain, or begins one.
 	if c := n.GetChain(); c != nil && n.GetLink() != nil {
 		j.chain = &modelLink{chain: job.ID(n.GetLink().GetChainId()), step: int(n.GetLink().GetStep()), of: c}
 	} else if c != nil {
@@ -217,6 +225,7 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 		begun.Steps = append(begun.Steps, c.GetSteps()[1:]...)
 		j.chain = &modelLink{chain: id, of: begun}
 	}
+	// Number it and put it into its queue, and ask for the outcomes of its dependencies.
 	j.agent.born(n)
 	m.nextNumber++
 	m.jobs[id] = j
@@ -241,6 +250,7 @@ func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs i
 		MaxAttempts: r.GetMaxAttempts(), Backoff: r.GetBackoff(), JitterPercent: r.GetJitterPercent(),
 		BaseDelayMs: r.GetBaseDelayMs(), MaxDelayMs: r.GetMaxDelayMs(),
 	}
+	// Where the client left a value open, take the queue's default.
 	if open(job.DefaultsPriority) && d.Priority != nil {
 		priority = d.GetPriority()
 	}
@@ -270,6 +280,7 @@ func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs i
 	if d == nil || n.GetDefaults() == 0 {
 		return priority, retry, lifeMs // the delays in the client's message are not checked again
 	}
+	// If the two delays contradict each other, the one with the greater weight wins.
 	base := said(job.DefaultsBaseDelay, d.BaseDelayMs, &retry.BaseDelayMs)
 	most := said(job.DefaultsMaxDelay, d.MaxDelayMs, &retry.MaxDelayMs)
 	switch contradict := retry.BaseDelayMs > retry.MaxDelayMs; {

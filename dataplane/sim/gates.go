@@ -182,8 +182,9 @@ func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 	}
 }
 
-// giveUp releases everything that an attempt has claimed when it ends. The next attempt is expected to use as
-// much as this one. An attempt that did not complete and used no tokens changes no expectation of tokens.
+// giveUp releases everything that an attempt has claimed when it ends. The tokens that
+// the attempt used move the number that the next one is expected to use, unless the attempt did not complete
+// and used none.
 func (m *model) giveUp(j *modelJob, delivered, completed bool) {
 	m.settleBudgets(j)
 	m.learnCost(j, completed)

@@ -123,11 +123,13 @@ func (s *simulation) inspectPlaces() error {
 		}
 		sh.model.countPlaces(should)
 	}
+	// A client's job is in one place.
 	for id := range s.acked {
 		if n := places[id]; n != 1 && !(n == 0 && s.ledger.gone[id]) {
 			return fmt.Errorf("job %s is in %d places", id, n)
 		}
 	}
+	// All jobs are where the models have them.
 	for id, n := range should {
 		if places[id] != n || n != 1 && !s.ledger.byRuns[id] {
 			return fmt.Errorf("job %s is in %d places, in the model in %d", id, places[id], n)

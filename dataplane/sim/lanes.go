@@ -47,6 +47,7 @@ func (m *model) takeOut(j *modelJob) { m.seat(j, modelPlace{}) }
 func (m *model) seat(j *modelJob, now modelPlace) {
 	q, was := m.queue(j.queue), j.place
 	q.stirred = true
+	// A queue without keys has no lanes, and a job that neither is ready nor runs is in no lane.
 	if q.lanes == nil && j.fairnessKey == "" || !was.counts() && !now.counts() {
 		j.place = now
 		return
@@ -59,6 +60,7 @@ func (m *model) seat(j *modelJob, now modelPlace) {
 		l = &modelLane{rule: m.rule(j.queue, j.fairnessKey)}
 		q.lanes[j.fairnessKey] = l
 	}
+	// A lane that gains its first ready job has no credit for the time before: it begins at beginNs at least.
 	had, _ := m.inLane(j.queue, j.fairnessKey)
 	j.place = now
 	if w := j.weight; now.ready && w > 0 && (was.state == 0 || was.state == job.Scheduled) {
@@ -190,7 +192,8 @@ func (m *model) beginService(j *modelJob) {
 	}
 }
 
-// endService replaces the charge of an attempt by its duration, or by nothing if the job was not delivered.
+// endService replaces the charge of an attempt by its duration divided by the key's weight, or by nothing if
+// the job was not delivered.
 func (m *model) endService(j *modelJob, delivered bool) {
 	q := m.queues[j.queue]
 	if l := q.lanes[j.fairnessKey]; j.keyed && l != nil {
@@ -243,7 +246,7 @@ func since(takes []int64, ns int64) []int64 {
 }
 
 // forgettable reports whether a key has nothing left that matters: no jobs, no rate to remember, and no more
-// service than the queue, unless no key has jobs.
+// service than the queue, or no key with jobs to compete with.
 func (m *model) forgettable(queue, key string) bool {
 	q := m.queues[queue]
 	l, jobs := q.lanes[key], 0

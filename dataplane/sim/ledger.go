@@ -23,6 +23,8 @@ type ledger struct {
 // tally counts how the members of a batch ended, each the first time.
 type tally struct{ succeeded, failed, cancelled uint64 }
 
+// chainStep is a step in one life of a chain. A chain begins another life when its removed first job is created
+// again.
 type chainStep struct {
 	chain job.ID
 	life  int

@@ -22,6 +22,7 @@ type keyed struct {
 // inspectKeys checks that no key has more active jobs than its rule allows, except for those that it already
 // had. It counts the jobs of the store, and does not ask the model.
 func (sh *shard) inspectKeys(v *state.Snapshot) error {
+	// Count the active jobs of each key.
 	now := map[laneName]keyed{}
 	for j, err := range v.Jobs() {
 		if err != nil {
@@ -34,6 +35,7 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 			now[at] = n
 		}
 	}
+	// Find the rule of each key: its own, else the rule for every key.
 	book, err := v.ResourceIndex()
 	if err != nil {
 		return err
@@ -49,6 +51,7 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 			continue
 		}
 		n.rule, n.of = r.Version, job.ID(r.Id)
+		// Under an unchanged rule, the active jobs must not have grown beyond the limit.
 		before, known := sh.keys[at]
 		if most := r.GetLimitRule().GetMaxConcurrency(); known && before.rule == n.rule && before.of == n.of && most > 0 && n.active > max(most, before.active) {
 			return fmt.Errorf("key %q of queue %s has %d active jobs, at most %d may be", at.key, at.queue, n.active, most)

@@ -85,6 +85,7 @@ type modelUsage struct {
 	key, tags       string
 }
 
+// modelJob is the expected state of a job.
 type modelJob struct {
 	id           job.ID
 	number       uint64
@@ -97,7 +98,7 @@ type modelJob struct {
 	retry        *job.Retry
 	createdNs    int64
 	dueNs        int64  // if it waits for a time, that time; else the time at which it was last due
-	lease        uint64 // number of the shard's grant; 0 if the job was never leased
+	lease        uint64 // number of its last grant; 0 if it was never leased
 	token        []byte
 	reported     string // the newest heartbeat request that reported usage in this lease
 	endedBy      string // the request that ended the last attempt; empty if no request did
@@ -146,6 +147,7 @@ type modelJob struct {
 	reportedEver bool
 }
 
+// remembered is an idempotency record: the op of a key and its outcome.
 type remembered struct {
 	hash     []byte
 	op       op.Op

@@ -37,6 +37,7 @@ func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 		}
 	}
 	here := shard == m.number
+	// Refuse, do nothing, or move within the shard.
 	switch f, left := m.forwards[id]; {
 	case j == nil && left && f.shard == shard && f.queue == queue:
 		return ""

@@ -147,6 +147,7 @@ func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejec
 		key: j.fairnessKey, tags: tagsText(j.tags),
 		model: cmp.Or(u.GetModel(), j.model, j.options.GetModel()), provider: cmp.Or(u.GetProvider(), j.provider),
 	}
+	// A rejected report is kept as a row, and uses up the reservation.
 	if why := m.rejects(j, u, &row); why != "" {
 		m.usage = append(m.usage, modelUsage{
 			job: row.job, attempt: row.attempt, queue: row.queue, atNs: row.atNs, tokens: row.tokens, costNano: u.GetCostNanoUsd(),
@@ -158,6 +159,7 @@ func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejec
 		}
 		return why
 	}
+	// An accepted one counts everywhere.
 	j.reportedEver, j.model, j.provider = true, row.model, row.provider
 	j.costNano += row.costNano
 	for i, n := range row.tokens {

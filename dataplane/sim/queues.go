@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
+// modelQueue is the expected state of a queue.
 type modelQueue struct {
 	paused, draining, deleting                              bool
 	max                                                     int

@@ -96,6 +96,7 @@ func (s *simulation) trimPastView() error {
 // before that it lacked nothing, the list must show the newest entry.
 func (s *simulation) readView() error {
 	w := s.watched
+	// Read the lag first, because the view may catch up before the list.
 	missing, age := w.view.Lag()
 	page, err := s.listJobs()
 	if err != nil {
@@ -112,6 +113,7 @@ func (s *simulation) readView() error {
 		lines = append(lines, jobLine(j.ID, j.Queue, j.State, j.Priority, j.Attempt))
 	}
 	text := joined(lines)
+	// Find an entry after which the jobs were so, no older than that of the last list.
 	moments, newest := w.moments[text], len(s.shards[0].log)
 	if len(moments) == 0 {
 		return fmt.Errorf("a list shows jobs as they never were:\n%s", text)
@@ -120,6 +122,7 @@ func (s *simulation) readView() error {
 	if at < 0 {
 		return fmt.Errorf("a list shows the jobs as of entry %d, one before it as of entry %d", moments[len(moments)-1], w.read)
 	}
+	// The list may be old only if the view said that it lagged.
 	w.read = moments[at]
 	w.out.Reads++
 	if current := moments[len(moments)-1] == newest; !current {

@@ -75,6 +75,7 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 		}
 		return all
 	}
+	// Timers with one op per class.
 	for class := range state.TimerClass(32) {
 		build := onTimers[class]
 		if build == nil {
@@ -84,6 +85,7 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 			ops = append(ops, build(ids))
 		}
 	}
+	// Timers whose ops need more than ids.
 	for _, id := range due(state.TimerSchedule) {
 		s, failed := store.Schedule([16]byte(id))
 		if failed != nil {
@@ -98,6 +100,7 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 	if turns := sh.work.turns(nowNs); len(due(state.TimerBudget)) > 0 && len(turns) > 0 {
 		ops = append(ops, &op.TurnBudgets{Meta: duty(), Turns: turns})
 	}
+	// Work without a timer: bulk operations, clearings, retention, rate limits, gates.
 	for _, id := range slices.Sorted(maps.Keys(sh.model.bulks.parts)) {
 		ops = append(ops, sh.model.bulks.parts[id].chunk(sh.model, 50, func() bool { return false }))
 	}
@@ -148,6 +151,7 @@ func (s *simulation) inspectRest() error {
 	if n := len(s.ledger.promised); n > 0 {
 		return fmt.Errorf("%d jobs that follow from others were never made", n)
 	}
+	// Check every job and batch, and count the members that have not settled.
 	left := map[job.ID]uint64{} // members that have not settled, by batch
 	for _, sh := range s.shards {
 		v := sh.steady.store.Snapshot()
@@ -181,6 +185,7 @@ func (s *simulation) inspectRest() error {
 			return fmt.Errorf("shard %d: queues are cleared without end: %+v", sh.number, c)
 		}
 	}
+	// Compare the counts of bulk operations and batches, which all shards have contributed to.
 	if err := s.inspectBulks(); err != nil {
 		return err
 	}

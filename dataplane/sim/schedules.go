@@ -114,7 +114,7 @@ func (m *model) runSchedules(o *op.RunSchedules) outcome {
 	return outcome{result: result}
 }
 
-// compareSchedules holds a store's schedules against the model's.
+// compareSchedules compares a store's schedules with the model's.
 func (m *model) compareSchedules(v *state.Snapshot) error {
 	seen := 0
 	for s, err := range v.Schedules() {

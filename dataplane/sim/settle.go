@@ -21,6 +21,7 @@ type ending struct {
 // effects matters, because jobs get their numbers when they are created.
 func (m *model) settle(j *modelJob, to job.State, how ending) {
 	q := m.queue(j.queue)
+	// The attempt releases its claims.
 	m.giveUp(j, true, to == job.Completed)
 	switch j.state = to; to {
 	case job.Completed:
@@ -32,6 +33,7 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 	}
 	j.cancelling, j.blocked = false, 0
 	j.settledNs = m.clockNs
+	// Its batch, its chain and the jobs that wait for it learn the outcome.
 	m.countMember(j)
 	m.goOn(j, how)
 	if j.awaited {
@@ -149,6 +151,7 @@ func (m *model) goOn(j *modelJob, how ending) {
 	origin := func(kind job.OriginKind) *job.Origin {
 		return &job.Origin{Kind: kind, JobId: j.id[:], Queue: j.queue}
 	}
+	// Either the next step follows, or the chain ends with an outcome.
 	outcome := ""
 	switch {
 	case j.state == job.Completed && how.exit:
@@ -165,6 +168,7 @@ func (m *model) goOn(j *modelJob, how ending) {
 	default:
 		outcome = "failed"
 	}
+	// A chain that has ended runs its failure job and its exit job.
 	if outcome == "failed" && c.GetOnFailure() == job.OnFailure_ON_FAILURE_QUEUE {
 		o := origin(job.OriginKind_ORIGIN_KIND_FAILURE)
 		o.Attempt, o.Error = j.attempt, how.err

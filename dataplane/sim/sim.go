@@ -2,16 +2,23 @@
 // draws everything that happens from one seed in one goroutine, so that a failure can be replayed. It drives
 // the machine with the same encoded entries that Raft would apply.
 //
-// The words of this package: A history is one run. It consists of steps; in each step, one of its one to
-// three shards commits entries. A shard has a log and two stores that follow it, called replicas. The steady
-// replica applies every entry at once and never stops, unless the two change roles. The troubled replica
-// lags, crashes (and loses data that it had not flushed), restarts cleanly and is replaced by an image of the
-// steady one. Shards send each other ops, such as moved jobs and the outcomes of jobs. A workload draws the
-// ops of one shard. A network lies between the workload and the log: it delays and repeats ops, and ops get
-// lost with a leader that falls. Leaders change: the clock of each may be ahead or behind, and a leader that
-// falls takes entries with it that were never committed. A model says for each op which result is right, and
-// which records a store should hold. The ledger counts across all shards of a history. A transcript is the
-// hash of all that happened.
+// The words of this package:
+//
+//   - A history is one run. It consists of steps. In each step, one of its one to three shards commits
+//     entries.
+//   - A shard has a log and two replicas, which are stores that follow the log. The steady replica applies
+//     every entry at once and never stops, unless the two change roles. The troubled replica lags, crashes (and
+//     loses data that it had not flushed), restarts cleanly and is replaced by an image of the steady one.
+//     Shards send each other ops, such as moved jobs and the outcomes of jobs.
+//   - A workload draws the ops of one shard, that is, chooses them by the seed.
+//   - A network lies between a workload and the log. It delays ops, loses answers and repeats ops. Leaders
+//     change; the clock of each may be ahead or behind. A leader that falls takes ops with it that were never
+//     committed.
+//   - A model says for each op which result is right, and which records the store of a shard should hold.
+//   - The ledger counts across all shards of a history.
+//   - The transcript is the hash of everything that happened.
+//   - A function named compare... compares a store with the model. A function named inspect... checks invariants
+//     of the stores, with or without the model.
 //
 // The simulation checks the following. Whenever both replicas of a shard have applied the same entries, they
 // must be equal byte for byte, and both must agree with the model. In some histories a view follows the first
