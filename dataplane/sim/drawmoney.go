@@ -193,7 +193,7 @@ func (w *workload) turnBudgets() op.Op {
 }
 
 // balanceBudgets draws an op without an effect, because the workload draws no budgets that shards share.
-// Package op tests those with histories of its own.
+// Histories in package op test those.
 func (w *workload) balanceBudgets() op.Op {
 	o := &op.BalanceBudgets{Meta: duty()}
 	for _, r := range w.m.declaredOf(state.ResourceKind_RESOURCE_KIND_BUDGET) {

@@ -41,7 +41,7 @@ func (w *workload) setQueue() op.Op {
 
 // edge returns a time shortly before the oldest job that a rate limit let go leaves the limit's window. The
 // limit may be a queue's, a key's or a provider's. At that time, a window that is slightly too short shows.
-// It returns 0 if no limit has let a job go.
+// It returns 0 if the window of no limit is full.
 func (w *workload) edge() int64 {
 	for _, name := range w.queues {
 		if q := w.m.queues[name]; q != nil && len(q.takes) >= int(q.rateLimit) && len(q.takes) > 0 {

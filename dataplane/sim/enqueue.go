@@ -119,7 +119,7 @@ type meeting struct {
 }
 
 // meet finds the job that holds a new job's key: an existing job, or one of the op itself, which keys
-// contains. No job holds a unique key whose period is over.
+// contains. It ignores a unique key whose period is over.
 func (m *model) meet(keys map[string]job.ID, id job.ID, n *op.NewJob) meeting {
 	key, found := "unique\x00"+n.GetOptions().GetUniqueKey(), op.Found_FOUND_DUPLICATE
 	h := m.holder(n.GetQueue(), n.GetOptions().GetUniqueKey())

@@ -282,8 +282,8 @@ func missing(t *testing.T, log []logged) map[string]bool {
 	for _, k := range op.Kinds() {
 		names[k.Name] = true
 	}
-	// Package op tests with histories of its own the ops by which shards share budgets. Bulk operations come
-	// from the first shard, so no other shard sends it an open-bulk.
+	// Histories in package op test the ops by which shards share budgets. Bulk operations come from the first
+	// shard, so no other shard sends it an open-bulk.
 	for _, name := range []string{"return-budget", "grant-budget", "open-bulk"} {
 		delete(names, name)
 	}
