@@ -8,42 +8,42 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A frame is what a client wants of the server in one exchange. Over a stream it is one
-// frame; over HTTP the acks are sent, then the fetch, and beside those the enqueue.
+// A frame holds a client's requests of one exchange. A stream sends it as one frame. Over HTTP the client
+// sends the acks, then the fetch, and the enqueue in parallel to both.
 type frame struct {
 	queue   string
 	enqueue []api.EnqueueRequest
 	acks    []lease
 	fetch   int
-	wait    bool // for a first job, where there is none
+	wait    bool // the fetch waits for a first job if the queue has none
 }
 
 // lease is a job that a client has fetched.
 type lease struct {
 	id, token string
-	at        time.Duration // of its enqueue, in the run; before where it was enqueued before
+	at        time.Duration // when it was enqueued, since the base of the run; before = earlier than the run
 }
 
-// before is the time of what was enqueued before the run began.
+// before marks a job that was enqueued before the run began.
 const before = time.Duration(-1)
 
-// answer is what became of a frame, as far as that is known.
+// answer is the known outcome of a frame.
 type answer struct {
 	enqueued int
 	leased   []lease
 	acked    int
-	refused  []error // of single acks
+	refused  []error // errors of single acks
 }
 
-// conn is one client's way to the server, for as many frames at once as the window has.
-// An answer counts also beside an error, which may be of another part of the frame.
+// conn is one client's connection to the server. It carries as many frames at once as the window allows. An
+// answer counts even beside an error, because the error may concern another part of the frame.
 type conn interface {
 	do(ctx context.Context, f frame) (answer, error)
 	close()
 }
 
-// backlog is how many jobs of a queue Work has before it. A client takes from it what it
-// is about to fetch, so that none asks an empty queue and waits.
+// backlog counts the jobs that a queue of the workload Work still has. A client takes jobs from the backlog
+// before it fetches them, so that no client asks an empty queue and waits.
 type backlog struct{ left atomic.Int64 }
 
 func (b *backlog) take(jobs int) int {
@@ -55,8 +55,7 @@ func (b *backlog) take(jobs int) int {
 
 func (b *backlog) give(jobs int) { b.left.Add(int64(jobs)) }
 
-// caller has a client's operations done one after another. A client has as many as its
-// window.
+// caller runs operations of a client one after another. A client has as many callers as its window.
 type caller struct {
 	*run
 	queue    string
@@ -66,16 +65,16 @@ type caller struct {
 	jobsMade []api.EnqueueRequest
 	held     []lease // fetched and not yet acknowledged
 
-	operations Histogram // that worked
+	operations Histogram // successful ones
 	lives      Histogram // of jobs, from enqueue to ack
 	jobs       int64
 	failed     int64
-	filled     bool // its queue, by itself
+	filled     bool // an enqueue of this caller put jobs into its queue
 	errors     failures
 	end        time.Time // of the last operation that did something
 }
 
-// work has operations done until the pace has no more, or the backlog.
+// work runs operations until the pace or the backlog has no more.
 func (c *caller) work(ctx, stop context.Context) {
 	for {
 		at, jobs := c.pace.next(stop)
@@ -88,19 +87,19 @@ func (c *caller) work(ctx, stop context.Context) {
 		c.operation(ctx, at, jobs)
 	}
 	if len(c.held) > 0 {
-		// Queues with active jobs take longer to remove.
+		// Ack the held jobs, because queues with active jobs take longer to remove.
 		c.conn.do(ctx, frame{queue: c.queue, acks: c.held})
 	}
 }
 
-// operation has one done, and counts it.
+// operation runs one operation and counts it.
 func (c *caller) operation(ctx context.Context, at time.Time, jobs int) {
 	measured := !at.Before(c.pace.from)
 	a, err := c.workload(ctx, at, jobs)
 	c.filled = c.filled || a.enqueued > 0
 	now := time.Now()
 	if ctx.Err() != nil {
-		return // it was interrupted, which says nothing of the server
+		return // an interrupted operation says nothing about the server
 	}
 	did := a.acked
 	if c.Workload == Enqueue {
@@ -117,7 +116,7 @@ func (c *caller) operation(ctx context.Context, at time.Time, jobs int) {
 	}
 }
 
-// count counts an operation.
+// count adds an operation's errors, jobs and latency to the caller's counts.
 func (c *caller) count(a answer, err error, did int, took time.Duration) {
 	for _, e := range a.refused {
 		c.errors.add(e)
@@ -134,7 +133,7 @@ func (c *caller) count(a answer, err error, did int, took time.Duration) {
 	}
 }
 
-// workload does what an operation consists of.
+// workload runs one operation of the configured workload.
 func (c *caller) workload(ctx context.Context, at time.Time, jobs int) (answer, error) {
 	f := frame{queue: c.queue}
 	switch c.Workload {
@@ -149,14 +148,14 @@ func (c *caller) workload(ctx context.Context, at time.Time, jobs int) (answer, 
 	}
 	f.acks, f.fetch, f.wait = c.held, jobs, true
 	a, err := c.exchange(ctx, f)
-	if err == nil { // else they are lost: a backlog that cannot be fetched ends, too
+	if err == nil { // after an error the jobs stay taken, so that a backlog that cannot be fetched ends too
 		c.left.give(jobs - len(a.leased))
 	}
 	return a, err
 }
 
-// lifecycle enqueues, fetches and acknowledges in turn. Each client that fetches has
-// enqueued as many, so there is always something for it.
+// lifecycle enqueues, fetches and acknowledges in turn. A client fetches only as many jobs as it has
+// enqueued, so that a fetch always finds a job.
 func (c *caller) lifecycle(ctx context.Context, at time.Time, jobs int) (answer, error) {
 	whole, err := c.conn.do(ctx, frame{queue: c.queue, enqueue: c.make(at, jobs)})
 	if err != nil {
@@ -172,7 +171,7 @@ func (c *caller) lifecycle(ctx context.Context, at time.Time, jobs int) (answer,
 	return whole, err
 }
 
-// exchange has a frame done that acknowledges what is held, and holds what it leased.
+// exchange sends a frame that acknowledges the held jobs, then holds the jobs that the frame leased.
 func (c *caller) exchange(ctx context.Context, f frame) (answer, error) {
 	a, err := c.conn.do(ctx, f)
 	if a.acked == len(f.acks) {
@@ -183,13 +182,13 @@ func (c *caller) exchange(ctx context.Context, f frame) (answer, error) {
 			}
 		}
 	}
-	// What could not be acknowledged is not tried again: it has been counted.
+	// exchange drops a job whose ack failed, because the failure has been counted.
 	c.held = a.leased
 	return a, err
 }
 
-// make is jobs that were to be enqueued at a time. They take the place of those before
-// them, which are on their way in a form of their own.
+// make returns jobs whose enqueue was intended at a time. It overwrites the jobs of its last call, because
+// the SDK has encoded those by then.
 func (c *caller) make(at time.Time, jobs int) []api.EnqueueRequest {
 	if cap(c.jobsMade) < jobs {
 		c.jobsMade = make([]api.EnqueueRequest, jobs)

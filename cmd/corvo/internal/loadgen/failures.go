@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Codes of what no server has said.
+// Codes of failures that no server has reported.
 const (
 	NetworkError = "NETWORK"  // no answer
 	TimedOut     = "TIMEOUT"  // no answer in time
@@ -44,7 +44,7 @@ func (f *failures) merge(other failures) {
 	}
 }
 
-// sorted are the most frequent first.
+// sorted returns the errors, the most frequent first.
 func (f failures) sorted() []ErrorCount {
 	all := make([]ErrorCount, 0, len(f))
 	for _, e := range f {
@@ -56,7 +56,7 @@ func (f failures) sorted() []ErrorCount {
 	return all
 }
 
-// codeOf is what an error is counted under.
+// codeOf returns the code under which an error is counted.
 func codeOf(err error) string {
 	var known *api.Error
 	if errors.As(err, &known) {
@@ -79,7 +79,7 @@ func codeOf(err error) string {
 	return NetworkError
 }
 
-// retryAfter is how long a server wants to be left alone; 0: it does not say.
+// retryAfter returns how long the server asks the client to wait; 0 = it does not say.
 func retryAfter(err error) time.Duration {
 	var known *api.Error
 	if errors.As(err, &known) {

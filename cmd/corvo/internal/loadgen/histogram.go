@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// The form of a Histogram. A bucket is no wider than its lower bound divided by
-// halfBuckets, so that a quantile is at most 1/128 above what it stands for.
+// The form of a Histogram. A bucket is no wider than its lower bound divided by halfBuckets, so that a
+// quantile exceeds the exact value by at most 1/128.
 const (
 	bucketBits  = 8                     // of each power of two
 	halfBuckets = 1 << (bucketBits - 1) // buckets of a power of two: the leading bit is always set
-	// longest is what a latency above counts as, except for Max: an hour and more of
-	// waiting differ in nothing that a quantile could tell.
+	// longest is the value that every longer latency counts as, except in Max, because quantiles need not
+	// tell apart waits of more than an hour.
 	longest = time.Duration(1)<<42 - 1
 )
 
-// bucketCount is as many as longest needs.
+// bucketCount is the number of buckets up to longest.
 var bucketCount = bucketOf(longest) + 1
 
-// A Histogram counts latencies in buckets that widen with them, as an HDR histogram
-// does: recording is an increment, memory is fixed, and quantiles have a relative error
-// instead of an absolute one. It is not safe for concurrent use: each client has its
-// own, and they are merged at the end.
+// A Histogram counts latencies in buckets that widen with the latency, as an HDR histogram does: recording is
+// an increment, memory is fixed, and quantiles have a relative error instead of an absolute one. It is not
+// safe for concurrent use: each caller has its own, and the report merges them at the end.
 type Histogram struct {
 	counts []uint32
 	n      uint64
@@ -29,14 +28,14 @@ type Histogram struct {
 	max    time.Duration
 }
 
-// bucketOf is where a latency is counted: as it is below 256 ns, and by its leading
-// eight bits above.
+// bucketOf returns the bucket of a latency. Below 256 ns each latency has its own bucket; above, the leading
+// eight bits choose it.
 func bucketOf(d time.Duration) int {
 	shift := max(bits.Len64(uint64(d))-bucketBits, 0)
 	return shift*halfBuckets + int(d>>shift)
 }
 
-// upperBound is the largest latency that a bucket counts.
+// upperBound returns the largest latency that a bucket counts.
 func upperBound(bucket int) time.Duration {
 	if bucket < 2*halfBuckets {
 		return time.Duration(bucket)
@@ -45,7 +44,7 @@ func upperBound(bucket int) time.Duration {
 	return time.Duration(bucket-shift*halfBuckets+1)<<shift - 1
 }
 
-// Record counts a latency; one below zero is none.
+// Record counts a latency; a negative one counts as 0.
 func (h *Histogram) Record(d time.Duration) { h.RecordN(d, 1) }
 
 // RecordN counts a latency n times.
@@ -60,7 +59,7 @@ func (h *Histogram) RecordN(d time.Duration, n int) {
 	h.max = max(h.max, d)
 }
 
-// Merge counts what another has counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other *Histogram) {
 	if other.n == 0 {
 		return
@@ -76,13 +75,13 @@ func (h *Histogram) Merge(other *Histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// Count is how many latencies were recorded.
+// Count returns the number of recorded latencies.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Max is the longest of them, exactly.
+// Max returns the longest recorded latency exactly.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Mean is their mean; 0 of none.
+// Mean returns the mean latency; 0 if none was recorded.
 func (h *Histogram) Mean() time.Duration {
 	if h.n == 0 {
 		return 0
@@ -90,8 +89,8 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.n)
 }
 
-// Quantile is a latency that the given share of them, 0 to 1, does not exceed; 0 of
-// none. It is the upper bound of its bucket, never above Max.
+// Quantile returns a latency that the given share of the recorded ones, 0 to 1, does not exceed; 0 if none
+// was recorded. It returns the upper bound of a bucket, but never more than Max.
 func (h *Histogram) Quantile(share float64) time.Duration {
 	rank := uint64(share * float64(h.n))
 	if float64(rank) < share*float64(h.n) || rank == 0 {

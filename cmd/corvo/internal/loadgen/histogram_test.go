@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// latencies are some of every order of magnitude, up to what a histogram tells apart.
+// latencies generates latencies of every order of magnitude up to the longest that a histogram tells apart.
 func latencies() *rapid.Generator[[]time.Duration] {
 	one := rapid.Custom(func(t *rapid.T) time.Duration {
 		most := time.Duration(1) << rapid.IntRange(0, 41).Draw(t, "bits")
@@ -26,7 +26,7 @@ func histogramOf(all []time.Duration) *Histogram {
 	return h
 }
 
-// A quantile is that of the sorted latencies, or less than a 128th more.
+// A quantile equals that of the sorted latencies or exceeds it by at most a 128th.
 func TestQuantilesAreThoseOfTheSorted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestQuantilesAreThoseOfTheSorted(t *testing.T) {
 	})
 }
 
-// Parts that are merged are the whole.
+// Merged histograms equal one histogram that recorded everything.
 func TestMergedIsRecordedTogether(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,22 +11,21 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// fetchWait is how many seconds a fetch waits where the frame says that it does.
+// fetchWait is the fetch deadline, in seconds, of a frame that waits.
 const fetchWait = 2
 
-// ackResult is what every job results in.
+// ackResult is the result of every job.
 var ackResult = json.RawMessage(`{"ok":true}`)
 
-// webClient keeps a connection for each client.
+// webClient returns an HTTP client that keeps enough idle connections for all clients.
 func webClient(clients int) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 2*clients+backlogLines // an enqueue may go beside an ack
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 2*clients+backlogLines // twice as many, because an enqueue may run beside an ack
 	t.DisableCompression = true
 	return &http.Client{Transport: t}
 }
 
-// httpConn speaks HTTP and JSON, with the Go SDK: what it costs a client is part of
-// what is measured.
+// httpConn speaks HTTP and JSON with the Go SDK, so that the measurement includes the SDK's cost to a client.
 type httpConn struct {
 	api    *client.Client
 	worker string
@@ -64,7 +63,7 @@ func (h *httpConn) enqueue(ctx context.Context, f frame) (int, error) {
 	return len(out.JobIDs), err
 }
 
-// serve is what a worker does: it acknowledges what it has, then fetches.
+// serve acknowledges the frame's jobs and then fetches, as a worker does.
 func (h *httpConn) serve(ctx context.Context, f frame) (a answer, err error) {
 	if len(f.acks) > 0 {
 		if a.acked, a.refused, err = h.ack(ctx, f.acks); err != nil {
@@ -89,7 +88,7 @@ func (h *httpConn) ack(ctx context.Context, acks []lease) (acked int, refused []
 	return out.Acked, refusals(out.Errors), err
 }
 
-// ackItems are the acks of what is leased.
+// ackItems converts leases to acks.
 func ackItems(acks []lease) []api.AckItem {
 	all := make([]api.AckItem, len(acks))
 	for i, l := range acks {
@@ -98,7 +97,7 @@ func ackItems(acks []lease) []api.AckItem {
 	return all
 }
 
-// refusals are the errors of single items.
+// refusals converts the errors of single items.
 func refusals(items []api.ItemError) (all []error) {
 	for _, e := range items {
 		all = append(all, &api.Error{Code: e.Code, Message: e.Error})

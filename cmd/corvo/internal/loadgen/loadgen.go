@@ -1,11 +1,10 @@
-// Package loadgen makes load on a Corvo node or gateway and measures how it bears it. It
-// owns the clients, the pace they go at, what they count and the report; what is
-// printed of it is the command's. It knows the server by the Go SDK alone, so that it
-// measures what users get.
+// Package loadgen makes load on a Corvo node or gateway and measures how the server bears it. The package
+// owns the clients, their pace, their counts and the report; the command prints the report. It reaches the
+// server only through the Go SDK, so that it measures the same as users get.
 //
-// Clients share nothing while they work but, at a fixed rate, the number of the next
-// operation: each has its own connection state, and of each of its window payloads,
-// counters and histograms, which are merged when all have ended.
+// While they work, clients share only atomic counters, such as the number of the next operation at a fixed
+// rate. Each client has its own connection state, and each caller of its window has its own payloads, counts
+// and histograms. The report merges those when all clients have ended.
 package loadgen
 
 import (
@@ -25,7 +24,7 @@ const (
 	Stream = "stream" // frames of StreamLifecycle
 )
 
-// What clients do.
+// The workloads of clients.
 const (
 	Enqueue   = "enqueue"   // enqueue
 	Work      = "work"      // fetch and ack jobs that were there before
@@ -33,53 +32,53 @@ const (
 	Steady    = "steady"    // enqueue, fetch and ack together
 )
 
-// Bounds of a run, each refused above with what to do.
+// Bounds of a run. Check refuses a value beyond its bound and says how to correct it.
 const (
 	MaxClients = 4096
-	MaxBatch   = 512 // the most that one fetch hands out
-	MaxWindow  = 16  // the most frames that a server has in hand of one stream
+	MaxBatch   = 512 // the most jobs that one fetch returns
+	MaxWindow  = 16  // the most frames of one stream that a server processes at once
 	MaxQueues  = 1024
-	MaxPayload = 16 << 20 // the most that a server can be told to take
+	MaxPayload = 16 << 20 // the most that a server can be configured to accept
 	MaxRate    = 10_000_000
 	MaxFor     = 24 * time.Hour
 	MaxJobs    = 1_000_000_000
 
-	// drainFor is how long operations of a fixed rate may still be made after their
-	// time. Those not made by then are counted as failed, with the code NotSent.
+	// drainFor is how long after its last operation's time a fixed rate may still begin overdue operations.
+	// Those not begun by then count as failed, with the code NotSent.
 	drainFor = 10 * time.Second
 	// grace is how long operations under way may take after an interrupt.
 	grace = 5 * time.Second
-	// pauseAfterError keeps clients that wait for nothing else from asking a server
-	// that is down as fast as they can.
+	// pauseAfterError keeps the clients of a closed loop from asking a server that is down as fast as they
+	// can.
 	pauseAfterError = 10 * time.Millisecond
-	mostPause       = time.Second // of a pause that the server asks for
+	mostPause       = time.Second // limit on the pause that the server asks for
 )
 
-// Config is one run.
+// Config describes one run.
 type Config struct {
 	Endpoint  string
 	Key       string
-	Namespace string // where Key is a cloud token: that it speaks to
+	Namespace string // the namespace to use if Key is a cloud token
 
 	Transport string
 	Workload  string
 	Clients   int
 	Window    int     // operations that each client has under way
-	Rate      float64 // jobs a second that are begun by all clients together; 0: as soon as the last one is answered
+	Rate      float64 // jobs a second that all clients begin together; 0 = each begins an operation when its last one is answered
 	Batch     int     // jobs of a request or frame
 	Payload   int     // bytes
-	Queues    int     // that jobs are spread over, by client
+	Queues    int     // over which the clients are spread
 
-	For    time.Duration // 0: until Jobs are done
+	For    time.Duration // 0 = until Jobs are done
 	Warmup time.Duration // before For, not measured
-	Jobs   int           // 0: until For is over; of Work how many are there, not of Steady
+	Jobs   int           // 0 = until For is over; for Work the size of the backlog; not for Steady
 
 	Keep bool // leave the queues and their jobs
 
 	Watch func(Progress) // called by one goroutine at a time while the run goes on; may be nil
 }
 
-// Check says everything that is wrong with a run.
+// Check returns everything that is wrong with a run.
 func (c Config) Check() error {
 	var all []error
 	refuse := func(wrong bool, format string, args ...any) {
@@ -122,20 +121,19 @@ func (c Config) Check() error {
 	return errors.Join(all...)
 }
 
-// A run is one under way.
+// run is the state of a run under way.
 type run struct {
 	Config
 	api      *client.Client
 	queues   []string
-	made     int       // of the queues
-	backlogs []backlog // of the queues
-	base     time.Time // what payloads count from
+	made     int       // the first queues, which the run may have created
+	backlogs []backlog // by queue
+	base     time.Time // base of the times in payloads
 	pace     *pace
 }
 
-// Run makes the load until its end or until stop is done, and reports what was
-// measured until then. With an error that comes from removing the queues the report is
-// whole.
+// Run makes the load until its end or until stop is done, and reports the measurements up to then. If only
+// the removal of the queues fails, the report is complete beside the error.
 func Run(stop context.Context, cfg Config) (Report, error) {
 	if err := cfg.Check(); err != nil {
 		return Report{}, err
@@ -163,7 +161,7 @@ func Run(stop context.Context, cfg Config) (Report, error) {
 	return report, errors.Join(err, r.remove())
 }
 
-// measure has the clients work, and reports.
+// measure runs the clients and builds the report.
 func (r *run) measure(stop context.Context) Report {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// pipes is a listener in memory, whose connections a synctest bubble can wait for.
+// pipes is a listener in memory, so that a synctest bubble can wait for its connections.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -48,14 +48,14 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Of a server that takes ten milliseconds, and once nothing for two seconds.
+// The stalling server takes ten milliseconds for a request, and once answers nothing for two seconds.
 const (
 	serves  = 10 * time.Millisecond
 	stallAt = 5 * time.Second
 	stalls  = 2 * time.Second
 )
 
-// measureStalling measures such a server over HTTP.
+// measureStalling measures the stalling server over HTTP.
 func measureStalling(t *testing.T, cfg Config) Report {
 	t.Helper()
 	begin := time.Now()
@@ -83,15 +83,14 @@ func measureStalling(t *testing.T, cfg Config) Report {
 	return r.measure(t.Context())
 }
 
-// near says whether a latency in milliseconds is what it has to be, as far as buckets
-// and the order of goroutines at one instant leave it open.
+// near reports whether a latency in milliseconds is the expected one, as far as buckets and the order of
+// goroutines at one instant allow.
 func near(got float64, want time.Duration) bool {
 	return got >= ms(want)*0.98 && got <= ms(want)*1.02+2
 }
 
-// A stall of two seconds in twelve is seen by a sixth of the operations that had their
-// times in it, the later the less. A closed loop has asked meanwhile ten times, and
-// takes the stall for an outlier.
+// At a fixed rate, a sixth of the operations have their times in a stall of two seconds in twelve, and the
+// later ones wait less. A closed loop sends only ten operations meanwhile and takes the stall for an outlier.
 func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,11 +125,11 @@ func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 	})
 }
 
-// A rate that is not reached is told: what was not begun has failed.
+// The report counts operations as failed that never began because the clients did not reach the rate.
 func TestWhatWasNotSentHasFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := measureStalling(t, Config{Clients: 1, Rate: 500, For: 4 * time.Second}) // of 2,000 a client can do 100 a second
+		r := measureStalling(t, Config{Clients: 1, Rate: 500, For: 4 * time.Second}) // one client can do 100 a second, of 2,000 in all
 		if r.Jobs+r.Failed != 2000 || r.Failed < 500 || len(r.Errors) != 1 || r.Errors[0].Code != NotSent || r.Errors[0].Count != r.Failed {
 			t.Errorf("measured %+v", r)
 		}
@@ -140,7 +139,7 @@ func TestWhatWasNotSentHasFailed(t *testing.T) {
 	})
 }
 
-// What begins in the warm-up is not measured.
+// Operations that begin in the warm-up are not measured.
 func TestWarmUpIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +150,7 @@ func TestWarmUpIsNotMeasured(t *testing.T) {
 	})
 }
 
-// A run tells its phases in their order, each with the time that is left of it.
+// A run reports its phases in order, each with the time left.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -212,7 +211,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// Clients that take at once get what there is, and no more.
+// Clients that take jobs at the same time get each job of the backlog once.
 func TestBacklogIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	var b backlog
@@ -244,7 +243,7 @@ func TestBacklogIsTakenOnce(t *testing.T) {
 	}
 }
 
-// Every bound is refused above with a message that names its flag.
+// Check refuses a value beyond each bound with a message that names the flag.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := Config{Transport: Stream, Workload: Enqueue, Clients: MaxClients, Window: MaxWindow, Batch: MaxBatch, Payload: MaxPayload, Queues: MaxQueues, Rate: MaxRate, For: MaxFor, Warmup: MaxFor}
@@ -313,7 +312,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// An interrupt in the moment a queue is made leaves none behind.
+// An interrupt while a queue is created leaves no queue behind.
 func TestInterruptedWhileQueuesAreMade(t *testing.T) {
 	t.Parallel()
 	stop, interrupt := context.WithCancel(t.Context())

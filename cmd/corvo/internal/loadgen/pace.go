@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// A pace says when operations are to begin and which are the last.
+// A pace decides when operations begin and which is the last.
 //
-// In a closed loop each client begins its next operation when the one before has ended:
-// a server that stalls is asked less, and the stall is one slow operation for each
-// client. At a fixed rate the operations are numbered and each has its time, whatever
-// the server does; one that a busy client begins late has waited since its time, and
-// that wait is part of its latency.
+// In a closed loop each client begins its next operation when its last one has ended: a server that stalls
+// gets fewer requests, and the stall is one slow operation for each client. At a fixed rate the operations
+// are numbered and each has its time, independent of the server. If a busy client begins an operation late,
+// the wait since its time is part of its latency.
 type pace struct {
 	batch int
-	begin time.Time // warm-up
-	from  time.Time // what begins from then on is measured
-	until time.Time // closed loop: nothing begins from then on; zero: when all are taken
-	jobs  int64     // 0: no bound but until
+	begin time.Time // start of the warm-up
+	from  time.Time // start of the measurement
+	until time.Time // closed loop: no operation begins from then on; zero = when all jobs are taken
+	jobs  int64     // 0 = only until ends the run
 	rate  float64   // jobs a second; 0: closed loop
-	last  time.Time // fixed rate: what was not begun by then never is
+	last  time.Time // fixed rate: no operation begins after it
 
 	taken  atomic.Int64 // closed loop: jobs; fixed rate: operations
-	missed atomic.Int64 // operations that a client took too late
+	missed atomic.Int64 // operations that a client took after last
 }
 
 func newPace(c Config, now time.Time) *pace {
@@ -38,23 +37,23 @@ func newPace(c Config, now time.Time) *pace {
 	}
 	switch {
 	case c.Workload == Work:
-		p.jobs, p.last = math.MaxInt64, p.begin.Add(MaxFor) // the backlog says when it ends
+		p.jobs, p.last = math.MaxInt64, p.begin.Add(MaxFor) // the backlog ends the run
 	case p.rate > 0:
 		p.last = p.at(p.operations()).Add(drainFor)
 	}
 	return p
 }
 
-// operations is how many a fixed rate has.
+// operations returns the number of operations of a fixed rate.
 func (p *pace) operations() int64 { return (p.jobs-1)/int64(p.batch) + 1 }
 
-// at is the time of an operation of a fixed rate.
+// at returns the time of operation k of a fixed rate.
 func (p *pace) at(k int64) time.Time {
 	return p.begin.Add(time.Duration(float64(k) * float64(p.batch) / p.rate * float64(time.Second)))
 }
 
-// next waits for the time of another operation, and says what that time is and how
-// many jobs it is for; 0: there is none for this client any more.
+// next waits for the next operation, and returns its time and number of jobs; 0 = this client has no more
+// operations.
 func (p *pace) next(stop context.Context) (at time.Time, jobs int) {
 	if stop.Err() != nil {
 		return at, 0
@@ -94,7 +93,7 @@ func (p *pace) nextClosed() (time.Time, int) {
 	return now, int(max(jobs, 0))
 }
 
-// notSent is how many operations of a fixed rate were never begun.
+// notSent returns the number of operations of a fixed rate that never began.
 func (p *pace) notSent() int64 {
 	if p.rate == 0 {
 		return 0

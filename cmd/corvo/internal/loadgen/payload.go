@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A payload is {"at":"0000000001234567890","pad":"..."}: when its job was to be
-// enqueued, in nanoseconds of the run, and letters up to the size that was asked for.
+// A payload is {"at":"0000000001234567890","pad":"..."}: the intended time of the job's enqueue, in
+// nanoseconds of the run, and letters up to the configured size.
 const (
 	payloadHead = `{"at":"`
 	payloadMid  = `","pad":"`
 	payloadTail = `"}`
 	atDigits    = 19
 
-	// MinPayload is what the time takes.
+	// MinPayload is the size of a payload without letters.
 	MinPayload = len(payloadHead) + atDigits + len(payloadMid) + len(payloadTail)
 )
 
-// letterPool is where pads are cut from, at random places: a store that compresses
-// neighbours together then finds little that is the same.
+// letterPool is the number of letters from which pads are cut at random places, so that a store that
+// compresses neighbours together finds little repetition.
 const letterPool = 1 << 16
 
 // payloads makes the payloads of one client.
@@ -40,11 +40,11 @@ func newPayloads(size int, seed uint64) *payloads {
 	return p
 }
 
-// next is a payload of a job that was to be enqueued at a time of the run. It takes the
-// place of one that is needed no more, or nil.
+// next builds the payload of a job whose enqueue was intended at a time of the run. It overwrites old, which
+// may be nil and must not be needed any more.
 func (p *payloads) next(old []byte, at time.Duration) []byte {
 	out := append(slices.Grow(old[:0], p.size), payloadHead...)
-	for unit := int64(1e18); unit > 0; unit /= 10 { // which has atDigits
+	for unit := int64(1e18); unit > 0; unit /= 10 { // 1e18 has atDigits digits
 		out = append(out, byte('0'+max(int64(at), 0)/unit%10))
 	}
 	out = append(out, payloadMid...)
@@ -57,7 +57,7 @@ func (p *payloads) next(old []byte, at time.Duration) []byte {
 	return append(out, payloadTail...)
 }
 
-// enqueuedAt is the time that a payload carries.
+// enqueuedAt returns the time that a payload carries.
 func enqueuedAt(payload []byte) (at time.Duration, ok bool) {
 	rest, ok := bytes.CutPrefix(payload, []byte(payloadHead))
 	if !ok || len(rest) < atDigits {

@@ -44,7 +44,7 @@ func (r *run) watch(progress func(now time.Time) Progress) (stop func()) {
 	return func() { close(ended); <-gone }
 }
 
-// endless is the progress of a phase whose length nobody knows.
+// endless returns the progress of a phase of unknown length.
 func endless(phase string) func(time.Time) Progress {
 	return func(time.Time) Progress { return Progress{Phase: phase} }
 }
@@ -69,14 +69,14 @@ func (r *run) progress(now time.Time) Progress {
 	return counted(p.taken.Load(), p.jobs, now.Sub(p.begin))
 }
 
-// timed is the progress of a phase between two times.
+// timed returns the progress of a phase between two times.
 func timed(phase string, begin, end, now time.Time) Progress {
 	total, done := end.Sub(begin), min(now.Sub(begin), end.Sub(begin))
 	return Progress{Phase: phase, Done: uint64(max(done, 0).Milliseconds()), Total: uint64(max(total, 0).Milliseconds()), Left: total - done}
 }
 
-// counted is the progress of measuring a number of jobs. It estimates the time left from
-// the rate so far.
+// counted returns the progress of measuring a number of jobs. It estimates the time left from the rate so
+// far.
 func counted(done, total int64, took time.Duration) Progress {
 	done = max(min(done, total), 0)
 	p := Progress{Phase: Measuring, Done: uint64(done), Total: uint64(total)}

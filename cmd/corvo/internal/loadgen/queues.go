@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// A request that adds to the backlog has as many jobs as it may, and as many bytes as
-	// every server takes.
+	// A request that fills a backlog has as many jobs as the API allows, and as many bytes as every server
+	// accepts. backlogLines such requests run at the same time.
 	backlogJobs  = 500
 	backlogBytes = 1 << 20
 	backlogLines = 8
 
-	// removeFor is how long a server may take to remove what a run has left.
+	// removeFor is how long the server may take to remove the run's queues.
 	removeFor   = time.Minute
 	removeEvery = 50 * time.Millisecond
-	// settleFor is how long the server's view may take to have a backlog.
+	// settleFor is how long the server's view may take to contain a backlog.
 	settleFor = 2 * time.Minute
 )
 
-// queueNames are names that no other run has.
+// queueNames returns n names that no other run has.
 func queueNames(n int) []string {
 	run := strings.ToLower(rand.Text()[:12])
 	all := make([]string, n)
@@ -38,14 +38,15 @@ func queueNames(n int) []string {
 	return all
 }
 
-// prepare makes the queues, with their backlogs. It also finds out, before anything is
-// measured, whether the server is there and lets us.
+// prepare creates the queues and their backlogs. It also finds out, before the measurement begins, whether
+// the server is reachable and accepts the key.
 func (r *run) prepare(ctx context.Context) error {
 	r.backlogs = make([]backlog, len(r.queues))
 	for i, queue := range r.queues {
-		r.made++     // or else it is not known whether it is
-		if !r.Keep { // queues that are kept come with their jobs: a worker's key is enough
-			// An interrupt waits for it: a queue that is made later could not be removed.
+		r.made++     // counted first, because the queue may exist even after an error
+		if !r.Keep { // the first jobs create queues that are kept, so that a worker's key is enough
+			// An interrupt does not cancel the request, because remove would miss a queue that the server
+			// creates later.
 			if _, err := r.api.PutQueue(context.WithoutCancel(ctx), queue, api.PutQueueRequest{}); err != nil {
 				return fmt.Errorf("create queue %s: %w", queue, err)
 			}
@@ -65,8 +66,8 @@ func (r *run) prepare(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the server's view has the backlogs: what is measured is work, and
-// not what is left to do of the enqueues. A key that may not read does without.
+// settle waits until the server's view contains the backlogs, so that the measurement covers the work and not
+// the rest of the enqueues. If the key may not read, settle does not wait.
 func (r *run) settle(ctx context.Context) error {
 	until := time.Now().Add(settleFor)
 	for _, queue := range r.queues {
@@ -76,7 +77,7 @@ func (r *run) settle(ctx context.Context) error {
 			if err == nil || code == api.Forbidden {
 				break
 			}
-			if code != api.ViewBehind || time.Now().After(until) { // it has waited some seconds
+			if code != api.ViewBehind || time.Now().After(until) { // the server has already waited some seconds
 				return fmt.Errorf("wait for the jobs of queue %s: %w", queue, err)
 			}
 		}
@@ -115,7 +116,7 @@ func (r *run) preload(ctx context.Context, queue string, jobs int) error {
 	close(requests)
 	running.Wait()
 	for _, err := range errs {
-		// The others were only cut short by the first.
+		// The first error has cancelled the other requests.
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
@@ -123,7 +124,7 @@ func (r *run) preload(ctx context.Context, queue string, jobs int) error {
 	return ctx.Err()
 }
 
-// filled are the queues that are there for jobs were put into them.
+// filled returns the queues that received jobs. Only those exist, because jobs create them.
 func (r *run) filled(all []*caller) []string {
 	queues := []string{}
 	for i, queue := range r.queues {
@@ -134,7 +135,7 @@ func (r *run) filled(all []*caller) []string {
 	return queues
 }
 
-// preloads is how many jobs a queue has before the load begins.
+// preloads returns the number of jobs that a queue has before the load begins.
 func (r *run) preloads(queue int) int {
 	if r.Workload != Work {
 		return 0
@@ -146,8 +147,8 @@ func (r *run) preloads(queue int) int {
 	return jobs
 }
 
-// remove takes the queues away again, and waits until they are gone, so that what the
-// server does for it disturbs no next run. An interrupt does not keep it from that.
+// remove deletes the queues and waits until they are gone, so that the deletion does not disturb the next
+// run. An interrupt does not stop it.
 func (r *run) remove() error {
 	if r.Keep {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Report is what a run has measured. Times are in milliseconds.
+// Report holds the measurements of a run. Times are in milliseconds.
 type Report struct {
 	Endpoint     string  `json:"endpoint"`
 	Transport    string  `json:"transport"`
 	Workload     string  `json:"workload"`
 	Loop         string  `json:"loop"` // closed, or open: at a fixed rate
 	Clients      int     `json:"clients"`
-	Window       int     `json:"window"` // operations of each client that were under way at once
+	Window       int     `json:"window"` // operations of each client under way at once
 	Rate         float64 `json:"rate"`   // jobs a second that were asked for; 0 in a closed loop
 	Batch        int     `json:"batch"`
 	PayloadBytes int     `json:"payload_bytes"`
@@ -20,31 +20,32 @@ type Report struct {
 	WarmupMs     float64 `json:"warmup_ms"`
 
 	Interrupted   bool    `json:"interrupted"`
-	ElapsedMs     float64 `json:"elapsed_ms"` // from the warm-up's end to the last operation's
-	Jobs          int64   `json:"jobs"`       // enqueued; in other workloads acknowledged
+	ElapsedMs     float64 `json:"elapsed_ms"` // from the end of the warm-up to the end of the last operation
+	Jobs          int64   `json:"jobs"`       // enqueued by Enqueue, acknowledged by the other workloads
 	JobsPerSecond float64 `json:"jobs_per_second"`
 
-	// Operations are what is timed: an enqueue; an ack of what is held and a fetch; an
-	// enqueue, a fetch and an ack in turn; all of them together.
+	// Operations counts the operations, including failed ones. An operation of Enqueue is an enqueue; of
+	// Work, an ack of the held jobs and a fetch; of Lifecycle, an enqueue, a fetch and an ack in turn; of
+	// Steady, all of them together.
 	Operations  int64        `json:"operations"`
-	Failed      int64        `json:"failed"` // operations of which any part was
+	Failed      int64        `json:"failed"` // operations of which any part failed
 	FailedShare float64      `json:"failed_share"`
 	Errors      []ErrorCount `json:"errors"`
 
-	Latency    *Latency `json:"latency_ms"`     // of operations that worked, null where none has; in an open loop from their intended start
-	JobLatency *Latency `json:"job_latency_ms"` // of jobs, from their (intended) enqueue to their ack; null where they are not enqueued here, or not acknowledged
+	Latency    *Latency `json:"latency_ms"`     // of operations that worked, null if none did; in an open loop from their intended start
+	JobLatency *Latency `json:"job_latency_ms"` // of jobs, from their (intended) enqueue to their ack; null if the run does not enqueue them, or does not acknowledge them
 
 	QueuesKept []string `json:"queues_kept"`
 }
 
-// ErrorCount is how often something went wrong.
+// ErrorCount counts the errors with one code.
 type ErrorCount struct {
 	Code    string `json:"code"`
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 }
 
-// Latency is how long things took.
+// Latency summarises how long operations or jobs took.
 type Latency struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -54,7 +55,7 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// latencyOf is what a histogram shows; nil of nothing.
+// latencyOf summarises a histogram; nil if it is empty.
 func latencyOf(h *Histogram) *Latency {
 	if h.Count() == 0 {
 		return nil
@@ -65,10 +66,10 @@ func latencyOf(h *Histogram) *Latency {
 	}
 }
 
-// ms is a time in milliseconds, to the microsecond.
+// ms converts a duration to milliseconds, to the microsecond.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// report merges what clients have counted.
+// report merges the counts of all callers.
 func (r *run) report(all []*caller, interrupted bool) Report {
 	out := Report{
 		Endpoint: r.Endpoint, Transport: r.Transport, Workload: r.Workload, Loop: "closed",

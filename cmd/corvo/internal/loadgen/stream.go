@@ -7,15 +7,14 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// streamConn speaks StreamLifecycle with the Go SDK: a stream and a connection for each
-// client, as workers of several processes have them, with the run's window of frames
-// under way on it.
+// streamConn speaks StreamLifecycle with the Go SDK. Each client has its own stream and connection, as
+// workers in several processes have, and sends as many frames at once as its window allows.
 type streamConn struct {
 	stream *client.Stream
 	worker string
 }
 
-// dial makes the connection of a client.
+// dial returns the connection of a client.
 func (r *run) dial(worker string) conn {
 	if r.Transport == Stream {
 		return &streamConn{r.api.Stream(), worker}
