@@ -1,5 +1,5 @@
-// Package misuse is how our commands answer who calls them wrongly: what they say, and
-// the code they end with.
+// Package misuse reports wrong use of our commands: the messages that they print and the exit code that they
+// return.
 package misuse
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
-// ExitCode is what a process ends with when what it was asked for is malformed: the same
-// again does not work either.
+// ExitCode is the exit code of a process after a malformed request. Repeating the same request does not work
+// either.
 const ExitCode = 2
 
-// misuse is an error of who wrote the command line.
+// misuse is a fault in a command line.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
-// Of marks an error as one of who wrote the command line; nil stays nil.
+// Of marks an error as a fault in the command line; nil stays nil.
 func Of(err error) error {
 	if err == nil {
 		return nil
@@ -28,27 +28,27 @@ func Of(err error) error {
 	return misuse{err}
 }
 
-// Errorf is Of an error with that text.
+// Errorf formats an error and marks it as a fault in the command line.
 func Errorf(format string, args ...any) error { return Of(fmt.Errorf(format, args...)) }
 
-// Is says whether an error is one of who wrote the command line.
+// Is reports whether an error is a fault in the command line.
 func Is(err error) bool { return errors.As(err, new(misuse)) }
 
 // Faults collects everything that is wrong with settings.
 type Faults []error
 
-// Refuse adds what is to be said where a setting is not ok.
+// Refuse adds a fault with the formatted text unless ok is true.
 func (f *Faults) Refuse(ok bool, format string, args ...any) {
 	if !ok {
 		*f = append(*f, fmt.Errorf(format, args...))
 	}
 }
 
-// Err is all of them as one misuse; nil where nothing is wrong.
+// Err returns all faults as one misuse; nil if there are none.
 func (f Faults) Err() error { return Of(errors.Join(f...)) }
 
-// Group is a command that only has others below it. Cobra by itself would take a
-// word it does not know for a wish for help, and call that a success.
+// Group completes a command that only has subcommands. It refuses an unknown word, because Cobra by itself
+// would print the help and report success.
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = cobra.ArbitraryArgs
@@ -56,7 +56,7 @@ func Group(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			for _, below := range cmd.Commands() {
 				if below.Use == "list" || below.Use == "get" {
-					return below.RunE(cmd, nil) // the noun by itself shows what there is
+					return below.RunE(cmd, nil) // the noun by itself shows its resources
 				}
 			}
 			return cmd.Help()
@@ -70,7 +70,7 @@ func Group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Completion gives a root its completion command, which is a group as others are.
+// Completion adds the completion command to a root and makes it a group like the others.
 func Completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd("")
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil && cmd != root {
@@ -78,15 +78,13 @@ func Completion(root *cobra.Command) {
 	}
 }
 
-// Version gives a root the flag --version, which prints what its command version
-// prints.
+// Version adds the flag --version to a root; it prints the same as the command version.
 func Version(root *cobra.Command, version string) {
 	root.Version = version
 	root.SetVersionTemplate("{{.Version}}\n")
 }
 
-// Strict marks what a command and those below it find wrong with their flags and
-// arguments.
+// Strict marks the faults that a command and its subcommands find in their flags and arguments.
 func Strict(cmd *cobra.Command) {
 	hint := func(cmd *cobra.Command, err error) error {
 		if err == nil {

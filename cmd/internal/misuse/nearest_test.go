@@ -2,7 +2,7 @@ package misuse
 
 import "testing"
 
-// The nearest name is suggested, up to the bound of typos and not above it.
+// nearest suggests the nearest name, up to the bound of typos and not above it.
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"bench", "queue", "queues", "search", "secret-file", "server"}
