@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// tooMany is what a connection too many gets. It is answered, not left waiting: who is
-// told can try another node.
+// tooMany is the response to a connection above the limit. The front answers it instead of letting it wait,
+// so that the client can try another node.
 const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 166\r\n\r\n" +
 	`{"error":"this node has as many connections as it may have: try again later, or another node","code":"OVERLOADED","details":{"retry_after_ms":1000,"retryable":true}}` + "\n"
 
-// The bounds of turning a connection away.
+// Bounds for turning connections away.
 const (
 	turnAwayTimeout = time.Second
-	turnAwayLog     = 10 * time.Second // between two lines about it
+	turnAwayLog     = 10 * time.Second // between two log lines
 )
 
-// bounded is a listener that turns connections away while there are too many.
+// bounded is a listener that turns connections away while most are open.
 type bounded struct {
 	net.Listener
 	most int64
@@ -27,10 +27,10 @@ type bounded struct {
 
 	open   atomic.Int64
 	turned uint64    // connections that were turned away
-	logged time.Time // when that was said last
+	logged time.Time // time of the last log line
 }
 
-// Accept returns the next connection there is room for.
+// Accept returns the next connection within the limit.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
@@ -45,7 +45,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// turnAway ends a connection. Its send buffer is empty, so nothing waits here.
+// turnAway answers and closes a connection. The write does not wait, because the send buffer of a new
+// connection is empty.
 func (b *bounded) turnAway(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(turnAwayTimeout))
 	_, _ = conn.Write([]byte(tooMany))
@@ -57,14 +58,14 @@ func (b *bounded) turnAway(conn net.Conn) {
 	}
 }
 
-// counted is a connection that there is room for again when it is closed.
+// counted is a connection that counts towards the limit until it is closed.
 type counted struct {
 	net.Conn
 	listener *bounded
 	once     sync.Once
 }
 
-// Close ends the connection.
+// Close closes the connection and frees its place.
 func (c *counted) Close() error {
 	c.once.Do(func() { c.listener.open.Add(-1) })
 	return c.Conn.Close()

@@ -6,15 +6,15 @@ import "log/slog"
 // clients: those of logs, stores and views, and connections to other processes.
 const ownFiles = 1024
 
-// filesFor is the number of files that a front needs open at its most: a gateway has
-// a connection to a host for each of a client.
+// filesFor returns the number of files that a front needs open at its connection limit. A gateway needs two
+// for each client, because it opens a connection to a host for each.
 func filesFor(c Config) int64 {
 	return ownFiles + int64(c.MaxConnections)*int64(max(c.FilesPerConnection, 1))
 }
 
-// warnOfFiles says that the system allows fewer open files than the process may
-// need. It is no refusal, because few processes ever have as many connections as
-// they may; one too many then waits until a file is closed.
+// warnOfFiles warns if the system allows fewer open files than the process may need. It does not refuse to
+// start, because few processes ever reach their connection limit; a connection too many then waits until a
+// file is closed.
 func warnOfFiles(log *slog.Logger, c Config, limit int64) {
 	if needed := filesFor(c); limit < needed {
 		log.Warn("the limit on open files is low: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections",

@@ -4,8 +4,8 @@ package front
 
 import "syscall"
 
-// openFiles is how many files this process may have open. Go's runtime has raised
-// the soft limit to the hard one when the process started.
+// openFiles returns the number of files that this process may have open. Go's runtime raised the soft limit
+// to the hard one when the process started.
 func openFiles() (limit int64, ok bool) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

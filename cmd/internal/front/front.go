@@ -1,6 +1,5 @@
-// Package front is the HTTP front of a process: a listener served with limits on
-// its connections, until it is told to stop and has finished what was under way.
-// It knows no routes.
+// Package front serves the HTTP listener of a process with limits on its connections, until it is stopped and
+// has finished the requests under way. It knows no routes.
 package front
 
 import (
@@ -15,24 +14,23 @@ import (
 	"time"
 )
 
-// Limits of connections. Bodies have none here: every route bounds its own. The
-// write timeout counts from the request's header, so it must outlast a fetch that
-// waits a minute; it is for clients that do not read their answer. Handlers lift it for
-// answers that may take longer, and bound those themselves.
+// Limits of connections. Bodies have no limit here, because every route bounds its own. The write timeout
+// protects against clients that do not read their response. It counts from the request's header, so it must
+// outlast a fetch that waits a minute. Handlers lift it for responses that may take longer, and bound those
+// themselves.
 const (
 	headerTimeout  = 10 * time.Second
 	writeTimeout   = 2 * time.Minute
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// maxStreams is how many requests of HTTP/2 one connection carries at once: a poll is
-	// one of them for as long as it waits. Who is silent for pingTimeout is asked whether
-	// it is there, and cut off when it does not say so in as much time again.
+	// maxStreams is the number of HTTP/2 requests that one connection carries at once; a waiting fetch counts
+	// as one. The server pings a connection that is silent for pingTimeout, and closes it if no answer comes
+	// within as much time again.
 	maxStreams  = 1000
 	pingTimeout = 30 * time.Second
 )
 
-// protocols are HTTP/1.1, and HTTP/2 for those who speak it from the first byte or
-// agree on it in TLS.
+// protocols returns HTTP/1.1, and HTTP/2 for clients that speak it from the first byte or agree on it in TLS.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -41,30 +39,29 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// timeouts of connections; 0 = the one above.
+// timeouts override the limits of connections; 0 = the constant above.
 type timeouts struct{ header, write, idle time.Duration }
 
-// Config is what a front serves.
+// Config describes a front.
 type Config struct {
-	// Name is the part of a cloud that listens, for the log; empty if the process is
-	// one part.
+	// Name is the part of a cloud that listens, for the log; empty if the process is one part.
 	Name    string
 	Handler http.Handler
-	// Drain ends what would wait, such as long polls, once the front stops.
+	// Drain ends waiting requests, such as long polls, when the front stops.
 	Drain func()
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
-	// MaxConnections is how many there may be at once; 0 = any number.
+	// MaxConnections is the limit on open connections; 0 = no limit.
 	MaxConnections int
-	// FilesPerConnection is how many files a connection takes; 0 = 1.
+	// FilesPerConnection is the number of files that a connection takes; 0 = 1.
 	FilesPerConnection int
 	Logger             *slog.Logger
 
-	timeouts timeouts // those of tests
+	timeouts timeouts // set by tests
 }
 
-// Serve serves the listener until ctx ends, then drains and finishes what is under
-// way within the shutdown timeout.
+// Serve serves the listener until ctx ends. It then drains, and lets requests under way finish within the
+// shutdown timeout.
 func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	srv := &http.Server{
 		Handler:           c.Handler,
@@ -108,8 +105,8 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	return nil
 }
 
-// URL is the endpoint by which a listener is reached from this machine: one that
-// is bound to every address is reached on loopback.
+// URL returns the endpoint at which this machine reaches a listener. A listener that is bound to every
+// address is reached on loopback.
 func URL(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -121,8 +118,7 @@ func URL(addr net.Addr) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Loopback says whether every address behind a bind address is this machine's
-// own.
+// Loopback reports whether only this machine reaches a bind address.
 func Loopback(bind string) bool {
 	host, _, err := net.SplitHostPort(bind)
 	if err != nil {

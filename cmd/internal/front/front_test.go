@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// serving is a front on a free port until the test ends.
+// serving starts a front on a free port, stops it when the test ends, and returns its address.
 func serving(t *testing.T, c Config) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +33,7 @@ func serving(t *testing.T, c Config) string {
 	return listener.Addr().String()
 }
 
-// dial is a connection, which the test ends.
+// dial opens a connection and closes it when the test ends.
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -45,7 +45,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// status is that of the next answer.
+// status reads the next response and returns its status.
 func status(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -65,7 +65,7 @@ func write(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// One connection too many is told so; there is room again when one has ended.
+// The front answers a connection above the limit with 429, and accepts one again after another has closed.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -98,12 +98,12 @@ func TestMaxConnections(t *testing.T) {
 		if err == nil && answer.StatusCode == 200 {
 			return
 		}
-		conn.Close() // the other end may not have seen yet that one is gone
+		conn.Close() // the server may not have noticed yet that one is closed
 	}
 }
 
-// Who sends its header too slowly, or nothing more, is cut off; who does not read its
-// answer, too.
+// The front cuts off a client that sends its header too slowly or sends nothing more, and one that does not
+// read its response.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	const short = 50 * time.Millisecond
@@ -136,17 +136,17 @@ func TestSlowClients(t *testing.T) {
 	}
 	conn := dial(t, addr)
 	write(t, conn, strings.Replace(request, " / ", " /huge ", 1))
-	time.Sleep(2 * short) // it does not read
+	time.Sleep(2 * short) // the client does not read
 	if n, err := io.Copy(io.Discard, conn); n >= 1<<30 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("an answer that was not read: %d bytes, %v", n, err)
 	}
 }
 
-// Headers have a bound; a request at it is served.
+// The front serves a request with headers up to the limit and refuses one with larger headers.
 func TestMaxHeaderBytes(t *testing.T) {
 	t.Parallel()
 	addr := serving(t, Config{})
-	// net/http reads up to 4096 bytes more than it is told.
+	// net/http reads up to 4096 bytes more than MaxHeaderBytes.
 	for size, want := range map[int]int{maxHeaderBytes - 100: 200, maxHeaderBytes + 8192: 431} {
 		conn := dial(t, addr)
 		write(t, conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Padding: "+strings.Repeat("x", size)+"\r\n\r\n")

@@ -13,10 +13,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// net/http refuses some requests by itself, before a handler sees them: it writes a line of
-// text, or no body. Clients are told the same as JSON, like of every other error.
+// net/http refuses some requests itself, before a handler sees them, with a line of text or no body. The
+// front sends these refusals as JSON, like every other error.
 
-// refusal is what the server says of a status that net/http refuses a request with.
+// refusal is the error for a status with which net/http refuses a request.
 type refusal struct {
 	code    api.Code
 	message string
@@ -42,18 +42,18 @@ func (a answering) Accept() (net.Conn, error) {
 	return &answered{Conn: conn}, nil
 }
 
-// answered is a connection that turns the refusals of net/http into JSON. Whatever is
-// written from the moment a handler has the request until the connection is idle again
-// passes as it is, so that no bytes of an answer can be taken for a refusal.
+// answered is a connection that turns the refusals of net/http into JSON. All bytes pass unchanged from the
+// moment a handler has the request until the connection is idle again, so that no part of a response is taken
+// for a refusal.
 type answered struct {
 	net.Conn
 	handled atomic.Bool // a handler has the request
-	passes  atomic.Bool // everything does, for good
+	passes  atomic.Bool // all bytes pass, for good
 }
 
 type connKey struct{}
 
-// Write writes b, or its refusal as JSON. net/http writes a refusal in one piece.
+// Write writes b, or the JSON form of b if it is a refusal. net/http writes a refusal in one piece.
 func (a *answered) Write(b []byte) (int, error) {
 	if a.handled.Load() || a.passes.Load() {
 		return a.Conn.Write(b)
@@ -68,8 +68,8 @@ func (a *answered) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refusalOf returns the answer in the place of one that net/http wrote; nil where b does not
-// begin with the status line of an error that has a refusal.
+// refusalOf returns the JSON response that replaces b; nil if b does not begin with the status line of an
+// error in refusals.
 func refusalOf(b []byte) []byte {
 	const line = "HTTP/1.1 400 "
 	if len(b) < len(line) || !bytes.HasPrefix(b, []byte("HTTP/1.")) {
@@ -80,7 +80,7 @@ func refusalOf(b []byte) []byte {
 	if err != nil || !ok {
 		return nil
 	}
-	// net/http may name the fault behind its status, in words of its own.
+	// net/http may name the fault after the status, in words of its own.
 	_, why, _ := bytes.Cut(b, []byte("\r\n\r\n"))
 	_, why, _ = bytes.Cut(why, []byte(": "))
 	if message := string(why); status == http.StatusBadRequest && message != "" {
@@ -97,9 +97,9 @@ func refusalOf(b []byte) []byte {
 	return append(append([]byte(head), body...), '\n')
 }
 
-// watch has a server tell its connections when a handler has a request and when its answer
-// is written. net/http reports a connection of HTTP/1 idle after it has written the answer
-// out. One of HTTP/2 carries several requests, and has no such refusals.
+// watch makes a server tell its connections when a handler has a request and when its response is written.
+// net/http reports an HTTP/1 connection idle after it has written out the response. An HTTP/2 connection
+// carries several requests, and net/http sends no such refusals on it.
 func watch(srv *http.Server) {
 	next := srv.Handler
 	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {

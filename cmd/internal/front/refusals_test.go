@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestRefusalsAreJSON sends what net/http refuses by itself, as the first request of a
-// connection and as the second one.
+// TestRefusalsAreJSON sends requests that net/http itself refuses, as the first and as the second one of a
+// connection.
 func TestRefusalsAreJSON(t *testing.T) {
 	t.Parallel()
 	addr := serving(t, Config{MaxConnections: 100})
@@ -55,8 +55,8 @@ func TestRefusalsAreJSON(t *testing.T) {
 	}
 }
 
-// TestAnswersPass has handlers write what looks like a refusal of net/http, with a write of
-// its own on the connection.
+// TestAnswersPass checks that responses that look like a refusal of net/http pass unchanged, even if each is
+// a write of its own on the connection.
 func TestAnswersPass(t *testing.T) {
 	t.Parallel()
 	const like = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
