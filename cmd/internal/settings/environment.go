@@ -12,28 +12,27 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// prefix is what the names of our environment variables begin with.
+// prefix begins the names of our environment variables.
 const prefix = "CORVO_"
 
-// variables are those that belong to no flag: of clients, workers, the Terraform provider
+// variables lists the environment variables without a flag: those of clients, workers, the Terraform provider
 // and the scripts that install and try Corvo.
 var variables = []string{
 	"CORVO_API_KEY", "CORVO_BASE_URL", "CORVO_CLOUD_TOKEN", "CORVO_CONCURRENCY", "CORVO_ENDPOINT", "CORVO_HEALTH_ADDR", "CORVO_IMAGE",
 	"CORVO_INSTALL_DIR", "CORVO_JOIN_TOKEN", "CORVO_NAMESPACE", "CORVO_PROFILE", "CORVO_QUEUES", "CORVO_URL", "CORVO_VERSION",
 }
 
-// foreign are variables that others set for a service of our name: Kubernetes for each
-// Service, Docker for each link.
+// foreign matches variables that other programs set for a service of our name: Kubernetes for each Service,
+// Docker for each link.
 var foreign = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT(_[0-9]+_(TCP|UDP)(_.*)?)?$`)
 
-// mostUnknown is how many unknown variables are named.
+// mostUnknown is the largest number of unknown variables that WarnUnknown names.
 const mostUnknown = 10
 
-// WarnUnknown has warn told of each variable of the environment that looks like a setting
-// of ours and that no command of root reads, with the name that is probably meant. Where
-// nearOnly is set it tells of those alone for which there is such a name: a command line
-// shares its environment with programs that have settings of their own. The environment
-// is not the command line's, so it is never an error.
+// WarnUnknown calls warn for each environment variable that begins with prefix and that no command of root
+// reads, and suggests the name that is probably meant. With nearOnly it warns only of variables for which it
+// has a suggestion, because a command line shares its environment with programs that have settings of their
+// own. For the same reason an unknown variable is never an error.
 func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func(message string)) {
 	known := knownVariables(root)
 	told := 0
@@ -58,7 +57,7 @@ func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func
 	}
 }
 
-// knownVariables are those of the flags of all commands, and of no flag, in order.
+// knownVariables returns variables and those of the flags of all commands, in order.
 func knownVariables(root *cobra.Command) []string {
 	known := slices.Clone(variables)
 	var walk func(cmd *cobra.Command)

@@ -20,14 +20,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Help is what a command's long text says about its settings.
+// Help is the part of a command's long text that explains its settings.
 const Help = "Every flag can also be set as an environment variable (--data-dir is\n" +
 	"CORVO_DATA_DIR) or as a line of the file named by --config (data-dir:\n" +
 	"/var/lib/corvo); a flag overrides the environment, which overrides the file."
 
-// Bind gives every field of cfg, a pointer to a struct, its flag with its default.
-// An embedded struct's fields are bound like its own. A field of a type for which
-// there is no flag is a mistake of the program.
+// Bind adds a flag with its default for every field of cfg, a pointer to a struct, and of structs embedded in
+// it. It panics on a field of a type without a flag, because that is a mistake of the program.
 func Bind(flags *pflag.FlagSet, cfg any) { bind(flags, reflect.ValueOf(cfg).Elem()) }
 
 func bind(flags *pflag.FlagSet, v reflect.Value) {
@@ -57,9 +56,8 @@ func bind(flags *pflag.FlagSet, v reflect.Value) {
 	}
 }
 
-// Default changes the default of a flag that Bind has made, for a command that
-// shares its settings with others. A value the flag refuses is a mistake of the
-// program.
+// Default changes the default of a flag that Bind has made, for a command that shares its settings with
+// others. It panics on a value that the flag refuses, because that is a mistake of the program.
 func Default(flags *pflag.FlagSet, name, value string) {
 	flag := flags.Lookup(name)
 	if err := flag.Value.Set(value); err != nil {
@@ -68,14 +66,13 @@ func Default(flags *pflag.FlagSet, name, value string) {
 	flag.DefValue = value
 }
 
-// envName is the environment variable of a flag.
+// envName returns the environment variable of a flag.
 func envName(flag string) string {
 	return "CORVO_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Fill sets the flags that were not given on the command line, from the
-// environment or else from the configuration file. A key the file has and we do
-// not is refused: it is a setting somebody believes in.
+// Fill sets the flags that the command line does not set, from the environment or else from the configuration
+// file. It refuses an unknown key in the file, because somebody believes in that setting.
 func Fill(flags *pflag.FlagSet, env func(string) (string, bool), file string) error {
 	named := "--config"
 	if path, ok := env(envName("config")); ok && file == "" {
@@ -126,7 +123,7 @@ func read(file string) (map[string]string, error) {
 	return settings, nil
 }
 
-// shapes are the words for what flags of the library's own types must be.
+// shapes describes the values that flags of the library's own types take.
 var shapes = map[string]string{
 	"int":      "a whole number",
 	"int64":    "a whole number",
@@ -134,9 +131,9 @@ var shapes = map[string]string{
 	"duration": `a duration like "5s" or "10m"`,
 }
 
-// Unreadable is the error of a flag's value that was said at a place: what it must be,
-// where by itself it would say which function of Go has not read it. Other errors, and
-// what flags of types of our own say, stay as they are. An empty place is the flag.
+// Unreadable rewrites the error of a flag's value so that it says which values the flag takes, because the
+// library's error names the Go function that could not read the value. Other errors, and those of our own
+// flag types, stay as they are. place names the source of the value; empty = the flag.
 func Unreadable(place string, err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -156,36 +153,36 @@ func Unreadable(place string, err error) error {
 	return fmt.Errorf("%s is %q; it must be %s", place, bad.GetValue(), shape)
 }
 
-// IsAddress says whether one may listen on an address, as far as its text tells.
+// IsAddress reports whether a process may listen on an address, as far as its text tells.
 func IsAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	return err == nil && isPort(port)
 }
 
-// IsPeer says whether one may connect to an address, as far as its text tells.
+// IsPeer reports whether a process may connect to an address, as far as its text tells.
 func IsPeer(text string) bool {
 	host, _, err := net.SplitHostPort(text)
 	return err == nil && host != "" && IsAddress(text)
 }
 
-// isPort says whether a text is a port, by its number or its name.
+// isPort reports whether a text is a port, by its number or its name.
 func isPort(text string) bool {
 	_, err := net.LookupPort("tcp", text)
 	return text != "" && err == nil
 }
 
-// IsURL says whether a text is the base URL of a server.
+// IsURL reports whether a text is the base URL of a server.
 func IsURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.Port() != "0" &&
 		(u.Port() == "" || isPort(u.Port())) && u.RawQuery == "" && u.Fragment == ""
 }
 
-// LogLevels are the words --log-level takes.
+// LogLevels lists the words that --log-level takes.
 const LogLevels = "debug, info, warn, error"
 
-// Logger writes to standard error, from the level with that word up, and to files
-// from slog.LevelInfo up, or from the same level if that is lower.
+// Logger returns a logger that writes to standard error from the level with that word up, and to files from
+// slog.LevelInfo up, or from the same level if that is lower.
 func Logger(word string, files ...io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(word)); err != nil || strings.ToLower(word) != word || strings.ContainsAny(word, "+-") {
