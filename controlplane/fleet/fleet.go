@@ -1,6 +1,6 @@
-// Package fleet is the nouns of the control plane: organisations, namespaces,
-// operations, hosts, credentials, as they are kept and planned with. It decides
-// nothing and stores nothing; api has the wire's forms of the same.
+// Package fleet defines the nouns of the control plane as it keeps them and plans with them: organisations,
+// namespaces, operations, hosts, credentials. It decides nothing and stores nothing. Package api has their
+// forms on the wire.
 package fleet
 
 import (
@@ -15,13 +15,13 @@ type Org struct {
 	Name       string
 	Version    int64 // changes with every write
 	CreatedNs  int64
-	Namespaces int // those not deleted
+	Namespaces int // without the deleted ones
 }
 
-// Phase is where a namespace stands between its create and its end.
+// Phase is the position of a namespace between its create and its end.
 type Phase string
 
-// The phases, in their order.
+// The phases, in order.
 const (
 	Provisioning Phase = "provisioning"
 	Active       Phase = "active"
@@ -29,7 +29,7 @@ const (
 	Deleted      Phase = "deleted" // only its id, name and usage are left
 )
 
-// Spec is what was chosen of a namespace.
+// Spec holds the choices made for a namespace.
 type Spec struct {
 	Region             string
 	Tier               string
@@ -44,18 +44,18 @@ type Namespace struct {
 	Org        tenancy.OrgID
 	Name       string
 	Version    int64 // changes with every write
-	Generation int64 // changes when what hosts must do changes: it fences them
+	Generation int64 // changes with the task of hosts, and fences them
 	Observed   int64 // the generation that is in effect
 	Spec       Spec
 	Phase      Phase
-	HostID     string // where it is placed; "" = nowhere yet
-	Operation  string // id of the one under way; "" = none
+	HostID     string // of its placement; "" = not placed yet
+	Operation  string // id of the operation under way; "" = none
 	Trace      string // that operation's traceparent
 	DocNumber  int64  // number of the newest document about it
 	CreatedNs  int64
 }
 
-// OperationStatus is how far an operation is.
+// OperationStatus is the progress of an operation.
 type OperationStatus string
 
 // The statuses of an operation.
@@ -71,7 +71,7 @@ const (
 	DeleteNamespace = "delete-namespace"
 )
 
-// Operation is work that takes its time.
+// Operation is a request that completes in the background.
 type Operation struct {
 	ID         string
 	Kind       string // CreateNamespace or DeleteNamespace
@@ -81,7 +81,7 @@ type Operation struct {
 	Status     OperationStatus
 	CreatedNs  int64
 	FinishedNs int64    // 0 while running
-	ErrorCode  api.Code // why it failed; "" unless it did
+	ErrorCode  api.Code // cause of a failure; "" = not failed
 	ErrorText  string
 }
 
@@ -98,7 +98,7 @@ type Host struct {
 	Namespaces int // placed on it
 }
 
-// Credential is anything that opens a door: who holds it, and what it may do.
+// Credential is a secret's record: its owner and its rights.
 type Credential struct {
 	tenancy.Key
 	Kind  keyring.Kind

@@ -17,32 +17,31 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// EnvFile holds, below the data directory, what a user needs to speak to a
-// development cloud, for `source` and for tools that read such files.
+// EnvFile is the file below the data directory with the endpoint and credentials of a development cloud, for
+// `source` and for tools that read such files.
 const EnvFile = "dev.env"
 
 // demo is the name of the first organisation and of its first namespace.
 const demo = "demo"
 
-// Access is what a user needs to speak to a cloud.
+// Access holds the endpoint and credentials that a user needs to speak to a cloud.
 type Access struct {
 	Endpoint   string
 	APIKey     string // of the namespace demo, with all rights
 	CloudToken string // of the organisation demo, with all rights
-	First      bool   // this start has made it
+	First      bool // this start created it
 }
 
-// names of the variables in EnvFile.
+// Variables in EnvFile.
 const (
 	endpointVar = "CORVO_ENDPOINT"
 	apiKeyVar   = "CORVO_API_KEY"
 	tokenVar    = "CORVO_CLOUD_TOKEN"
 )
 
-// provision makes the first organisation, namespace, token and key, through the
-// cloud API as any user would. EnvFile is written last: while it is missing, a
-// start finishes what an earlier one began; once it is there, nothing is made
-// again that its user may have deleted.
+// provision creates the first organisation, namespace, token and key through the cloud API, as any user
+// would. It writes EnvFile last: without the file, a start finishes the work of an earlier one; with it, a
+// start creates nothing again that the user may have deleted.
 func provision(ctx context.Context, dataDir, endpoint, operator string) (Access, error) {
 	path := filepath.Join(dataDir, EnvFile)
 	access, err := readAccess(path)
@@ -94,8 +93,8 @@ func makeAccess(ctx context.Context, dataDir, endpoint, operator string) (access
 	return access, nil
 }
 
-// makeNamespace creates the namespace, or finds the one an earlier start has begun
-// to create, and waits until it works.
+// makeNamespace creates the namespace, or finds the one that an earlier start began to create, and waits for
+// its operation.
 func makeNamespace(ctx context.Context, cloud *client.Cloud, org string) (id string, err error) {
 	op, err := cloud.CreateNamespace(ctx, org, api.CreateNamespaceRequest{Name: demo})
 	if api.CodeOf(err) != api.Conflict {
@@ -120,7 +119,7 @@ func makeNamespace(ctx context.Context, cloud *client.Cloud, org string) (id str
 	return "", fmt.Errorf("the namespace %s does not exist and cannot be created", demo)
 }
 
-// given describes a credential whose secret is made already.
+// given builds the request for a credential whose secret already exists.
 func given(name, text string) api.CreateCloudKeyRequest {
 	_, id, _ := keyring.Parse(text)
 	hash := keyring.Hash(text)
@@ -131,8 +130,8 @@ func given(name, text string) api.CreateCloudKeyRequest {
 	}
 }
 
-// ensure takes a credential that exists already for made: its id is random, so an
-// earlier start has made it.
+// ensure accepts an existing credential, because its id is random, so that only an earlier start can have
+// created it.
 func ensure(_ api.CloudKey, err error) error {
 	if api.CodeOf(err) == api.Conflict {
 		return nil
@@ -140,12 +139,11 @@ func ensure(_ api.CloudKey, err error) error {
 	return err
 }
 
-// worksRetries is how often a request is tried until the namespace is open: about a
+// worksRetries is how often works repeats its request until the namespace is open, which takes about a
 // minute.
 const worksRetries = 30
 
-// works waits until the namespace answers its key; an error says why it never
-// will.
+// works waits until the namespace accepts its key. An error says why it never will.
 func (a Access) works(ctx context.Context) error {
 	c, err := client.New(a.Endpoint, a.APIKey, client.WithRetries(worksRetries))
 	if err != nil {
@@ -161,7 +159,7 @@ func (a Access) write(path string) error {
 	return durable.WriteFile(path, []byte(text), 0o600)
 }
 
-// holds says whether a text is a credential of a kind.
+// holds reports whether a text is a credential of a kind.
 func holds(text string, kind keyring.Kind) bool {
 	got, _, ok := keyring.Parse(text)
 	return ok && got == kind

@@ -1,7 +1,6 @@
-// Package allinone runs a whole cloud in one process: control plane, gateway and
-// one host, which speak to each other over loopback exactly as they do between
-// machines. It is `corvo-cloud dev`, and what tests across the planes start. It is
-// the only package besides the command that sees both planes.
+// Package allinone runs a whole cloud in one process: control plane, gateway and one host, which speak to
+// each other over loopback exactly as they do between machines. `corvo-cloud dev` runs it, and tests across
+// the planes start it. Besides the command, only this package sees both planes.
 package allinone
 
 import (
@@ -28,13 +27,13 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Region is where a development cloud's host stands.
+// Region is the region of a development cloud's host.
 const Region = "local"
 
-// Config says where the cloud lives and listens.
+// Config says where the cloud keeps its data and listens.
 type Config struct {
 	DataDir         string
-	Listener        net.Listener // of the one port: cloud API and gateway
+	Listener        net.Listener // the one port for cloud API and gateway
 	Version         string
 	FeedBytes       uint64               // see cell.Config
 	ViewLagLimit    time.Duration        // see cell.Config
@@ -46,18 +45,18 @@ type Config struct {
 // Cloud is a running cloud.
 type Cloud struct {
 	Endpoint string
-	// Access is what its first start made for its user.
+	// Access is the access that the first start created for the user.
 	Access Access
-	// Ports are where the parts listen for each other, on loopback.
+	// Ports lists the loopback addresses at which the parts listen for each other.
 	Ports []Port
 
 	cfg    Config
 	failed chan error
-	parts  []part      // in the order they were started
+	parts  []part // in the order of their start
 	ready  atomic.Bool // EnvFile is written
 }
 
-// Port is where a part of the cloud listens.
+// Port is the address at which a part of the cloud listens.
 type Port struct{ Name, URL string }
 
 // part is something that runs until it is stopped.
@@ -66,9 +65,9 @@ type part struct {
 	stop func(ctx context.Context) error
 }
 
-// Open starts everything and returns once the first namespace works: a request with
-// its key, sent to the endpoint, is served. It starts as well when its user has
-// revoked that key since, or deleted the namespace.
+// Open starts all parts and returns once the endpoint serves a request with the key of the first namespace.
+// If the user has since revoked that key or deleted the namespace, Open logs a warning and returns the cloud
+// too.
 func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = 30 * time.Second
@@ -108,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	return c, nil
 }
 
-// Public is the handler of a port that serves the cloud API and tenants' traffic.
+// Public returns the handler of a port that serves the cloud API and tenants' traffic.
 func Public(plane, door http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, prefix := range []string{"/cloud/", "/.well-known/", "/healthz", "/readyz"} {
@@ -121,8 +120,7 @@ func Public(plane, door http.Handler) http.Handler {
 	})
 }
 
-// untilReady answers /readyz itself until EnvFile is written, because its reader has
-// nothing to speak to the cloud with before.
+// untilReady answers /readyz with 503 until EnvFile is written, because a user has no credentials before.
 func (c *Cloud) untilReady(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" && !c.ready.Load() {
@@ -142,8 +140,7 @@ func (c *Cloud) secret(name string, kind keyring.Kind) (string, error) {
 	return text, nil
 }
 
-// openPlane starts the control plane and answers the loopback URL at which the
-// other parts reach it.
+// openPlane starts the control plane and returns the loopback URL at which the other parts reach it.
 func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane.Plane, control string, err error) {
 	plane, err := controlplane.Open(ctx, controlplane.Config{
 		DataDir:  filepath.Join(c.cfg.DataDir, "controlplane"),
@@ -166,7 +163,7 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 			return nil, "", err
 		}
 		err = plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)
-		if api.CodeOf(err) == api.Conflict { // its file was removed, so that a new one was made
+		if api.CodeOf(err) == api.Conflict { // its file was removed, so that secret made a new one
 			err = plane.ReplaceHostCredential(ctx, "dev-"+name, kind, credential)
 		}
 		if err := c.revoked(name, err); err != nil {
@@ -182,8 +179,8 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 	return plane, front.URL(listener.Addr()), nil
 }
 
-// revoked lets a start go on with a credential that somebody has revoked: it must
-// not come back to life, and whoever did it may have good reasons.
+// revoked lets a start continue without a credential that somebody has revoked. A start must not restore the
+// credential, because there may be good reasons for its revocation.
 func (c *Cloud) revoked(name string, err error) error {
 	if api.CodeOf(err) == api.Conflict {
 		c.cfg.Logger.Warn("a credential in the data directory was revoked and gives no access", "of", name, "error", err)
@@ -242,12 +239,12 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 	return nil
 }
 
-// started notes a part that Close has to stop.
+// started adds a part that Close stops.
 func (c *Cloud) started(name string, stop func(context.Context) error) {
 	c.parts = append(c.parts, part{name, stop})
 }
 
-// run starts a part that runs until its context ends.
+// run starts a part that runs until Close cancels its context.
 func (c *Cloud) run(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -267,7 +264,7 @@ func (c *Cloud) run(name string, run func(context.Context) error) {
 	})
 }
 
-// listens notes where a part listens.
+// listens adds the address of a part to Ports.
 func (c *Cloud) listens(name string, listener net.Listener) {
 	c.Ports = append(c.Ports, Port{Name: name, URL: front.URL(listener.Addr())})
 }
@@ -281,7 +278,7 @@ func (c *Cloud) serve(name string, listener net.Listener, handler http.Handler, 
 	})
 }
 
-// Wait returns when ctx ends, or with the error of a part that stopped by itself.
+// Wait returns nil when ctx ends, or the error of a part that stopped by itself.
 func (c *Cloud) Wait(ctx context.Context) error {
 	select {
 	case err := <-c.failed:
@@ -291,7 +288,8 @@ func (c *Cloud) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops the parts, the last started first: so each finds those it speaks to.
+// Close stops the parts in the reverse order of their start, so that each still finds the parts that it
+// speaks to.
 func (c *Cloud) Close(ctx context.Context) error {
 	var errs []error
 	for i := len(c.parts) - 1; i >= 0; i-- {

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// BenchmarkEnqueue is what the way through the gateway costs: the same request to
-// a cloud's front door and to a bare node.
+// BenchmarkEnqueue measures the cost of the gateway: it sends the same request to the public port of a cloud
+// and to a bare node.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, clients := range []int{1, 32} {
 		for name, open := range map[string]func(*testing.B) (string, string){"gateway": openCloud, "node": openNode} {

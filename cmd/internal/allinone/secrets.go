@@ -13,14 +13,13 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// secretsDir holds, below the data directory, the secrets of the cloud's own
-// parts, one a file.
+// secretsDir is the directory below the data directory that holds the secrets of the cloud's own parts, one a
+// file.
 const secretsDir = "secrets"
 
-// Secret reads the credential kept in a file, which it makes when there is none.
-// The file is durable before anybody hears of the credential: a crash leaves a
-// file whose credential the next start registers, never a credential that nobody
-// has seen.
+// Secret reads the credential in a file, and creates it if the file does not exist. Secret makes the file
+// durable before it returns the credential, so that a crash leaves a file whose credential the next start
+// registers, never a registered credential that no file holds.
 func Secret(path string, kind keyring.Kind) (text string, err error) {
 	content, err := os.ReadFile(path)
 	switch {
