@@ -29,7 +29,7 @@ type Access struct {
 	Endpoint   string
 	APIKey     string // of the namespace demo, with all rights
 	CloudToken string // of the organisation demo, with all rights
-	First      bool // this start created it
+	First      bool   // this start created it
 }
 
 // Variables in EnvFile.

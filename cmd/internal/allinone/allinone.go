@@ -52,7 +52,7 @@ type Cloud struct {
 
 	cfg    Config
 	failed chan error
-	parts  []part // in the order of their start
+	parts  []part      // in the order of their start
 	ready  atomic.Bool // EnvFile is written
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// testTimeout bounds a test. It is generous: disks of shared machines stall.
+// testTimeout bounds a test. It is generous, because disks of shared machines stall.
 const testTimeout = 4 * time.Minute
 
 // start runs a whole cloud until the end of the test.
@@ -64,8 +64,8 @@ func (c *Cloud) cloud(t *testing.T) *client.Cloud {
 	return made
 }
 
-// namespace creates a namespace and a key, and uses both at once: what the control
-// plane says is done, works. There is no retry in here.
+// namespace creates a namespace and a key, and uses both at once and without a retry, because whatever the
+// control plane reports as done must work.
 func (c *Cloud) namespace(t *testing.T, name string) (id string, key api.CloudKey, tenant *client.Client) {
 	t.Helper()
 	ctx, cloud := t.Context(), c.cloud(t)
@@ -95,18 +95,17 @@ func TestWhatIsCreatedWorksAtOnce(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		c.namespace(t, name)
 	}
-	// A cloud token opens the data plane of every namespace of its organisation.
+	// A cloud token gives access to the data plane of every namespace of its organisation.
 	queues, err := c.client(t, c.Access.CloudToken, client.WithNamespace("b")).Queues(t.Context(), client.Read{})
 	if err != nil || len(queues) != 1 || queues[0].Enqueued != 1 {
 		t.Errorf("namespace b by the cloud token: %+v, %v", queues, err)
 	}
 }
 
-// revokedWithin is how long a revoked key may still open anything.
+// revokedWithin is how long a revoked key may still give access.
 const revokedWithin = 2 * time.Second
 
-// The promise is about the cloud, not about a machine that stands still: one of
-// three tries must keep it.
+// The promise concerns the cloud, not a machine that stands still, so one of three tries must keep it.
 func TestARevokedKeyStopsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)
@@ -120,8 +119,8 @@ func TestARevokedKeyStopsWithinTwoSeconds(t *testing.T) {
 	t.Errorf("a revoked key is not stopped within %v", revokedWithin)
 }
 
-// revoke measures how long after a revocation a key is refused, and a poll that
-// waits with it ended.
+// revoke measures how long after the revocation of a key the cloud refuses it, and ends a fetch that waits
+// with it.
 func revoke(t *testing.T, c *Cloud, namespace string) (refused, ended time.Duration) {
 	t.Helper()
 	id, key, tenant := c.namespace(t, namespace)
@@ -152,8 +151,8 @@ func revoke(t *testing.T, c *Cloud, namespace string) (refused, ended time.Durat
 	return refused, time.Since(revoked)
 }
 
-// Two namespaces of one cloud, by the front door: names, ids and counts are each
-// one's own. What a hostile client can send is the server's own test.
+// Two namespaces of one cloud, reached through the gateway, share no names, ids or counts. The server's own
+// tests send hostile requests.
 func TestNamespacesDoNotMeet(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// Events pass the gateway as they happen, each by itself, and end with the key.
+// The gateway passes each event on as it happens, and ends the stream when the key is revoked.
 func TestEventsPassTheGateway(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)
@@ -29,7 +29,8 @@ func TestEventsPassTheGateway(t *testing.T) {
 		if e.Queue != "q" || e.Type != "enqueued" {
 			t.Errorf("%+v", e)
 		}
-		// What comes next happens only once this one has come: nothing holds it back.
+		// The next event happens only after this one has arrived, so that the test hangs if the gateway holds
+		// an event back.
 		if seen++; seen < 3 {
 			if _, err := tenant.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}); err != nil {
 				t.Fatal(err)

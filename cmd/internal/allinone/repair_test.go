@@ -28,8 +28,8 @@ func opened(t *testing.T, dir string) (*Cloud, error) {
 // advice is the part of an error that names the file to remove.
 var advice = regexp.MustCompile(`remove (\S+) and start again`)
 
-// A start refuses a damaged credential file. After its advice was followed to the
-// letter the cloud starts, serves the old jobs with the old key and takes new ones.
+// A start refuses a damaged credential file. After the user has followed the advice in the error to the
+// letter, the cloud starts, serves the old jobs with the old key and takes new ones.
 func TestTheAdviceForADamagedFileWorks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,8 +82,8 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// followed starts a cloud by the advice of each start that is refused, of which there
-// must be as many as there are damaged files.
+// followed starts a cloud by following the advice of each refused start. There must be as many refused starts
+// as damaged files.
 func followed(t *testing.T, dir string, refused int) *Cloud {
 	t.Helper()
 	for range refused {
@@ -107,8 +107,7 @@ func followed(t *testing.T, dir string, refused int) *Cloud {
 	return c
 }
 
-// A cloud says that it is ready once its user can read how to speak to it, and not
-// before.
+// A cloud reports ready once EnvFile exists for its user, and not before.
 func TestReadyWaitsForTheEnvFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

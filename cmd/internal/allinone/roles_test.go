@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// A change of a custom role reaches the data plane as fast as a revocation: a key that has
-// the role may do at once what it grants, and a poll that may not go on ends. One of three
-// tries must keep the promise, as in TestARevokedKeyStopsWithinTwoSeconds.
+// A change of a custom role reaches the data plane as fast as a revocation: a key with the role may do at
+// once what the role now grants, and a waiting fetch that the role no longer allows ends. One of three tries
+// must keep the promise, as in TestARevokedKeyStopsWithinTwoSeconds.
 func TestAChangedRoleBindsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)
@@ -26,8 +26,8 @@ func TestAChangedRoleBindsWithinTwoSeconds(t *testing.T) {
 	t.Errorf("a changed role does not bind within %v", revokedWithin)
 }
 
-// changeRole measures how long after a change of its role a key may do something else, and
-// a poll that waits with it is ended.
+// changeRole measures how long after a change of its role a key gains a permission, and a waiting fetch with
+// that key ends.
 func changeRole(t *testing.T, c *Cloud, namespace string) (granted, ended time.Duration) {
 	t.Helper()
 	id, _, admin := c.namespace(t, namespace)

@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
 )
 
-// The RPC passes the gateway, calls and streams, in every protocol; the key says which
-// namespace it is.
+// The gateway passes calls and streams of the RPC in every protocol. The key selects the namespace.
 func TestRPCPassesTheGateway(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/telemetry/otlptest"
 )
 
-// A caller's traces, each with a span of the caller's as the parent.
+// The traces of a caller. Each has a span of the caller as its parent.
 const (
 	producerTrace  = "11111111111111111111111111111111"
 	workerTrace    = "22222222222222222222222222222222"
@@ -33,8 +33,8 @@ func (s sends) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestTraces follows a job and a namespace through every part of the cloud, by
-// what a real OTLP receiver gets.
+// TestTraces follows a job and a namespace through every part of the cloud by the spans that a real OTLP
+// receiver gets.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	receiver := otlptest.New(t)
@@ -85,7 +85,7 @@ func TestTraces(t *testing.T) {
 		}
 	}
 
-	// One trace from the call that creates a namespace to the host that opens it.
+	// One trace leads from the call that creates a namespace to the host that opens it.
 	cloud, err := client.NewCloud(c.Endpoint, c.Access.CloudToken, traced(namespaceTrace))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestTraces(t *testing.T) {
 	awaitPrefix(t, receiver, telemetry.SpanReconcile, namespaceTrace)
 }
 
-// descends says whether a span is below another in its trace.
+// descends reports whether a span is below another in its trace.
 func descends(spans []otlptest.Span, s, ancestor otlptest.Span) bool {
 	for range len(spans) {
 		if s.ParentID == ancestor.SpanID {
