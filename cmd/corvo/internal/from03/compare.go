@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// compare counts both sides anew, queue by queue. It trusts nothing that the run has noted:
-// a job that went on while it was copied shows as a difference.
+// compare counts both sides anew, queue by queue. It does not trust the counts of the run, so that a job that
+// changed while it was copied shows as a difference.
 func (r *run) compare(ctx context.Context) error {
 	if r.DryRun {
 		return nil

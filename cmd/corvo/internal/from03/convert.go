@@ -25,23 +25,23 @@ const (
 	cancelled = "cancelled"
 )
 
-// unfinished are the states whose jobs are copied. A dead job is one that somebody may still
-// want to retry. An active one is copied as pending: its worker may finish it on the original
-// as well, as any job may run twice whose worker is cut off.
+// unfinished lists the states whose jobs are copied. Dead jobs are among them, because somebody may still
+// want to retry them. An active job is copied as pending. Its worker may also finish it on the original,
+// because any job whose worker is cut off may run twice.
 var (
 	unfinished = []string{pending, scheduled, retrying, active, held, dead}
 	finished   = []string{completed, cancelled}
 )
 
-// parkedFor is how far ahead a job is scheduled that is to be held or dead, so that no worker
-// fetches it before it is. It is less than the ten years a job may be scheduled ahead.
+// parkedFor is how far ahead a job is scheduled before it is held or rejected, so that no worker fetches it
+// meanwhile. It is less than the ten years that a job may be scheduled ahead.
 const parkedFor = 9 * 365 * 24 * time.Hour
 
-// errExpired says that a job's time is over.
+// errExpired reports that a job has expired.
 var errExpired = errors.New("the job has expired")
 
-// request turns a job into the request that makes it anew. lost names what the request
-// cannot carry. parent is the new id of the job's parent, if that was copied.
+// request builds the request that creates a job again. lost names the parts that the request cannot carry.
+// parent is the new id of the job's parent, if the run copied the parent.
 func (j *job) request(now time.Time, parent string) (req api.EnqueueRequest, lost []string, err error) {
 	req = api.EnqueueRequest{
 		Queue:          j.Queue,
@@ -87,11 +87,11 @@ func (j *job) request(now time.Time, parent string) (req api.EnqueueRequest, los
 	return req, lost, nil
 }
 
-// parked says whether the job is made scheduled first and then held.
+// parked reports whether the copy of the job is scheduled first and then held.
 func (j *job) parked() bool { return j.State == held || j.State == dead }
 
-// attempts returns the attempts that the job has left. A dead job keeps all, because a retry
-// begins again with the first.
+// attempts returns the attempts that the job has left. A dead job keeps all, because a retry begins again
+// with the first.
 func (j *job) attempts() int {
 	if j.State == dead {
 		return max(j.MaxRetries, 1)
@@ -99,7 +99,8 @@ func (j *job) attempts() int {
 	return max(j.MaxRetries-j.Attempt, 1)
 }
 
-// expireAfter returns the time that the job has left. A dead job is over and needs none.
+// expireAfter returns the time that the job has left. It returns none for a dead job, because a dead job no
+// longer expires.
 func (j *job) expireAfter(now time.Time) (api.Duration, error) {
 	if j.ExpireAt == nil || j.State == dead {
 		return "", nil
@@ -111,8 +112,8 @@ func (j *job) expireAfter(now time.Time) (api.Duration, error) {
 	return api.DurationOf(left), nil
 }
 
-// tags returns the job's tags and the one with its old id. 0.3 took any JSON for a tag's
-// value; here values are text, so others are kept as the JSON they are.
+// tags returns the job's tags and the tag with its old id. 0.3 accepted any JSON as a tag's value, but this
+// version accepts only text, so tags writes other values as their JSON.
 func (j *job) tags() (api.Strings, error) {
 	all := api.Strings{IDTag: j.ID}
 	if present(j.Tags) == nil {
@@ -132,7 +133,7 @@ func (j *job) tags() (api.Strings, error) {
 	return all, nil
 }
 
-// request returns an agent's limits with what its iterations have used so far taken off.
+// request returns an agent's limits, less the use of its iterations so far.
 func (a *agent) request() (*api.Agent, error) {
 	if a == nil || a.MaxIterations == 0 && a.MaxCostUSD == "" && a.IterationTimeout == "" {
 		return nil, nil
@@ -150,12 +151,12 @@ func (a *agent) request() (*api.Agent, error) {
 		return nil, fmt.Errorf("its total_cost_usd: %w", err)
 	}
 	if limit > 0 {
-		req.MaxCostUSD = max(limit-spent, 1) // one nano-dollar: none left; 0 would be no limit
+		req.MaxCostUSD = max(limit-spent, 1) // one nano-dollar stands for none left, because 0 would be no limit
 	}
 	return req, nil
 }
 
-// chain returns what is left of the job's chain: the steps from its own on.
+// chain returns the rest of the job's chain: the steps from its own on.
 func (j *job) chain() (*api.Chain, error) {
 	if present(j.ChainConfig) == nil {
 		return nil, nil
@@ -175,7 +176,7 @@ func (j *job) chain() (*api.Chain, error) {
 	if j.ChainStep != nil {
 		step = *j.ChainStep
 	}
-	if step < 0 || step >= len(c.Steps) { // the job of on_failure or on_exit: nothing follows it
+	if step < 0 || step >= len(c.Steps) { // a job of on_failure or on_exit: nothing follows it
 		return nil, nil
 	}
 	left := &api.Chain{OnFailure: present(c.OnFailure), OnExit: c.OnExit}
@@ -189,7 +190,7 @@ func (j *job) chain() (*api.Chain, error) {
 	return left, nil
 }
 
-// lastError returns why the job is dead, cut to what a rejection's reason may hold.
+// lastError returns the cause of a job's death, cut to the length of a rejection's reason.
 func (j *job) lastError(most int) string {
 	reason := "dead on Corvo 0.3"
 	if n := len(j.Errors); n > 0 {
@@ -198,7 +199,7 @@ func (j *job) lastError(most int) string {
 	return text.Head(reason, most)
 }
 
-// priority returns the word for a priority; 0.3 took everything above 1 for normal.
+// priority returns the word for a priority. 0.3 treated every number above 1 as normal.
 func priority(p int) api.Priority {
 	switch p {
 	case 0:
@@ -216,7 +217,7 @@ func milliseconds(ms int64) api.Duration {
 	return api.Duration(strconv.FormatInt(ms, 10) + "ms")
 }
 
-// present returns a document, or nil where it is absent or null.
+// present returns a document, or nil if it is absent or null.
 func present(document json.RawMessage) json.RawMessage {
 	if d := bytes.TrimSpace(document); len(d) > 0 && !bytes.Equal(d, []byte("null")) {
 		return d
@@ -224,7 +225,7 @@ func present(document json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// dollars reads an amount of 0.3, which kept floats: 0.1+0.2 is written with 17 digits.
+// dollars parses an amount of 0.3, which kept floats and wrote 0.1+0.2 with 17 digits.
 func dollars(n json.Number) (money.Nano, error) {
 	if n == "" {
 		return 0, nil

@@ -1,9 +1,9 @@
-// Package from03 copies what is unfinished on a running Corvo 0.3 to a server of this
-// version: jobs, settings of queues, providers, budgets, schedules, webhooks and the names of
-// keys. It speaks HTTP to both and needs neither's files, so either may be anywhere.
+// Package from03 copies the unfinished work of a running Corvo 0.3 to a server of this version: jobs,
+// settings of queues, providers, budgets, schedules, webhooks and the names of keys. It speaks HTTP to both
+// servers and needs the files of neither, so that either may be anywhere.
 //
-// A run may be repeated: each job that was copied carries its old id in a tag, and settings
-// are found by name. It imports api, api/client, billing/money and the limits of dataplane/job.
+// A run may be repeated: each copied job carries its old id in a tag, and settings are found by name. The
+// package imports api, api/client, billing/money and the limits of dataplane/job.
 package from03
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// IDTag is the tag that holds a copied job's id on the original, so that people find it by
-// the id in their logs and a repeated run copies it only once.
+// IDTag is the tag that holds a copied job's id on the original, so that people find the job by the id in
+// their logs and a repeated run copies it only once.
 const IDTag = "corvo03_id"
 
-// Config says what to copy from where.
+// Config says which server to copy from and which to copy to.
 type Config struct {
 	Source *Source
 	Target *client.Client
 
 	DryRun bool      // read and report, and write nothing
-	Keys   io.Writer // receives a line for each key that is made: its name, a tab, its secret; nil makes no keys
+	Keys   io.Writer // receives a line for each new key: its name, a tab, its secret; nil creates no keys
 
-	// Progress is called as jobs are copied; nil tells nobody.
+	// Progress is called as jobs are copied; nil = no calls.
 	Progress func(done, total int)
 }
 
@@ -34,14 +34,14 @@ type Config struct {
 type run struct {
 	Config
 	report Report
-	copied map[string]copied // jobs that are here already or by now, by their old ids
+	copied map[string]copied // jobs that exist on the target, by their old ids
 }
 
-// Copy copies everything and then counts both sides again. An error means that the run could
-// not go on, because one of the servers could not be asked; single jobs and settings that
-// the target refuses are in the report instead.
+// Copy copies everything and then counts both sides again. It returns an error if the run could not continue,
+// because one of the servers could not be asked; the report names single jobs and settings that the target
+// refused.
 //
-// Webhooks and schedules come after the jobs: a copied job should be no event to a webhook,
+// Copy copies webhooks and schedules after the jobs, because a copied job should be no event to a webhook,
 // and a schedule should not run while the jobs of its last run are still on their way.
 func Copy(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{Config: cfg, copied: map[string]copied{}}

@@ -65,7 +65,7 @@ func copyFrom(t *testing.T, o *from03test.Original, cfg from03.Config) *from03.R
 	return report
 }
 
-// jobsHere returns the jobs that were copied, by their old ids.
+// jobsHere returns the copied jobs by their old ids.
 func jobsHere(t *testing.T, c *client.Client) map[string]api.Job {
 	t.Helper()
 	here := map[string]api.Job{}
@@ -80,7 +80,7 @@ func jobsHere(t *testing.T, c *client.Client) map[string]api.Job {
 	return here
 }
 
-// Every unfinished job is here in its state, with everything that a request can carry.
+// The target has every unfinished job in its state, with everything that a request can carry.
 func TestJobsAreCopied(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -157,8 +157,8 @@ func TestJobsAreCopied(t *testing.T) {
 	}
 }
 
-// A held job that is approved can be fetched, although it was scheduled years ahead until it
-// was held, and a chain goes on with its next step.
+// A worker can fetch a held job after its approval, although the job was scheduled years ahead until it was
+// held. A copied chain continues with its next step.
 func TestCopiedJobsGoOn(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -193,7 +193,7 @@ func fetch(t *testing.T, c *client.Client, queue string) *api.FetchedJob {
 	return j
 }
 
-// A repeated run copies what has come since, and nothing twice.
+// A repeated run copies the jobs that are new since the last run, and none twice.
 func TestRunsAreRepeated(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -212,7 +212,7 @@ func TestRunsAreRepeated(t *testing.T) {
 	if n := len(jobsHere(t, c)); n != 451 {
 		t.Errorf("%d jobs are here", n)
 	}
-	// Jobs are fetched in the order in which they were created on the original.
+	// Workers fetch the jobs in the order in which they were created on the original.
 	most := 200
 	got, err := c.FetchBatch(t.Context(), api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, WorkerID: "w"}, Count: &most})
 	if err != nil {
@@ -227,7 +227,7 @@ func TestRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// Jobs that this server cannot take are named, and the others are copied all the same.
+// The report names the jobs that the target refuses, and the run still copies the others.
 func TestRefusedJobsAreNamed(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -259,7 +259,7 @@ func TestRefusedJobsAreNamed(t *testing.T) {
 	}
 }
 
-// Settings are copied once; what differs between the versions is translated.
+// A run copies each setting once and translates it where the versions differ.
 func TestSettingsAreCopied(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -318,7 +318,7 @@ func TestSettingsAreCopied(t *testing.T) {
 	}
 }
 
-// A dry run says what would be copied and writes nothing.
+// A dry run reports what it would copy and writes nothing.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
@@ -336,7 +336,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// A run against a wrong server, or with a wrong key, copies nothing and says why.
+// A run against a wrong server, or with a wrong key, copies nothing and returns the reason.
 func TestSourceIsChecked(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// lotJobs is how many jobs are read and then enqueued at once, in the order in which they
-	// were created. A lot of jobs with payloads of 1 MiB fits into no request; it is sent one
-	// by one then.
+	// lotJobs is the number of jobs that a run reads and then enqueues at once, in the order in which they
+	// were created. A lot of jobs with payloads of 1 MiB fits into no request; the run then sends them one by
+	// one.
 	lotJobs = 200
-	// parallel is how many requests are under way at once for reads and for changes whose
-	// order does not matter.
+	// parallel is the number of concurrent requests for reads, and for changes whose order does not matter.
 	parallel = 8
 )
 
-// copied is a job that is here: its id and the state it was found in, "" if this run made it.
+// copied is a job on the target: its id and the state in which it was found, "" if this run created it.
 type copied struct {
 	id, state string
 }
@@ -58,13 +57,13 @@ func (r *run) jobs(ctx context.Context) error {
 	return nil
 }
 
-// findEarlier finds the jobs that earlier runs have copied.
+// findEarlier finds the jobs that earlier runs copied.
 func (r *run) findEarlier(ctx context.Context) error {
 	return r.eachCopied(ctx, func(old string, j *api.Job) { r.copied[old] = copied{j.ID, j.State} })
 }
 
-// eachCopied calls f with every job here that carries an old id. It reads every job, because
-// no search finds a tag by its name alone; a server that is moved to holds little else.
+// eachCopied calls f for every job on the target that carries an old id. It reads every job, because no
+// search finds a tag by its name alone, and a server that receives a copy holds little else.
 func (r *run) eachCopied(ctx context.Context, f func(old string, j *api.Job)) error {
 	most := limits.MaxSearchLimit
 	return r.Target.SearchAll(ctx, api.SearchRequest{Limit: &most}, client.Read{Strong: true}, 0, func(j *api.Job) error {
@@ -75,8 +74,9 @@ func (r *run) eachCopied(ctx context.Context, f func(old string, j *api.Job)) er
 	})
 }
 
-// list returns the ids of the unfinished jobs, oldest first. The cursors of 0.3 are offsets,
-// so a job may come twice, or be missed, while jobs end; compare counts again afterwards.
+// list returns the ids of the unfinished jobs, oldest first. The cursors of 0.3 are offsets, so a job that
+// ends meanwhile may make list return another twice or miss one. list drops the repeated ids, and compare
+// counts again afterwards.
 func (r *run) list(ctx context.Context) ([]string, error) {
 	var ids []string
 	seen := map[string]bool{}
@@ -98,14 +98,14 @@ func (r *run) list(ctx context.Context) ([]string, error) {
 	}
 }
 
-// draft is a job on its way.
+// draft is a job to copy and its request.
 type draft struct {
 	job  job
 	req  api.EnqueueRequest
 	gone bool
 }
 
-// copyLot copies some jobs, in their order.
+// copyLot copies a lot of jobs in their order.
 func (r *run) copyLot(ctx context.Context, ids []string) error {
 	read, err := r.read(ctx, ids)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *run) copyLot(ctx context.Context, ids []string) error {
 	now := time.Now()
 	for i := range read {
 		d := &read[i]
-		if drafted[d.job.ParentID] { // its request names the parent's new id, so there must be one
+		if drafted[d.job.ParentID] { // its request needs the parent's new id, so enqueue the parent first
 			if err := r.enqueue(ctx, drafts); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (r *run) copyLot(ctx context.Context, ids []string) error {
 			r.report.Jobs.Gone++
 		case here:
 			r.report.Jobs.Earlier++
-			if d.job.parked() && earlier.state == scheduled { // the earlier run ended in between
+			if d.job.parked() && earlier.state == scheduled { // the earlier run ended before it held the job
 				parked = append(parked, d)
 			}
 		case r.draft(d, now):
@@ -163,7 +163,7 @@ func (r *run) read(ctx context.Context, ids []string) ([]draft, error) {
 	return all, group.Wait()
 }
 
-// draft makes the request for a job and says whether there is one.
+// draft builds the request for a job and reports whether the job can be copied.
 func (r *run) draft(d *draft, now time.Time) bool {
 	req, lost, err := d.job.request(now, r.copied[d.job.ParentID].id)
 	switch {
@@ -186,9 +186,9 @@ func (r *run) refuse(d *draft, err error) {
 	r.report.problem(d.job, err.Error())
 }
 
-// enqueue enqueues all drafts in one request, so that they keep their order and cost one
-// commit. If the server refuses that one, each is sent alone: only the jobs at fault are
-// refused then.
+// enqueue enqueues all drafts in one request, so that they keep their order and cost one commit. If the
+// server refuses that request, enqueue sends each job alone, so that the server refuses only the jobs at
+// fault.
 func (r *run) enqueue(ctx context.Context, drafts []*draft) error {
 	if len(drafts) == 0 {
 		return nil
@@ -228,7 +228,7 @@ func (r *run) enqueue(ctx context.Context, drafts []*draft) error {
 	return nil
 }
 
-// made notes the job that a draft has become.
+// made records the new job of a draft.
 func (r *run) made(d *draft, id string, unique bool) {
 	if unique {
 		r.refuse(d, fmt.Errorf("job %s holds its unique key %q here", id, d.req.UniqueKey))
@@ -238,7 +238,7 @@ func (r *run) made(d *draft, id string, unique bool) {
 	r.report.Jobs.Copied++
 }
 
-// park holds the jobs that are to be held or dead, and rejects the dead ones.
+// park holds the copies of held and dead jobs, and rejects those of the dead ones.
 func (r *run) park(ctx context.Context, drafts []*draft) error {
 	if r.DryRun {
 		return nil
@@ -263,8 +263,8 @@ func (r *run) park(ctx context.Context, drafts []*draft) error {
 	return group.Wait()
 }
 
-// isRefusal says whether the server has judged a request and refused it, so that a repeat
-// would be refused, too.
+// isRefusal reports whether the server has judged a request and refused it, so that it would also refuse a
+// repeat.
 func isRefusal(err error) bool {
 	var refused *api.Error
 	return errors.As(err, &refused) && !refused.Code.Retryable()

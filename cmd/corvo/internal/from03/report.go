@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// maxProblems bounds the jobs that a report names; the others are counted.
+// maxProblems bounds the jobs that a report names; the report only counts the others.
 const maxProblems = 1000
 
-// Report says what a run found and did.
+// Report lists the findings and actions of a run.
 type Report struct {
 	Jobs     Jobs      `json:"jobs"`
 	Queues   []Queue   `json:"queues"`   // the counts of both sides after the copy, by name
@@ -23,8 +23,8 @@ type Jobs struct {
 	Earlier   int `json:"copied_earlier"` // by a run before this one
 	Expired   int `json:"expired"`        // their time was over, so the original would end them, too
 	Gone      int `json:"gone"`           // ended on the original while the run went on
-	Refused   int `json:"refused"`        // by this server; each is a problem
-	Shortened int `json:"copied_in_part"` // without what this server does not have; each is a problem
+	Refused   int `json:"refused"`        // by this server; each is a problem while there is room
+	Shortened int `json:"copied_in_part"` // without parts that this server does not have; likewise
 	Finished  int `json:"finished"`       // completed and cancelled ones, which stay on the original
 }
 
@@ -32,19 +32,19 @@ type Jobs struct {
 type Queue struct {
 	Name   string `json:"name"`
 	There  int    `json:"there"`  // unfinished or dead on the original
-	Here   int    `json:"here"`   // copied from it, whatever became of them since
+	Here   int    `json:"here"`   // copied from it, whatever their state is now
 	Differ bool   `json:"differ"` // the two are not equal
 }
 
 // The outcomes of settings.
 const (
 	Copied  = "copied"
-	Exists  = "exists"  // one of its name is here already
-	Left    = "left"    // it was not asked for, or is over
+	Exists  = "exists"  // this server has one of that name already
+	Left    = "left"    // not asked for, or over
 	Refused = "refused" // by this server
 )
 
-// Setting is what became of one thing that is declared.
+// Setting is the outcome of one declared setting.
 type Setting struct {
 	Kind    string `json:"kind"` // queue, provider, budget, schedule, webhook or key
 	Name    string `json:"name"`
@@ -52,28 +52,28 @@ type Setting struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Problem is a job that was not copied as it is.
+// Problem is a job that was not copied, or only in part.
 type Problem struct {
 	JobID  string `json:"job_id"` // its id on the original
 	Queue  string `json:"queue"`
 	Reason string `json:"reason"`
 }
 
-// Complete says whether everything that was to be copied is here.
+// Complete reports whether this server has everything that the run had to copy.
 func (r *Report) Complete() bool {
 	return r.Jobs.Refused == 0 &&
 		!slices.ContainsFunc(r.Queues, func(q Queue) bool { return q.Differ }) &&
 		!slices.ContainsFunc(r.Settings, func(s Setting) bool { return s.Outcome == Refused })
 }
 
-// problem notes a job, as long as there is room.
+// problem adds a job to the report, as long as there is room.
 func (r *Report) problem(j job, reason string) {
 	if len(r.Problems) < maxProblems {
 		r.Problems = append(r.Problems, Problem{JobID: j.ID, Queue: j.Queue, Reason: reason})
 	}
 }
 
-// setting notes the outcome of a setting: err is this server's refusal, or nil.
+// setting adds the outcome of a setting. err is this server's refusal, or nil.
 func (r *Report) setting(kind, name string, err error) {
 	s := Setting{Kind: kind, Name: name, Outcome: Copied}
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Report) setting(kind, name string, err error) {
 	r.Settings = append(r.Settings, s)
 }
 
-// leave notes a setting that was not copied, and why.
+// leave adds a setting that was not copied, with the reason.
 func (r *Report) leave(kind, name, outcome, reason string) {
 	r.Settings = append(r.Settings, Setting{Kind: kind, Name: name, Outcome: outcome, Reason: reason})
 }

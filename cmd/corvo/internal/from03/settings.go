@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// listing reads a list of the original. A list that the original does not have is empty:
-// which ones there are depends on its release and its licence.
+// listing reads a list of the original. It returns an empty list if the original lacks the route, because its
+// routes depend on its release and licence.
 func listing[T any](ctx context.Context, s *Source, path string) ([]T, error) {
 	var all []T
 	err := s.get(ctx, path, &all)
@@ -24,8 +24,7 @@ func listing[T any](ctx context.Context, s *Source, path string) ([]T, error) {
 	return all, err
 }
 
-// set copies one setting, unless this is a dry run. Only an error that is no refusal ends
-// the run.
+// set copies one setting, except in a dry run. Refusals go into the report; only another error ends the run.
 func (r *run) set(kind, name string, write func() error) error {
 	var err error
 	if !r.DryRun {
@@ -73,7 +72,7 @@ type queue struct {
 	Provider       string `json:"provider"`
 }
 
-// plain says whether the queue has no settings. Such a queue is made by its first job.
+// plain reports whether the queue has no settings. Its first job creates such a queue.
 func (q *queue) plain() bool {
 	return !q.Paused && q.MaxConcurrency == nil && q.RateLimit == nil && q.Provider == ""
 }
@@ -109,8 +108,8 @@ type budget struct {
 	OnExceed  string      `json:"on_exceed"`
 }
 
-// request returns the budget in this version's words: 0.3's global budget is the namespace's,
-// and a tag is written with "=" where 0.3 also took ":".
+// request returns the budget in this version's terms: 0.3's global budget is the namespace's, and a tag is
+// written with "=" where 0.3 also took ":".
 func (b *budget) request() (req api.BudgetRequest, err error) {
 	req = api.BudgetRequest{Scope: b.Scope, Target: b.Target, OnExceed: b.OnExceed}
 	switch b.Scope {
@@ -241,7 +240,7 @@ func (r *run) webhooks(ctx context.Context) error {
 	return nil
 }
 
-// sameEvents says whether two lists name the same events.
+// sameEvents reports whether two lists name the same events.
 func sameEvents(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)
@@ -258,7 +257,7 @@ type key struct {
 	ExpiresAt  string `json:"expires_at"`
 }
 
-// left says why a key is not made anew, or "".
+// left returns the reason for not creating a key anew, or "".
 func (k *key) left(now time.Time) string {
 	expires, err := time.Parse(time.RFC3339Nano, k.ExpiresAt)
 	switch {
@@ -282,8 +281,8 @@ func (k *key) request() api.CreateKeyRequest {
 	return req
 }
 
-// keys makes a new key for each of the original's, because its server keeps only hashes of
-// the old secrets and their form is another. Each secret is written as soon as it is known.
+// keys creates a new key for each key of the original, because the original keeps only hashes of the old
+// secrets and their form differs. It writes each secret as soon as it is known.
 func (r *run) keys(ctx context.Context) error {
 	all, err := listing[key](ctx, r.Source, "/api/v1/auth/keys")
 	if err != nil || len(all) == 0 {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxAnswer bounds one answer of the original. A page of 1,000 jobs with payloads of 1 MiB
-	// would be larger; pageJobs keeps pages far below it for payloads of ordinary size.
+	// maxAnswer bounds one response of the original. A page of 1,000 jobs with payloads of 1 MiB would be
+	// larger; pageJobs keeps pages of jobs with ordinary payloads far below it.
 	maxAnswer = 256 << 20
 	// maxExcerpt bounds the part of a refusal that an error repeats, in bytes.
 	maxExcerpt = 200
@@ -26,7 +26,7 @@ const (
 	sourceTimeout = 60 * time.Second
 )
 
-// errAbsent says that the original has no such route or no such job.
+// errAbsent reports that the original has no such route or no such job.
 var errAbsent = errors.New("not found on the original")
 
 // Source reads a running Corvo 0.3.
@@ -36,8 +36,8 @@ type Source struct {
 	http *http.Client
 }
 
-// NewSource makes a reader of the server at a URL such as "http://old:8080". The key may be
-// empty for a server that is open.
+// NewSource returns a reader of the server at a URL such as "http://old:8080". The key may be empty for a
+// server without authentication.
 func NewSource(endpoint, key string) (*Source, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
@@ -46,8 +46,8 @@ func NewSource(endpoint, key string) (*Source, error) {
 	return &Source{base: strings.TrimRight(u.String(), "/"), key: key, http: &http.Client{Timeout: sourceTimeout}}, nil
 }
 
-// check refuses a server that is no Corvo 0.3. Servers of this version answer /api/v1/info,
-// which 0.3 does not have.
+// check refuses a server that is not Corvo 0.3. It asks for /api/v1/info, because servers of this version
+// answer it and 0.3 does not.
 func (s *Source) check(ctx context.Context) error {
 	var info struct {
 		Version string `json:"server_version"`
@@ -67,8 +67,8 @@ func (s *Source) get(ctx context.Context, path string, out any) error {
 	return s.ask(ctx, http.MethodGet, path, nil, out)
 }
 
-// ask sends one request and decodes the answer. Numbers inside documents stay as they are
-// written, because documents are kept as raw JSON.
+// ask sends one request and decodes the response. Documents stay raw JSON, so that numbers in them keep their
+// text.
 func (s *Source) ask(ctx context.Context, method, path string, body, out any) error {
 	var sent io.Reader
 	if body != nil {
@@ -109,7 +109,7 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 	return nil
 }
 
-// The documents of 0.3, as far as they are copied.
+// The documents of 0.3, as far as a run copies them.
 
 // job is a job of the original.
 type job struct {
@@ -152,7 +152,7 @@ type agent struct {
 	TotalCostUSD     json.Number `json:"total_cost_usd"`
 }
 
-// page is an answer to a search.
+// page is the response to a search.
 type page struct {
 	Jobs []struct {
 		ID string `json:"id"`

@@ -1,5 +1,5 @@
-// Package from03test answers as a running Corvo 0.3 does, for tests of the import. It imports
-// only the standard library.
+// Package from03test answers like a running Corvo 0.3, for tests of the import. It imports only the standard
+// library.
 package from03test
 
 import (
@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// Key is the only key that an Original takes.
+// Key is the only key that an Original accepts.
 const Key = "sk_admin"
 
-// Original is a server that answers as Corvo 0.3 does, as far as an import asks: the paths,
-// fields, offsets as cursors and statuses are those of its HTTP API. The real one cannot be
-// built for tests, because no module proxy has it.
+// Original is a server that answers like Corvo 0.3, as far as an import asks: it has the paths, fields,
+// offsets as cursors and statuses of that HTTP API. Tests cannot build the real one, because no module proxy
+// has it.
 type Original struct {
 	URL string
 
@@ -28,7 +28,7 @@ type Original struct {
 	lists map[string][]any // by path
 }
 
-// Start starts an Original, which ends with the test.
+// Start starts an Original and stops it when the test ends.
 func Start(t *testing.T) *Original {
 	t.Helper()
 	o := &Original{lists: map[string][]any{}}
@@ -38,7 +38,7 @@ func Start(t *testing.T) *Original {
 	return o
 }
 
-// SetList sets what GET /api/v1/<path> lists; a list that was never set answers 404.
+// SetList sets the response to GET /api/v1/<path>. A list that was never set answers 404.
 func (o *Original) SetList(path string, list ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,7 +129,7 @@ func (o *Original) job(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]string{"error": "job not found", "code": "NOT_FOUND"})
 }
 
-// queues lists the queues with settings and those that jobs name.
+// queues lists the queues with settings and the queues of jobs.
 func (o *Original) queues(w http.ResponseWriter, _ *http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
