@@ -1,5 +1,5 @@
-// Package plan decides what the reconciler does next about one namespace. It is
-// pure: the same state and observations give the same step.
+// Package plan chooses the reconciler's next step for one namespace. It is pure: the same state and
+// observations give the same step.
 package plan
 
 import (
@@ -9,27 +9,27 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// Kind is what a step does.
+// Kind names the action of a step.
 type Kind string
 
-// The kinds of steps. Each but None and Await is one change of the control plane's
-// state, and does nothing when done twice.
+// The kinds of steps. Each kind but None and Await makes one change of the control plane's state, and has no
+// effect the second time.
 const (
 	None   Kind = ""       // the namespace is as it should be
-	Await  Kind = "await"  // somebody else must act first: see Reason
-	Place  Kind = "place"  // choose Host for it
-	Settle Kind = "settle" // it works: its create is done
-	Remove Kind = "remove" // nothing is left of it: its delete is done
+	Await  Kind = "await"  // another process must act first: see Reason
+	Place  Kind = "place"  // choose Host for the namespace
+	Settle Kind = "settle" // the namespace works: finish its create
+	Remove Kind = "remove" // the host has deleted its data: finish its delete
 )
 
-// Step is the one next thing to do about a namespace.
+// Step is the next action for a namespace.
 type Step struct {
 	Kind   Kind
-	Host   string // where to place it
-	Reason string // what is waited for, for people
+	Host   string // of a Place
+	Reason string // of an Await, for people
 }
 
-// Host is a data-plane host as it is known now.
+// Host is a data-plane host in its present state.
 type Host struct {
 	ID         string
 	Name       string
@@ -38,20 +38,18 @@ type Host struct {
 	Namespaces int  // placed on it
 }
 
-// Cell is what the namespace's host said of it last; the zero Cell when it has said
-// nothing.
+// Cell is the last report of a host about the namespace; zero if the host has not reported on it.
 type Cell struct {
-	Generation int64  // it acts on
+	Generation int64  // on which the host acts
 	State      string // a word of wire.CellReport
 	Error      string
 }
 
-// Next is the next step for a namespace. hosts are all data-plane hosts, in any
-// order; cell is what the one it is placed on says.
+// Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
+// report of the host on which the namespace is placed.
 //
-// A namespace has one placement for all its life: when its host is gone its data is
-// there and nowhere else, and an empty namespace under its name would be worse than
-// none. So a dead host is waited for.
+// A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
+// empty namespace under its name would be worse than none. So Next waits for a dead host.
 func Next(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:
@@ -80,10 +78,10 @@ func provision(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 
 func remove(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	if ns.HostID == "" {
-		return Step{Kind: Remove} // it never was anywhere
+		return Step{Kind: Remove} // it was never placed
 	}
 	if cell.State == wire.Gone && cell.Generation == ns.Generation {
-		return Step{Kind: Remove} // also when the host has died since
+		return Step{Kind: Remove} // even if the host has died since
 	}
 	if wait, ok := follow(ns, hosts, cell); !ok {
 		return wait
@@ -94,7 +92,7 @@ func remove(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	return await("%s is closing it and deleting its data", naming(ns, hosts))
 }
 
-// place chooses the host with the fewest namespaces, of equals the first by id.
+// place chooses the living host of the region with the fewest namespaces, and among equals the first by id.
 func place(ns fleet.Namespace, hosts []Host) Step {
 	var best *Host
 	for i := range hosts {
@@ -112,8 +110,8 @@ func place(ns fleet.Namespace, hosts []Host) Step {
 	return Step{Kind: Place, Host: best.ID}
 }
 
-// follow says whether the host lives and acts on what the namespace is now; if not,
-// what to wait for.
+// follow reports whether the host is alive and acts on the present generation; if not, it returns the step
+// that waits for that.
 func follow(ns fleet.Namespace, hosts []Host, cell Cell) (Step, bool) {
 	name := naming(ns, hosts)
 	alive := false
@@ -133,7 +131,7 @@ func follow(ns fleet.Namespace, hosts []Host, cell Cell) (Step, bool) {
 	return Step{}, true
 }
 
-// naming is the namespace's host for people.
+// naming returns the name of the namespace's host for people.
 func naming(ns fleet.Namespace, hosts []Host) string {
 	for _, h := range hosts {
 		if h.ID == ns.HostID && h.Name != "" {
