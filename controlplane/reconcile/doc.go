@@ -1,6 +1,5 @@
-// Package reconcile brings namespaces to where their specs say. It is
-// level-triggered: it takes no input but the store's state and what hosts report,
-// asks plan for one step per namespace, does it, and looks again. Observations of
-// hosts live here, in memory. It decides nothing itself, and imports plan, store,
-// fleet, the wire's types and telemetry.
+// Package reconcile brings namespaces to the state that their specs declare. It is level-triggered: from
+// nothing but the store's state and the reports of hosts it asks plan for one step per namespace, proposes
+// it, and looks again. It keeps the observations of hosts in memory. It makes no decision itself, and imports
+// plan, store, fleet, the wire's types and telemetry.
 package reconcile

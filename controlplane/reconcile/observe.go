@@ -9,13 +9,12 @@ import (
 	"github.com/corvo/corvo/controlplane/plan"
 )
 
-// AliveLimit is for how long after a report a host counts as alive. It is several
-// reports long: a host whose disk stalls for a moment is not dead.
+// AliveLimit is how long after a report a host counts as alive. It spans several reports, because a host
+// whose disk stalls for a moment is not dead.
 const AliveLimit = 5 * wire.ReportEvery
 
-// Observations are what hosts and gateways said last. They are not state: a control
-// plane that starts again knows nothing and is told everything within
-// wire.ReportEvery.
+// Observations holds the last reports of hosts and gateways. Observations are not state: a control plane that
+// restarts knows nothing and receives all reports within wire.ReportEvery.
 type Observations struct {
 	now   func() time.Time
 	mu    sync.Mutex
@@ -23,14 +22,14 @@ type Observations struct {
 	fresh chan struct{} // closed and replaced when a report says something new
 }
 
-// observed is one host.
+// observed holds the observations of one host or gateway.
 type observed struct {
-	seen     time.Time // when it last asked for anything
-	reported time.Time // zero = it has not since we started
+	seen     time.Time // time of its last request of any kind
+	reported time.Time // time of its last report; zero = none since this process started
 	cells    map[string]plan.Cell
 }
 
-// NewObservations is the memory of a process that has just started.
+// NewObservations returns the empty observations of a process that has just started.
 func NewObservations(now func() time.Time) *Observations {
 	return &Observations{now: now, hosts: make(map[string]*observed), fresh: make(chan struct{})}
 }
@@ -45,15 +44,15 @@ func (o *Observations) host(id string) *observed {
 	return h
 }
 
-// Touch notes that a host or gateway has called. Only those that are registered may
-// be noted: so the memory is bounded by them.
+// Touch records a request of a host or gateway. The caller must pass only registered ones, so that their
+// number bounds the memory.
 func (o *Observations) Touch(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.host(id)
 }
 
-// Observe takes a host's report, which is all of what it has.
+// Observe records a host's report, which lists all its cells.
 func (o *Observations) Observe(id string, r wire.Report) {
 	cells := make(map[string]plan.Cell, len(r.Cells))
 	for _, c := range r.Cells {
@@ -71,8 +70,8 @@ func (o *Observations) Observe(id string, r wire.Report) {
 	h.cells = cells
 }
 
-// Seen is when a host or gateway last called; ok is false when it has not since
-// this process started.
+// Seen returns the time of the last request of a host or gateway; ok is false if there was none since this
+// process started.
 func (o *Observations) Seen(id string) (at time.Time, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +81,7 @@ func (o *Observations) Seen(id string) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// Alive says whether a host has reported within AliveLimit.
+// Alive reports whether a host has reported within AliveLimit.
 func (o *Observations) Alive(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +93,7 @@ func (o *Observations) alive(h *observed) bool {
 	return !h.reported.IsZero() && o.now().Sub(h.reported) <= AliveLimit
 }
 
-// Cell is what a host said last of a namespace.
+// Cell returns a host's last report on a namespace.
 func (o *Observations) Cell(host, namespace string) plan.Cell {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,7 +103,7 @@ func (o *Observations) Cell(host, namespace string) plan.Cell {
 	return plan.Cell{}
 }
 
-// Fresh is closed when a report says something new.
+// Fresh returns a channel that is closed when a report differs from the last or a host comes back to life.
 func (o *Observations) Fresh() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

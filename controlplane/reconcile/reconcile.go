@@ -22,47 +22,47 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Principal is who the audit log names for the reconciler's steps.
+// Principal is the name of the reconciler in the audit log.
 const Principal = "reconciler"
 
-// How the loop paces itself.
+// The pace of the loop.
 const (
-	// Tick is how long it sleeps at most: hosts die without a word.
+	// Tick is the longest sleep, because hosts die without a report.
 	Tick = 2 * time.Second
-	// StepTimeout bounds one step, its commit included. It is long: whatever holds up
-	// one commit holds up those of other namespaces too.
+	// StepTimeout bounds one step, its commit included. It is long, because the cause of one slow commit
+	// delays the commits of other namespaces too.
 	StepTimeout = 30 * time.Second
-	// A namespace whose step failed is left alone for firstBackoff, doubled with
-	// each failure in a row up to mostBackoff.
+	// After a failed step the loop leaves its namespace alone for firstBackoff, doubled with each failure in
+	// a row up to mostBackoff.
 	firstBackoff = 100 * time.Millisecond
 	mostBackoff  = 30 * time.Second
 )
 
-// Config is what a Reconciler needs.
+// Config holds the dependencies of a Reconciler.
 type Config struct {
 	Store        *store.Store
 	Observations *Observations
 	Now          func() time.Time
 	Tracer       trace.TracerProvider // nil = no spans
 	Logger       *slog.Logger
-	// Reached is called with "<step> before" and "<step> after" around every change
-	// it makes, for tests that stop there; nil = nobody.
+	// Reached is called with "<step> before" and "<step> after" around every change, for tests that stop
+	// there; nil = no calls.
 	Reached func(point string)
 }
 
-// Reconciler is the loop. One runs at a time for a store.
+// Reconciler is the loop. Only one may run at a time for a store.
 //
-// It is sequential: a step is one commit, and the commits of many namespaces would
-// meet in one log anyway.
+// It is sequential, because a step is one commit and the commits of many namespaces would go into one log
+// anyway.
 type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// Of the loop alone.
+	// Only the loop uses it.
 	retries map[string]*retry // by namespace
 
 	mu      sync.Mutex
-	waiting map[string]string // by namespace: what its operation waits for
+	waiting map[string]string // reason for the wait of its operation, by namespace
 }
 
 // retry is a namespace whose last step failed.
@@ -72,7 +72,7 @@ type retry struct {
 	err      error
 }
 
-// New makes a reconciler; Run starts it.
+// New returns a reconciler; Run starts it.
 func New(c Config) *Reconciler {
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider()
@@ -87,8 +87,8 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Waiting is what a namespace's operation waits for, for people; "" when it waits
-// for nothing, or nobody has looked yet.
+// Waiting returns the reason for which a namespace's operation waits, for people; "" if it does not wait or
+// the loop has not looked yet.
 func (r *Reconciler) Waiting(namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Reconciler) Waiting(namespace string) string {
 // Run reconciles until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		// Taken before the look, so that what changes during it is seen by the next.
+		// Both are taken before the pass, so that the next pass sees a change during this one.
 		_, changed := r.cfg.Store.Changes()
 		fresh := r.cfg.Observations.Fresh()
 		sleep := r.pass(ctx)
@@ -113,8 +113,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// pass does one step for every namespace that needs one, and says how long there is
-// nothing to do unless something changes.
+// pass does one step for every namespace that needs one, and returns how long to sleep unless something
+// changes.
 func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 	work, hosts, err := r.observe(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 	return max(sleep, 0)
 }
 
-// observe reads all that plans are made from.
+// observe reads all inputs of the plans.
 func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
 	work, err := r.cfg.Store.Unsettled(ctx)
 	if err != nil || len(work) == 0 {
@@ -181,7 +181,7 @@ func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Hos
 	return work, hosts, nil
 }
 
-// place counts a namespace that was just placed, for the next ones of the pass.
+// place counts a namespace that was just placed, so that the next plans of the pass see it.
 func place(hosts []plan.Host, step plan.Step) {
 	for i := range hosts {
 		if step.Kind == plan.Place && hosts[i].ID == step.Host {
@@ -190,8 +190,8 @@ func place(hosts []plan.Host, step plan.Step) {
 	}
 }
 
-// step does one step, as a span of the operation's trace. Where the namespace has
-// moved on since it was planned, nothing is done and nothing is wrong.
+// step does one step within a span of the operation's trace. If the namespace has changed since the plan,
+// step does nothing and returns no error.
 func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Step) (err error) {
 	ctx, cancel := context.WithTimeout(telemetry.WithTraceparent(ctx, ns.Trace), StepTimeout)
 	defer cancel()
@@ -233,7 +233,7 @@ func (r *Reconciler) propose(ctx context.Context, ns fleet.Namespace, step plan.
 	return err
 }
 
-// again is the retry after one more failure; a nil retry is a first one.
+// again returns the retry after one more failure. A nil retry means that this is the first failure.
 func (f *retry) again(now time.Time, err error) *retry {
 	next := &retry{failures: 1, err: err}
 	if f != nil {

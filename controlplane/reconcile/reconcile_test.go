@@ -25,7 +25,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// openStore is an empty real store, and how to close it before the test ends.
+// openStore opens an empty real store, and returns how to close it before the test ends.
 func openStore(t *testing.T) (s *store.Store, shut func()) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -55,7 +55,7 @@ func propose(t *testing.T, s *store.Store, o engine.Op) {
 
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// populate makes a host and a namespace that is being created in a trace.
+// populate creates a host and a namespace, whose create is an operation of a trace.
 func populate(t *testing.T, s *store.Store) {
 	t.Helper()
 	meta := &store.Meta{Principal: "test"}
@@ -70,7 +70,7 @@ func populate(t *testing.T, s *store.Store) {
 	})
 }
 
-// logged is what a reconciler says.
+// logged collects the log of a reconciler.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -82,8 +82,8 @@ func (l *logged) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// Each step is a span of the trace that the operation was begun in: whoever made
-// the namespace sees what happened to it. Steps that are not taken make none.
+// Each step is a span of the trace in which the operation began, so that the creator of the namespace sees
+// its progress. A pass without a step makes no span.
 func TestStepsAreSpansOfTheOperation(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t)
@@ -129,8 +129,7 @@ func generation(t *testing.T, s *store.Store) int64 {
 	return ns.Generation
 }
 
-// A step for a namespace that has moved on since it was planned does nothing, and is
-// no failure that would be waited after.
+// A step for a namespace that has changed since the plan does nothing and causes no backoff.
 func TestOvertakenStepsDoNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t)
@@ -154,8 +153,8 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 	}
 }
 
-// A step that fails is tried again, later each time, and says so; the namespace
-// beside it is not kept waiting.
+// The reconciler retries a failed step, later each time, and reports the failure. It does not delay the other
+// namespaces.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -175,8 +174,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A closed store is no reason to spin or to fall over: the failures are told at the
-// namespace, and the loop paces itself and ends with its context.
+// If the store is closed, the reconciler neither spins nor crashes: it reports the failures at the namespace,
+// keeps its pace and ends with its context.
 func TestAFailingStore(t *testing.T) {
 	t.Parallel()
 	s, shut := openStore(t)
@@ -203,8 +202,8 @@ func TestAFailingStore(t *testing.T) {
 	}
 }
 
-// A host is alive for AliveLimit after its last report, and its end is not
-// announced: who waits looks again.
+// A host counts as alive for AliveLimit after its last report. Its death closes no Fresh channel, so that the
+// loop must look again by itself.
 func TestObservations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
