@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Batches come in order of their ids, and those that are gone do not.
+// Batches come in the order of their ids, without those that are gone.
 func TestBatchesInOrder(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// benchJob is a job as an ordinary enqueue makes it.
+// benchJob returns a job as an ordinary enqueue creates it.
 func benchJob(n uint64) *job.Job {
 	id := make([]byte, 16)
 	binary.BigEndian.PutUint64(id, n)

@@ -12,13 +12,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// damage is one way in which a store can be wrong, and what Check says of it.
+// damage is one fault of a store and the text with which Check reports it.
 type damage struct {
 	do   func(s *Store, b *pebble.Batch)
 	want string
 }
 
-// damages are made to a store as soundStore makes it.
+// damages returns the faults that the test makes in a store from soundStore.
 func damages() map[string]damage {
 	id := idOf(1)
 	set := func(key, value []byte) func(*Store, *pebble.Batch) {
@@ -100,7 +100,7 @@ func damages() map[string]damage {
 	}
 }
 
-// soundStore is a store with one record of every kind.
+// soundStore opens a store with one record of every kind.
 func soundStore(t *testing.T) *Store {
 	t.Helper()
 	s := open(t, vfs.NewMem())
@@ -153,7 +153,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// TestHeadCopyIsWhole fills every field there is.
+// TestHeadCopyIsWhole fills every field of a head.
 func TestHeadCopyIsWhole(t *testing.T) {
 	t.Parallel()
 	h := &Head{}

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// content is all of a store, one line for each pair.
+// content returns everything in a store, one line for each pair.
 func content(t testing.TB, s *Store) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -24,8 +24,8 @@ func content(t testing.TB, s *Store) string {
 	return b.String()
 }
 
-// workload commits the n-th entry of a fixed history that uses every record
-// there is. What an entry does depends on n alone.
+// workload commits the n-th entry of a fixed history that uses every kind of record. An entry depends on n
+// alone.
 func workload(t testing.TB, s *Store, n int) {
 	t.Helper()
 	tx := s.Begin(position(uint64(n)), header(int64(n)*10))
@@ -88,10 +88,9 @@ func openSmall(t testing.TB, fs vfs.FS) *Store {
 	return s
 }
 
-// TestCrashLeavesAPrefix takes the disk away at many moments, with and without
-// what was not synced. What is left must be exactly what some entry left, not
-// older than the last flush, and applying the rest of the log again must lead to
-// the same bytes as no crash.
+// TestCrashLeavesAPrefix takes the disk away at many moments, with and without the bytes that were not
+// synced. The store must then hold exactly the state after some entry, not older than the last flush, and
+// applying the rest of the log again must lead to the same bytes as without a crash.
 func TestCrashLeavesAPrefix(t *testing.T) {
 	t.Parallel()
 	const entries = 120
@@ -156,8 +155,8 @@ func TestFlushIsDurable(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestDirectoriesAreDurable flushes a new store below directories that are new
-// too, and loses what was not synced.
+// TestDirectoriesAreDurable flushes a new store below directories that are new too, and loses all bytes that
+// were not synced.
 func TestDirectoriesAreDurable(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
@@ -175,7 +174,7 @@ func TestDirectoriesAreDurable(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestCloseIsDurable closes and loses what was not synced.
+// TestCloseIsDurable closes the store and loses all bytes that were not synced.
 func TestCloseIsDurable(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
@@ -183,7 +182,7 @@ func TestCloseIsDurable(t *testing.T) {
 	run(t, s, 10)
 	want := content(t, s)
 	must(t, s.Close())
-	must(t, s.Close()) // again is nothing
+	must(t, s.Close()) // a second Close does nothing
 	s = open(t, fs.CrashClone(vfs.CrashCloneCfg{}))
 	if content(t, s) != want {
 		t.Error("a closed store lost something")
@@ -191,7 +190,7 @@ func TestCloseIsDurable(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestLostStoreIsNoNewStore: a marker that names what is not there is an error.
+// TestLostStoreIsNoNewStore opens a store whose marker names a missing database, which must be an error.
 func TestLostStoreIsNoNewStore(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// TestEventSource asks the running entry for what it has just written, and the commit
-// for the same.
+// TestEventSource asks the running entry for the records that it has just written, and asks the commit for
+// the same.
 func TestEventSource(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -38,7 +38,7 @@ func TestEventSource(t *testing.T) {
 	})
 	asked(s, "1", "first")
 	update(t, s, func(tx *Tx) {
-		asked(tx, "1", "first") // of what it has not touched
+		asked(tx, "1", "first") // the entry has not touched them
 		edit(t, tx, id, func(j *job.Job) {
 			must(t, tx.PutError(j, &job.AttemptError{Attempt: 1, Error: "again"}))
 		})

@@ -15,9 +15,9 @@ import (
 
 var errDisk = errors.New("the disk is broken")
 
-// TestDiskErrorsStopTheStore breaks one kind of write after a flush that went
-// well. The next flush must say so, further commits are refused, the store can
-// be closed, and a crash leaves what the good flush left.
+// TestDiskErrorsStopTheStore breaks one kind of write after a flush that succeeded. The next flush must
+// return an error, the store must refuse further commits and close, and after a crash the store must be as
+// the successful flush left it.
 func TestDiskErrorsStopTheStore(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(op errorfs.Op) bool{
@@ -67,7 +67,7 @@ func TestDiskErrorsStopTheStore(t *testing.T) {
 				t.Errorf("a restore after a failed flush says %v", err)
 			}
 			crashed := memory.CrashClone(vfs.CrashCloneCfg{})
-			_ = s.Close() // whatever a broken disk says, it must return
+			_ = s.Close() // the disk is broken, so any error will do, but it must return
 			s = openSmall(t, crashed)
 			if content(t, s) != want {
 				t.Errorf("after the crash the store is at %v", s.Applied())
@@ -82,9 +82,9 @@ func isSync(op errorfs.Op) bool {
 	return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 }
 
-// TestDiskErrorsInRestore breaks every single write of a restore in turn: it
-// fails with the old content intact, or says that the store cannot go on. What
-// opens afterwards is the old content or the new.
+// TestDiskErrorsInRestore breaks every single write of a restore in turn. The restore must fail with the old
+// content intact, or report that the store cannot go on. The store then opens with the old content or the
+// new.
 func TestDiskErrorsInRestore(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)
@@ -123,7 +123,7 @@ func TestDiskErrorsInRestore(t *testing.T) {
 	}
 }
 
-// TestCorruptionIsSaid overwrites the tables on disk and reads.
+// TestCorruptionIsSaid overwrites the tables on disk and reads them.
 func TestCorruptionIsSaid(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -166,7 +166,7 @@ func TestCorruptionIsSaid(t *testing.T) {
 	}
 }
 
-// TestClosedStoreSaysSo calls what may be called late.
+// TestClosedStoreSaysSo makes those calls that may come after Close.
 func TestClosedStoreSaysSo(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())

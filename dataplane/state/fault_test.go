@@ -20,8 +20,8 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// TestDamagedManifestIsRefused: a store whose list of tables is torn, garbled or
-// gone does not open as less than it was, and says what to do.
+// A store whose list of tables is torn, garbled or gone does not open with less than it had, and its error
+// says how to repair it.
 func TestDamagedManifestIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, harm := range map[string]func(t *testing.T, fs vfs.FS, path string){
@@ -51,9 +51,9 @@ func TestDamagedManifestIsRefused(t *testing.T) {
 			}
 			s, err = Open("store", Options{FS: fs})
 			if err == nil {
-				// Pebble takes a manifest that ends between two edits for one cut by a crash:
-				// then the head says where the store is, and the replica finds that the log,
-				// or the snapshot's manifest, is ahead of it.
+				// Pebble takes a manifest that ends between two edits for one that a crash cut. The head then
+				// holds the position of the store, and the replica finds that the log, or the manifest of the
+				// snapshot, is ahead of it.
 				if s.Applied() == want && what != "garbled" {
 					t.Errorf("it opened at %v", s.Applied())
 				}
@@ -87,8 +87,8 @@ func writeFile(t testing.TB, fs vfs.FS, path string, data []byte) {
 	must(t, errors.Join(err, f.Sync(), f.Close()))
 }
 
-// TestCorruptTableStopsTheStore garbles the tables of a store that is open. Reads
-// are right or fail, and both they and a compaction end the store.
+// TestCorruptTableStopsTheStore garbles the tables of an open store. Reads return the right job or an error,
+// and both a failed read and a compaction end the store.
 func TestCorruptTableStopsTheStore(t *testing.T) {
 	t.Parallel()
 	for what, meet := range map[string]func(t *testing.T, s *Store, want map[job.ID]string){
@@ -144,14 +144,14 @@ func TestCorruptTableStopsTheStore(t *testing.T) {
 					t.Errorf("the store says %v", err)
 				}
 			}
-			_ = s.Close() // whatever a damaged one says
+			_ = s.Close() // the store is damaged, so any error will do
 			shared.Close()
 		})
 	}
 }
 
-// TestFullDisk fills the disk under a replica. The flush fails, the store and with
-// it the replica stop; what had been acknowledged is there once there is space.
+// TestFullDisk fills the disk under a replica. The flush fails, and the store and with it the replica stop.
+// Once the disk has space again, the store has all acknowledged jobs.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
@@ -210,10 +210,10 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the replica says %v", err)
 	}
 	must(t, r.Close())
-	_ = s.Close() // whatever a full disk says
+	_ = s.Close() // the disk is full, so any error will do
 	full.Store(false)
 	s, r = open(false)
-	must(t, append1(r, 100_000)) // is applied behind what is replayed
+	must(t, append1(r, 100_000)) // its entry is applied after the replayed ones
 	for n := 1; n <= acknowledged; n++ {
 		if j, err := s.Job(idOf(n)); err != nil || j == nil {
 			t.Fatalf("job %d of %d is %v, %v", n, acknowledged, j, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// feedFrom prints what the feed yields: each entry's first sequence and length.
+// feedFrom formats the feed: the first sequence and the length of each entry.
 func feedFrom(t *testing.T, s *Store, from uint64) string {
 	t.Helper()
 	v := s.Snapshot()
@@ -95,7 +95,7 @@ func TestFeed(t *testing.T) {
 	check(t, s)
 }
 
-// TestFeedSaysWhat looks at the events themselves, also those of queues.
+// TestFeedSaysWhat checks the events themselves, also those of queues.
 func TestFeedSaysWhat(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

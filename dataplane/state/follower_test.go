@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// shard is a Store as a machine: each op of an entry creates a job.
+// shard is a Store as the state machine of a replica: each op of an entry creates a job.
 type shard struct{ *Store }
 
 var _ replica.Holder = shard{}
@@ -55,7 +55,7 @@ func (s shard) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return make([]any, len(e.Ops)), tx.Commit()
 }
 
-// number is an op: the number of the job it creates.
+// number is an op. Its value is the number of the job that it creates.
 type number uint64
 
 func (n number) MarshalToSizedBufferVT(to []byte) (int, error) {
@@ -74,8 +74,7 @@ type cluster struct {
 	clock int64
 }
 
-// counter is the staging of the follower; it counts what arrives and breaks
-// transfers.
+// counter is the staging of the follower. It counts the parts that arrive and breaks transfers.
 type counter struct {
 	image.Staging
 	mu      sync.Mutex
@@ -105,7 +104,7 @@ func (c *counter) Store(p image.Part, r io.Reader) error {
 	return nil
 }
 
-// reset starts to count anew and answers the bytes so far.
+// reset starts to count anew and returns the bytes so far.
 func (c *counter) reset(breaks int) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +160,7 @@ func (c *cluster) open(id, dir string, found bool) *node {
 	return n
 }
 
-// write creates jobs, so many to an entry.
+// write creates jobs in several entries, each with that many jobs.
 func (c *cluster) write(leader *node, entries, jobs int) {
 	c.t.Helper()
 	for range entries {
@@ -211,7 +210,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 }
 
-// leaderOfCutLog writes some 6 MB and cuts the log behind them.
+// leaderOfCutLog writes some 6 MB and cuts the log after them.
 func (c *cluster) leaderOfCutLog() *node {
 	c.t.Helper()
 	leader := c.open("one", c.t.TempDir(), true)
@@ -229,9 +228,9 @@ func (c *cluster) join(leader *node, dir string) *node {
 	return follower
 }
 
-// TestFollowerGetsASnapshot goes the whole way, from a leader whose log is cut to
-// a follower that has nothing, over mutual TLS, real logs and real stores: the
-// transfer breaks again and again, while the leader applies more.
+// TestFollowerGetsASnapshot sends a snapshot from a leader whose log is cut to an empty follower, over mutual
+// TLS, with real logs and real stores. The transfer breaks again and again, while the leader applies more
+// entries.
 func TestFollowerGetsASnapshot(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -250,8 +249,7 @@ func TestFollowerGetsASnapshot(t *testing.T) {
 	}
 }
 
-// TestSecondSnapshotIsSmall takes the follower away for a while: it is sent only
-// what is new.
+// TestSecondSnapshotIsSmall takes the follower away for a while. The leader must send it only the new parts.
 func TestSecondSnapshotIsSmall(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

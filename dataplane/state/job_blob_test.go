@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A blob is read as the entry's earlier ops left it, in the entry that put it and
-// in later ones.
+// Blob returns a blob as the earlier ops of the entry left it, both in the entry that put it and in later
+// ones.
 func TestBlobInAnEntry(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -44,7 +44,7 @@ func TestBlobInAnEntry(t *testing.T) {
 	})
 }
 
-// A blob that its job says it has and that is not there stops the replica.
+// A missing blob that its job's record lists stops the replica.
 func TestBlobThatIsLost(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -60,7 +60,7 @@ func TestBlobThatIsLost(t *testing.T) {
 	}
 }
 
-// What cannot be refused gets its queue however many there are.
+// AdmitQueue creates a queue beyond the limit, because its jobs cannot be refused.
 func TestAdmitQueue(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

@@ -21,8 +21,8 @@ func iterate(t testing.TB, tx *Tx, id job.ID, trace int) {
 	})
 }
 
-// Iterations are kept as they were put, through a crash and a restart, in order, next
-// to those of other jobs; they go with their job, or before, and no others do.
+// The store keeps iterations in order and unchanged, through a crash and a restart, next to those of other
+// jobs. It removes them with their job or before, and no others.
 func TestIterationsAreKept(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -76,7 +76,7 @@ func TestIterationsAreKept(t *testing.T) {
 	wantIterations(t, s, 1, 1, 0)
 }
 
-// wantIterations wants so many iterations of the first jobs.
+// wantIterations checks the number of iterations of the first jobs.
 func wantIterations(t testing.TB, s *Store, counts ...int) {
 	t.Helper()
 	for i, want := range counts {
@@ -87,8 +87,7 @@ func wantIterations(t testing.TB, s *Store, counts ...int) {
 	}
 }
 
-// A job with iterations or scores does not leave its shard, and an iteration is not
-// put out of turn: that stops the replica.
+// An op that sends away a job with iterations or scores, or puts an iteration out of turn, stops the replica.
 func TestIterationsStay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -116,7 +115,7 @@ func TestIterationsStay(t *testing.T) {
 	}
 }
 
-// What a job says of its iterations and scores is checked against what there is.
+// Check compares a job's own counts of iterations and scores with the stored ones.
 func TestCheckFindsIterations(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

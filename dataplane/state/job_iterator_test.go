@@ -8,9 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A JobIterator answers as its Snapshot does: in order of ids and in any other, from
-// files and from memory, for what is there and what is not, and nothing of what
-// was committed after it.
+// A JobIterator answers like its Snapshot: in the order of ids and in any other, from files and from memory,
+// for jobs that exist and jobs that do not. It sees nothing that was committed after it.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// tokenFor is the token of the n-th lease of a job.
+// tokenFor returns the token of the n-th lease of a job.
 func tokenFor(job, n int) (t leaseToken) {
 	binary.BigEndian.PutUint64(t[:], uint64(job))
 	binary.BigEndian.PutUint64(t[8:], uint64(n))
@@ -29,8 +29,8 @@ func grant(token leaseToken) func(j *job.Job) {
 	}
 }
 
-// A token finds its job from the op that granted it to the one that ended it, and
-// no other; what is in memory is always what opening the store would compute.
+// A token finds its job from the op that granted it to the op that ended it, and finds no other job. The
+// leases in memory always equal those that opening the store would compute.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -94,7 +94,7 @@ func TestLeases(t *testing.T) {
 	must(t, old.Close())
 }
 
-// BenchmarkOpenWithLeases is what finding the leases adds to opening a store.
+// BenchmarkOpenWithLeases measures the time that finding the leases adds to opening a store.
 func BenchmarkOpenWithLeases(b *testing.B) {
 	s := openClosing(b)
 	const active = 10_000

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// read is the n-th job as the entry has it.
+// read returns the n-th job as the entry sees it.
 func read(t testing.TB, tx *Tx, n int) *job.Job {
 	j, err := tx.Job(idOf(n))
 	if err != nil || j == nil {
@@ -22,7 +22,7 @@ func read(t testing.TB, tx *Tx, n int) *job.Job {
 	return j
 }
 
-// wander is a workload's moves: jobs go to other queues and shards, others arrive.
+// wander makes a workload's moves: jobs go to other queues and shards, others arrive.
 func wander(t testing.TB, tx *Tx, rng *rand.Rand, n int) {
 	t.Helper()
 	for range rng.IntN(3) {
@@ -51,8 +51,8 @@ func wander(t testing.TB, tx *Tx, rng *rand.Rand, n int) {
 	}
 }
 
-// A job that moves leaves nothing of itself in its old queue: neither a counter nor
-// a key, whatever it was; its number stays, and the feed names both queues.
+// A job that moves leaves neither a counter nor a key in its old queue, in any state. Its number stays, and
+// the feed names both queues.
 func TestMoveJob(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -69,7 +69,7 @@ func TestMoveJob(t *testing.T) {
 			must(t, tx.MoveJob(read(t, tx, n), "r"))
 		}
 		must(t, tx.DeleteQueue("q"))
-		create(t, tx, 6, "q") // one of the same name has nothing of it
+		create(t, tx, 6, "q") // a new queue of the same name has nothing of the old one
 		if got := nextReady(t, tx, "q"); got != "6" {
 			t.Errorf("next of q is %s", got)
 		}
@@ -97,7 +97,7 @@ func TestMoveJob(t *testing.T) {
 	}
 }
 
-// What a job has is found where the entry wrote it and where it is stored.
+// A parcel holds a job's blobs and errors, both those that the entry wrote and those in the store.
 func TestParcel(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -154,8 +154,8 @@ func TestParcel(t *testing.T) {
 	update(t, s, func(tx *Tx) { want(tx, 1, "0:q") })
 }
 
-// Ops for a shard are numbered without a gap, kept until they are trimmed, and
-// read in pieces; what waits is known without reading any, after a restart too.
+// Ops for a shard are numbered without a gap, kept until they are trimmed, and read in pieces. The store
+// knows their number and size without reading any, also after a restart.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -213,8 +213,7 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// At a bound there is room no more for what asks; what does not is sent all the
-// same.
+// At a bound CanSend reports no room, but Send accepts an op all the same.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -261,8 +260,8 @@ func TestInbox(t *testing.T) {
 	want(entry.Incarnation{8}, 1)
 }
 
-// A forward lasts until its job is back, over restarts; a look costs nothing where
-// no job ever left.
+// A forward lasts until its job is back, over restarts. A lookup costs nothing in a store that no job ever
+// left.
 func TestForwards(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What a JobReader answers is what the store answers, whatever it has answered before.
+// A JobReader returns the same as the store, independent of its earlier reads.
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	for _, bound := range []int{0, 1 << 20} { // of what is kept in memory
+	for _, bound := range []int{0, 1 << 20} { // bound of the records kept in memory
 		reuse(t, bound)
 	}
 }
@@ -72,8 +72,8 @@ func reuse(t *testing.T, bound int) {
 	}
 }
 
-// A blob that came after the reading began is there, as the record says: a worker may
-// put its first checkpoint while the lease it has is handed out again.
+// A reader sees a blob that is newer than the start of its reading if the record lists it, because a worker
+// may put its first checkpoint while another fetch is given its lease again.
 func TestReuseOfALaterBlob(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

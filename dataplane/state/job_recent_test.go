@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// checkRecent wants every record that is kept to be the store's, and no more of them
-// than the bounds allow. It says of how many jobs there are any.
+// checkRecent checks that every record in memory equals the store's and that the bounds hold. It returns the
+// number of jobs with a record in memory.
 func checkRecent(t testing.TB, s *Store) int {
 	t.Helper()
 	checkPages(t, s, &s.gen.recentPayloads, func(id job.ID) []byte { return appendBlobKey(nil, id, job.Payload) })
@@ -46,8 +46,8 @@ func checkPages(t testing.TB, s *Store, r *recent, key func(id job.ID) []byte) i
 	return len(ids)
 }
 
-// TestRecentIsWhatIsStored takes jobs through their lives, with room for a few records
-// only, for some, and for all.
+// TestRecentIsWhatIsStored takes jobs through their lives, with room for a few records, for some, and for
+// all.
 func TestRecentIsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []int{100, 1000, 1 << 20} {
@@ -69,7 +69,7 @@ func TestRecentIsWhatIsStored(t *testing.T) {
 	}
 }
 
-// liveOn takes a job on by one step, or makes it.
+// liveOn takes a job to its next state, or creates it.
 func liveOn(t *testing.T, tx *Tx, id job.ID, how int) {
 	t.Helper()
 	j, err := tx.Job(id)
@@ -99,8 +99,8 @@ func putPayload(t *testing.T, tx *Tx, j *job.Job, text string) {
 	must(t, tx.PutBlob(j, job.Payload, &job.Blob{Data: []byte(text)}))
 }
 
-// TestRecentOfASnapshot changes a job and its payload after a snapshot, which must not have
-// that; who reads the store as it is must. Both have what is as the snapshot had it.
+// TestRecentOfASnapshot changes a job and its payload after a snapshot. A reader of the snapshot must not see
+// the change, and a reader of the store must. Both see the unchanged job alike.
 func TestRecentOfASnapshot(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -140,8 +140,8 @@ func TestRecentOfASnapshot(t *testing.T) {
 	}
 }
 
-// TestRecentIsAsOfTheHead has a job read beside commits that each change it: as a snapshot
-// has it, and not older than a head that was seen before.
+// TestRecentIsAsOfTheHead reads a job beside commits that each change it. A read must return the job as its
+// snapshot has it, and not older than a head that was seen before.
 func TestRecentIsAsOfTheHead(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -182,7 +182,7 @@ func TestRecentIsAsOfTheHead(t *testing.T) {
 	readers.Wait()
 }
 
-// TestRecentBesideReaders has jobs read while entries go on and the pages turn.
+// TestRecentBesideReaders reads jobs while entries are applied and the pages turn.
 func TestRecentBesideReaders(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -226,8 +226,8 @@ func TestRecentBesideReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestRecentHasOnlyCommits changes a job without putting it, and in an entry that
-// is never committed: the next must not see it.
+// TestRecentHasOnlyCommits changes a job without putting it, and in an entry that is never committed. The
+// next entry must not see the change.
 func TestRecentHasOnlyCommits(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
@@ -253,8 +253,8 @@ func TestRecentHasOnlyCommits(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestRecentOfARestore has another store's content put in the place of a store's: the
-// same job is another there.
+// TestRecentOfARestore replaces the content of a store by another store's, in which the same job is
+// different.
 func TestRecentOfARestore(t *testing.T) {
 	t.Parallel()
 	from, to := openClosing(t), openClosing(t)
@@ -274,8 +274,8 @@ func TestRecentOfARestore(t *testing.T) {
 	})
 }
 
-// TestReadAhead asks a store that was opened again for its ready jobs: the first question
-// reads many, the entry's own changes are not undone by it, and none is read again.
+// TestReadAhead asks a reopened store for its ready jobs. The first question must read many records ahead,
+// must not undo the entry's own changes, and no record may be read twice.
 func TestReadAhead(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()
@@ -322,8 +322,8 @@ func TestReadAhead(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestDecodedRoom decodes records into the room made for them: what they lack must not
-// be there, or the record would be another when it is written again.
+// TestDecodedRoom decodes records into the room prepared for them. A field that the record lacks must stay
+// absent, because the record would otherwise change when it is written again.
 func TestDecodedRoom(t *testing.T) {
 	t.Parallel()
 	for name, j := range map[string]*job.Job{
@@ -343,7 +343,7 @@ func TestDecodedRoom(t *testing.T) {
 	}
 }
 
-// TestRecentOfALargeRecord puts a record that fits no page in the place of one that did.
+// TestRecentOfALargeRecord replaces a record that fits into a page by one that does not.
 func TestRecentOfALargeRecord(t *testing.T) {
 	t.Parallel()
 	r := recent{bound: 10 + recordCost}

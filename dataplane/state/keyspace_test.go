@@ -18,8 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// TestKeysAreGolden pins the table of keys and one key of each kind: a change
-// there makes existing stores unreadable.
+// TestKeysAreGolden pins the table of keys and one key of each kind, because a change there makes existing
+// stores unreadable.
 func TestKeysAreGolden(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -101,8 +101,8 @@ func TestKeysDecode(t *testing.T) {
 	})
 }
 
-// TestKeysSort sees to it that ready keys sort by (queue, priority, number) with
-// no queue's keys among another's, and timers by (class, time).
+// TestKeysSort checks that ready keys sort by (queue, priority, number), with no queue's keys among
+// another's, and timers by (class, time).
 func TestKeysSort(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

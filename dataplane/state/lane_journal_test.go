@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// openJournal opens a store whose journal holds so many changes of lanes.
+// openJournal opens a store whose journal holds that many changes of lanes.
 func openJournal(t testing.TB, fs vfs.FS, changes int) *Store {
 	t.Helper()
 	s, err := Open("store", Options{FS: fs, MemTableBytes: memTable, laneChangesKept: changes})
@@ -52,7 +52,7 @@ func laneHistory(t testing.TB, s *Store, n int) {
 	must(t, tx.Commit())
 }
 
-// lanesIn are the lanes of a store, looked at in every way there is.
+// lanesIn lists the lanes of a store, read in every possible way.
 func lanesIn(t testing.TB, s *Store) (all []string) {
 	t.Helper()
 	v := s.Snapshot()
@@ -76,8 +76,8 @@ func lanesIn(t testing.TB, s *Store) (all []string) {
 	return all
 }
 
-// TestJournalOfLanes crashes a store with lanes again and again. It must have the bytes
-// of one that did not crash, and the lanes of one that writes each into its own record.
+// TestJournalOfLanes crashes a store with lanes again and again. The store must have the same bytes as one
+// that did not crash, and the same lanes as one that writes each into its own record.
 func TestJournalOfLanes(t *testing.T) {
 	t.Parallel()
 	const kept = 40

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// beginTerm commits the first entry of a leader whose seed begins with a byte.
+// beginTerm commits the first entry of a leader whose seed begins with the byte leader.
 func beginTerm(t *testing.T, s *Store, leader byte) (index uint64) {
 	t.Helper()
 	head := s.Head()

@@ -23,7 +23,7 @@ func openDisk(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir, Options{MemTableBytes: memTable, headsKept: 3})
 	must(t, err)
-	t.Cleanup(func() { _ = s.Close() }) // again is nothing
+	t.Cleanup(func() { _ = s.Close() }) // a second Close does nothing
 	return s
 }
 
@@ -44,13 +44,13 @@ func compact(t testing.TB, s *Store) {
 
 func current(s *Store) string { return s.dbDir(s.gen.number) }
 
-// TestRestoreLinksTables: what another store on the disk has is not copied, and
-// neither store writes into what they share, however long they go on.
+// A restore links the tables of another store on the same disk instead of copying them, and neither store
+// writes into the shared tables, however long both go on.
 func TestRestoreLinksTables(t *testing.T) {
 	t.Parallel()
 	from, to := openDisk(t, t.TempDir()), openDisk(t, t.TempDir())
 	run(t, from, 150)
-	compact(t, from) // or the other store begins with that
+	compact(t, from) // or the other store would begin with a compaction
 	i, err := from.Image()
 	must(t, err)
 	must(t, to.Restore(i))
@@ -90,7 +90,7 @@ func TestRestoreLinksTables(t *testing.T) {
 	}
 }
 
-// TestImagesGiveTheDiskBack: after an image is closed, nothing of it is left.
+// TestImagesGiveTheDiskBack checks that a closed image leaves no files.
 func TestImagesGiveTheDiskBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -109,9 +109,8 @@ func TestImagesGiveTheDiskBack(t *testing.T) {
 	}
 }
 
-// TestImageReadsOnlyWhatIsNew counts how often images open tables to read them:
-// each table for one image only, and none that a restore has brought. Pebble
-// itself opens one or the other once, to read the head.
+// TestImageReadsOnlyWhatIsNew counts how often images open tables to read them: each table for one image
+// only, and none that came with a restore. Pebble itself opens one or the other once, to read the head.
 func TestImageReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	var opened sync.Map // path -> *atomic.Int64
@@ -174,8 +173,7 @@ func TestImageReadsOnlyWhatIsNew(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestHeldTables: after a restore the store answers for the tables it was given,
-// and for no others.
+// TestHeldTables checks that Held finds the tables that a restore brought, and no others.
 func TestHeldTables(t *testing.T) {
 	t.Parallel()
 	from, to := openDisk(t, t.TempDir()), openDisk(t, t.TempDir())
@@ -217,9 +215,8 @@ func TestHeldTables(t *testing.T) {
 	must(t, i.Close())
 }
 
-// TestRotIsNotHandedOn damages a table after an image has hashed it: whoever reads
-// it from the image gets an error instead of its end, and the store fails. One
-// damaged before is never hashed.
+// TestRotIsNotHandedOn damages a table after an image has hashed it. A reader of the image then gets an error
+// instead of the end of the table, and the store fails. A table that was damaged before is never hashed.
 func TestRotIsNotHandedOn(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before", "after"} {
@@ -286,7 +283,7 @@ func garble(t testing.TB, fs vfs.FS, path string) {
 	must(t, f.Close())
 }
 
-// TestVerify looks through a sound store and through damaged ones.
+// TestVerify verifies a sound store and damaged ones.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,9 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// headsModel holds what the ready heads must say, without any bound or store: a
-// job is ready where its state is pending, and the next is the least by
-// (priority, number).
+// headsModel is the model of the ready heads, without a bound or a store: a job is ready if its state is
+// pending, and the next job is the least by (priority, number).
 type headsModel struct {
 	s      *Store
 	fs     vfs.FS
@@ -80,8 +79,8 @@ func (m *headsModel) put(t *rapid.T, j *modelJob, change func(*job.Job)) {
 	j.state, j.priority = stored.State, stored.Priority
 }
 
-// wander moves a job to another queue, to another shard or back from one: there
-// it has no state in the model.
+// wander moves a job to another queue, to another shard or back from one. A job on another shard has no state
+// in the model.
 func (m *headsModel) wander(t *rapid.T, step, queue string, pick func(...job.State) *modelJob) {
 	const away = job.State(0)
 	states := []job.State{job.Pending, job.Scheduled, job.Cancelled}
@@ -111,7 +110,7 @@ func (m *headsModel) wander(t *rapid.T, step, queue string, pick func(...job.Sta
 	}
 }
 
-// step is one change within an entry.
+// step makes one change within an entry.
 func (m *headsModel) step(t *rapid.T) {
 	queue := rapid.SampledFrom(m.queues).Draw(t, "queue")
 	pick := func(states ...job.State) *modelJob {
@@ -162,9 +161,9 @@ func (m *headsModel) step(t *rapid.T) {
 	}
 }
 
-// TestHeadsAreTheLeastReadyJobs compares NextReady with a plain minimum over all
-// jobs, with bounds so small that every path is taken: entries of several
-// changes, jobs added and removed beyond what memory holds, restarts anywhere.
+// TestHeadsAreTheLeastReadyJobs compares NextReady with a plain minimum over all jobs. Its bounds are so
+// small that it takes every path: entries of several changes, jobs added and removed beyond those in memory,
+// restarts anywhere.
 func TestHeadsAreTheLeastReadyJobs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// NextToDrop is compared with a plain search over all pending jobs, with few of them
-// in memory, in the middle of entries and after restarts.
+// TestNextToDrop compares NextToDrop with a plain search over all pending jobs, with few of them in memory,
+// in the middle of entries and after restarts.
 func TestNextToDrop(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

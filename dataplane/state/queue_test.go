@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A deleted queue is gone from the store and from what is read without it, and
-// one that takes its name has nothing of it.
+// A deleted queue is gone from the store and from memory, and a later queue of its name has nothing of it.
 func TestADeletedQueueLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -21,7 +20,7 @@ func TestADeletedQueueLeavesNothing(t *testing.T) {
 		tx.PutQueue(q, EventType_EVENT_QUEUE_CHANGED)
 	})
 	update(t, s, func(tx *Tx) {
-		// What the entry did to the queue before must not bring it back at Commit.
+		// An earlier change of the queue in the same entry must not bring it back at Commit.
 		tx.PutQueue(tx.EnsureQueue("q"), EventType_EVENT_QUEUE_CHANGED)
 		must(t, tx.DeleteQueue("q"))
 		if tx.Queue("q") != nil {
@@ -42,7 +41,7 @@ func TestADeletedQueueLeavesNothing(t *testing.T) {
 	}
 }
 
-// Polls are told of a queue that took a deleted one's name within one entry.
+// The store wakes the fetches of a queue that takes a deleted queue's name within one entry.
 func TestADeletedQueuesNameBecomesReady(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

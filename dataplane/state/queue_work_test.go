@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// spend has a queue let go of its only job in a second, with another one waiting,
-// and answers when it is free again.
+// spend makes a queue use up its rate of one job a second, with another job waiting, and returns when the
+// queue may hand out the next.
 func spend(t testing.TB, s *Store) (freeNs int64) {
 	t.Helper()
 	update(t, s, func(tx *Tx) {
@@ -29,7 +29,7 @@ func spend(t testing.TB, s *Store) (freeNs int64) {
 	return freeNs
 }
 
-// at commits an entry at a time.
+// at commits one entry at a time of the clock.
 func at(t testing.TB, s *Store, clockNs int64, change func(tx *Tx)) {
 	t.Helper()
 	tx := s.Begin(position(s.Head().Index+1), header(clockNs))
@@ -37,8 +37,8 @@ func at(t testing.TB, s *Store, clockNs int64, change func(tx *Tx)) {
 	must(t, tx.Commit())
 }
 
-// What a rate limit keeps is known with the commit that made it so, after a restart
-// and after a restore.
+// The store knows when a rate limit frees a queue's jobs from the commit that made the limit keep them, also
+// after a restart and after a restore.
 func TestReplenishmentsFollowTheStore(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -74,7 +74,7 @@ func TestReplenishmentsFollowTheStore(t *testing.T) {
 	check(t, s)
 }
 
-// Whatever entry touches a queue first when its rate allows again wakes its polls.
+// The first entry that touches a queue after its rate allows jobs again wakes the queue's fetches.
 func TestAnyEntryReplenishes(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -92,7 +92,7 @@ func TestAnyEntryReplenishes(t *testing.T) {
 	}
 }
 
-// Only what a rate limit alone keeps is to be replenished.
+// The store replenishes only queues that nothing but their rate limit keeps.
 func TestWhatElseKeepsAQueueIsNotReplenished(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(tx *Tx, q *Queue){

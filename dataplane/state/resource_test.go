@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// theResource is a limit rule or a provider, by its name.
+// theResource returns a limit rule or a provider, depending on its name.
 func theResource(kind ResourceKind, name string, id int, version uint64) *Resource {
 	of := idOf(id)
 	r := &Resource{Kind: kind, Name: name, Id: of[:], Version: version, Shards: 1}
@@ -41,8 +41,7 @@ func shownResources(b *ResourceIndex) (all []string) {
 	return all
 }
 
-// Resources are the same to the entry, to readers, to a snapshot and to a store that
-// is opened again.
+// The entry, readers, a snapshot and a reopened store see the same resources.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -74,7 +73,7 @@ func TestResources(t *testing.T) {
 		must(t, tx.PutResource(theResource(kindProvider, "p", 1, 1)))
 		mine := theResource(kindRule, "q/b", 2, 1)
 		must(t, tx.PutResource(mine))
-		mine.LimitRule.MaxConcurrency = 99 // the caller's own
+		mine.LimitRule.MaxConcurrency = 99 // the store keeps a copy of its own
 		must(t, tx.PutResource(theResource(kindRule, "q/*", 3, 1)))
 		if len(shownResources(before)) != 0 || len(shownResources(s.ResourceIndex())) != 0 {
 			t.Error("an index that was read has changed")
@@ -120,7 +119,7 @@ func TestResources(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A store that is restored has the resources of the other, and its own no more.
+// A restored store has the resources of the other store, and none of its own.
 func TestResourcesAreRestored(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, vfs.NewMem()), open(t, vfs.NewMem())
@@ -137,7 +136,7 @@ func TestResourcesAreRestored(t *testing.T) {
 	must(t, s.Close())
 }
 
-// What takes a name with another id makes the feed tell that the one before has gone.
+// If a resource takes a name with another id, the feed reports that the earlier one has gone.
 func TestAResourceOfAnotherID(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -162,7 +161,7 @@ func TestAResourceOfAnotherID(t *testing.T) {
 	}
 }
 
-// TestNoResources reads a nil and an empty index: both have nothing and govern nothing.
+// TestNoResources reads a nil and an empty index. Neither holds a resource or governs anything.
 func TestNoResources(t *testing.T) {
 	t.Parallel()
 	for _, b := range []*ResourceIndex{nil, {}, newResourceIndex(nil)} {

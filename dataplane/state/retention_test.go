@@ -25,7 +25,7 @@ func keep(tx *Tx, queue string, r *job.Retention) {
 	tx.PutQueue(q, EventType_EVENT_QUEUE_CHANGED)
 }
 
-// wantOver fails the test unless these jobs are due, in this order, and the next then.
+// wantOver checks the jobs that are due, in their order, and the time of the next.
 func wantOver(t testing.TB, s *Store, nowNs int64, limit int, next int64, want ...int) {
 	t.Helper()
 	ids, nextNs, err := s.RetentionDue(nowNs, limit)
@@ -41,7 +41,7 @@ func wantOver(t testing.TB, s *Store, nowNs int64, limit int, next int64, want .
 
 const ms = int64(1e6)
 
-// A retention is in force with the commit that changes it, for what has settled before.
+// A retention applies from the commit that changes it, also to jobs that settled before.
 func TestRetentionBindsSettledJobs(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -77,7 +77,7 @@ func TestRetentionBindsSettledJobs(t *testing.T) {
 	wantOver(t, s, 11*ms, 10, 5*ms+week)
 }
 
-// What is revived, moved or removed is not due, nor what keeps its unique key.
+// Revived, moved and removed jobs are not due, nor is a job that keeps its unique key.
 func TestRetentionFollowsJobs(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -115,14 +115,15 @@ func TestRetentionFollowsJobs(t *testing.T) {
 	if over(1) || !over(2) || over(3) {
 		t.Error("the retention of a pending job, or of one that keeps its key, is over, or that of a settled one is not")
 	}
-	// The key is free: the job comes among those that settled, before what was read there.
+	// The key is free: the job takes its place among the settled ones, before those that RetentionDue has
+	// read.
 	update(t, s, func(tx *Tx) {
 		edit(t, tx, idOf(3), func(j *job.Job) { j.Details().UniqueExpiresNs = 0 }, promoted)
 	})
 	wantOver(t, s, 100*ms, 10, 4*ms, 3, 2)
 }
 
-// A restart and a restore find the settled jobs again, and lists that are empty.
+// After a restart and a restore the store finds the settled jobs again, and the lists that are empty.
 func TestRetentionFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -162,8 +163,8 @@ func TestRetentionFollowsTheStore(t *testing.T) {
 	}
 }
 
-// One look goes through as many lists as it may list jobs, so that a start with many
-// queues does not keep the other duties waiting.
+// One call reads at most as many lists as it may return jobs, so that a start with many queues does not delay
+// the other duties.
 func TestRetentionLooksAtAFewLists(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

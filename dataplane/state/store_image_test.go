@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// copied is an image in memory that outlives its store and can be harmed.
+// copied is an image in memory that outlives its store and that tests can damage.
 type copied struct {
 	parts []image.Part
 	bytes map[string][]byte
@@ -47,7 +47,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// copyOf is an image of the store as it is now.
+// copyOf returns an image of the store as it is now.
 func copyOf(t testing.TB, s *Store) *copied {
 	t.Helper()
 	i, err := s.Image()
@@ -80,7 +80,7 @@ func readAll(t testing.TB, from image.Source) *copied {
 	return c
 }
 
-// onlyOneStore looks for leftovers in the store's directory.
+// onlyOneStore checks that the store's directory holds no leftovers.
 func onlyOneStore(t testing.TB, fs vfs.FS) {
 	t.Helper()
 	names, err := fs.List("store")
@@ -91,8 +91,7 @@ func onlyOneStore(t testing.TB, fs vfs.FS) {
 	}
 }
 
-// TestImageHoldsWhatIsInMemory: nothing has been flushed when the image is
-// taken, so that all of it comes from memory.
+// TestImageHoldsWhatIsInMemory takes an image before the first flush, so that all of it comes from memory.
 func TestImageHoldsWhatIsInMemory(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)
@@ -146,7 +145,7 @@ func TestRestore(t *testing.T) {
 	must(t, old.Close())
 	onlyOneStore(t, toFS)
 
-	// It is durable, and goes on as the other does, also once opened again.
+	// The restored store is durable, and goes on like the other one, also after it is reopened.
 	crashed := toFS.CrashClone(vfs.CrashCloneCfg{})
 	must(t, to.Close())
 	to = openSmall(t, crashed)
@@ -165,8 +164,8 @@ func TestRestore(t *testing.T) {
 	must(t, to.Close())
 }
 
-// TestBrokenImagesAreRefused harms images in every way: bytes, lengths, files
-// that are missing, too many, in each other's place or elsewhere.
+// TestBrokenImagesAreRefused damages images in every way: bytes, lengths, and files that are missing, too
+// many, swapped or elsewhere.
 func TestBrokenImagesAreRefused(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)
@@ -199,7 +198,7 @@ func TestBrokenImagesAreRefused(t *testing.T) {
 			}
 		}
 		refuse("with more in "+p.Name, harmed(p.Name, append(bytes.Clone(data), 0)))
-		if p.Size > 0 && !strings.HasPrefix(p.Name, "OPTIONS") { // Pebble has no need of the old one
+		if p.Size > 0 && !strings.HasPrefix(p.Name, "OPTIONS") { // Pebble does not need the old one
 			refuse("without "+p.Name, &copied{bytes: whole.bytes, parts: slices.DeleteFunc(slices.Clone(whole.parts), func(q image.Part) bool { return q == p })})
 		}
 		gone := harmed(p.Name, nil)
@@ -226,8 +225,8 @@ type claiming struct {
 
 func (c claiming) Applied() entry.Applied { return c.at }
 
-// TestCrashInRestore takes the disk away at every write of a restore. The store
-// must open with the old content or the new.
+// TestCrashInRestore takes the disk away at every write of a restore. The store must open with the old
+// content or the new.
 func TestCrashInRestore(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)
@@ -265,8 +264,8 @@ func TestCrashInRestore(t *testing.T) {
 	}
 }
 
-// TestReadersBesideApply reads, snapshots, images and restores while entries
-// are applied; every snapshot must be whole.
+// TestReadersBesideApply reads, takes snapshots and images, and restores while entries are applied. Every
+// snapshot must be whole.
 func TestReadersBesideApply(t *testing.T) {
 	t.Parallel()
 	other := openClosing(t)
@@ -338,8 +337,7 @@ func TestReadersBesideApply(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestImageBesideApply takes images while entries are applied: each must be as
-// one entry left the store.
+// TestImageBesideApply takes images while entries are applied. Each must hold the state after one entry.
 func TestImageBesideApply(t *testing.T) {
 	t.Parallel()
 	const entries = 60

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// TestAllocations holds making the op of a decoded request to its budget. Where
-// a change needs more, the budget is raised with the reason.
+// TestAllocations compares the allocations of making an op from a decoded request with their budget. A change
+// that needs more raises the budget and gives the reason.
 func TestAllocations(t *testing.T) {
 	enqueue := EnqueueBody{EnqueueRequest: api.EnqueueRequest{
 		Queue: "mail", Payload: []byte(`{"body":"` + strings.Repeat("x", 190) + `"}`),

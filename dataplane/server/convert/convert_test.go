@@ -65,7 +65,7 @@ func TestEnqueueInFull(t *testing.T) {
 	}
 }
 
-// Of two delays the one that is given wins over the other's default.
+// If a request sets one of the two delays, that delay wins over the default of the other.
 func TestRetryDelays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// A due time is taken up to its bound, on the proposer's clock.
+// The conversion accepts a due time up to its bound, on the proposer's clock.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, fuzzNow)
@@ -134,7 +134,7 @@ func TestFetchDefaults(t *testing.T) {
 	}
 }
 
-// What a move is asked for besides its queue are truth values, and nothing else.
+// The fields of a move besides its queue are truth values. FromMoveJob refuses others.
 func TestFromMoveJob(t *testing.T) {
 	t.Parallel()
 	for fields, want := range map[string]*op.MoveJobs{
@@ -163,7 +163,7 @@ func TestFromMoveJob(t *testing.T) {
 	}
 }
 
-// The gravest fault decides the code; all are listed, up to a bound.
+// The gravest fault decides the code. The error lists all faults, up to a bound.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	var f Faults

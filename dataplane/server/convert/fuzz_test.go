@@ -13,11 +13,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// fuzzNow is a clock for the conversions.
+// fuzzNow is the time on the clock of the conversions.
 const fuzzNow = 1_700_000_000_000_000_000
 
-// FuzzDecode feeds bodies to the path from JSON to op. Whatever comes, the
-// conversion neither panics nor lets through what its op would refuse.
+// FuzzDecode feeds bodies to the path from JSON to op. The conversion must neither panic nor return an op
+// that would then be refused.
 func FuzzDecode(f *testing.F) {
 	for route := range uint8(len(decoders)) {
 		for _, body := range []string{
@@ -55,8 +55,7 @@ func FuzzDecode(f *testing.F) {
 
 var fuzzID = job.ID{1, 2, 3}
 
-// decoders are the conversions, each from a body to an op, or to nothing where a
-// request makes none.
+// decoders lists the conversions. Each turns a body into an op, or into nothing if its request makes none.
 var decoders = []func(*Faults, []byte) (pipeline.Op, error){
 	func(f *Faults, body []byte) (pipeline.Op, error) {
 		var b EnqueueBody

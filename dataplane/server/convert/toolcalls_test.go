@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// The list of tools is text within a message: it is read however it is spaced, and what is
-// no list of tools, or too long a one, is refused.
+// The list of tools is text within a message. The conversion reads it with any spacing, and refuses other
+// text and a list that is too long.
 func TestToolCallsOfAMessage(t *testing.T) {
 	t.Parallel()
 	lists := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(`{"name":"t"},`, n), ",") + "]" }

@@ -13,10 +13,10 @@ import (
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// Only what somebody can read is kept, word for word, and nothing of any size.
+// FromTraceHeader keeps only a trace that it can read, word for word, and only up to a bound.
 func TestFromTraceHeader(t *testing.T) {
 	t.Parallel()
-	later := "cc" + traceparent[2:] + "-" // of a version to come, which may be longer
+	later := "cc" + traceparent[2:] + "-" // of a later version, which may be longer
 	longest := later + strings.Repeat("x", telemetry.MaxTraceparent-len(later))
 	state := "v=" + strings.Repeat("s", 254) + ",w=" + strings.Repeat("s", telemetry.MaxTracestate-260)
 	state += strings.Repeat("t", telemetry.MaxTracestate-len(state))
@@ -87,7 +87,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A batch that just fits into the log is not refused for what the server adds.
+// A batch that just fits into the log is not refused because of the trace that the server adds.
 func TestStoreLeavesAFullOpAlone(t *testing.T) {
 	t.Parallel()
 	trace := Trace{Parent: traceparent}

@@ -22,7 +22,7 @@ func FuzzValidJSON(f *testing.F) {
 	})
 }
 
-// Nesting is bounded where encoding/json bounds it.
+// validJSON bounds nesting at the same depth as encoding/json.
 func TestValidJSONNesting(t *testing.T) {
 	t.Parallel()
 	for _, open := range []string{"[", `{"a":`} {

@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Whatever of an enqueue fits into a word can be said in a webhook's query, each
-// under its own name.
+// The query of a webhook can set every field of an enqueue that fits into a word, each under its own name.
 func TestWebhookParamsAreWhole(t *testing.T) {
 	t.Parallel()
 	words := map[string]string{"unique_period": "7", "fairness_weight": "7", "max_retries": "7", "retry_jitter_percent": "7", "cost_estimate_usd": "0.000000007", "tags": "a:b"}

@@ -19,7 +19,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 const now = 1_700_000_000_000_000_000
 
-// known is a source that knows everything of the moment, about one of each.
+// known is a source with one record of each kind, which it returns for every event.
 type known struct {
 	job     *job.Job
 	blob    *job.Blob
@@ -47,8 +47,7 @@ func (k *known) Declared([16]byte) (*state.Resource, error) { return k.webhook, 
 
 var id = job.ID{1, 2, 3, 15: 9}
 
-// everything is a source in which every field of an event of the type is known. fill
-// makes its texts.
+// everything returns a source that knows every field of an event of the type. fill makes its texts.
 func everything(t state.EventType, fill func(most int) string) *known {
 	j := &job.Job{
 		Id: id[:], Queue: "mail", State: job.Active, Attempt: 2,
@@ -83,7 +82,7 @@ func everything(t state.EventType, fill func(most int) string) *known {
 	}
 }
 
-// about is an event of the type as the feed has it.
+// about returns an event of the type as the feed holds it.
 func about(t state.EventType) *state.Event {
 	e := &state.Event{Type: t, Queue: "mail", FromQueue: "post"}
 	switch t {
@@ -104,7 +103,7 @@ func about(t state.EventType) *state.Event {
 	return e
 }
 
-// told are the events that clients are told of.
+// told returns the types of the events that clients receive.
 func told() (list []state.EventType) {
 	for t := range len(state.EventType_name) {
 		if _, ok := event.Word(state.EventType(t)); ok {
@@ -114,8 +113,8 @@ func told() (list []state.EventType) {
 	return list
 }
 
-// TestGolden fixes what clients are told: each event's word, the members of its data
-// where everything is known, and an example.
+// TestGolden pins the form in which clients receive each event: its word, the members of its data if the
+// source knows everything, and an example.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -151,7 +150,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestContract holds the words to those that clients were promised.
+// TestContract checks that no promised word is missing.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	for _, word := range strings.Fields(`enqueued scheduled started progress checkpointed failed retrying completed
@@ -163,7 +162,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestBound has every text be as long as it may, of what takes most room in JSON.
+// TestBound makes every text as long as its limit, of the characters that take most room in JSON.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	longest := func(most int) string { return strings.Repeat("\x01", most) }
@@ -187,7 +186,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestNothingIsInvented tells of events whose jobs are gone, or have gone on.
+// TestNothingIsInvented composes events whose jobs are gone or have changed since.
 func TestNothingIsInvented(t *testing.T) {
 	t.Parallel()
 	for _, kind := range told() {
@@ -219,8 +218,8 @@ func TestNothingIsInvented(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempts tells of an attempt behind which others have come: what its error and
-// the retry policy say.
+// TestEarlierAttempts composes events of an attempt after which others have come, from its error and the
+// retry policy.
 func TestEarlierAttempts(t *testing.T) {
 	t.Parallel()
 	const began, due = `{"attempt":2,"worker_id":"w"}`, `{"attempt":2,"next_attempt_at":"2023-11-14T22:13:25Z"}`
@@ -248,7 +247,7 @@ func TestEarlierAttempts(t *testing.T) {
 	}
 }
 
-// TestProgress takes only documents that it can show.
+// TestProgress checks that an event shows only a progress document that is valid JSON and not sealed.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	from := everything(state.EventType_EVENT_PROGRESS, func(int) string { return "" })
