@@ -29,7 +29,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// The delay is what exact arithmetic says, capped, at any size of its inputs.
+// The delay equals the capped result of exact arithmetic, for inputs of any size.
 func TestDelayIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Whatever becomes of a step, the chain goes on or ends, once.
+// After every outcome of a step the chain either goes on or ends, once.
 func TestChainTurns(t *testing.T) {
 	t.Parallel()
 	const stop, goOn, queue = job.OnFailure_ON_FAILURE_STOP, job.OnFailure_ON_FAILURE_CONTINUE, job.OnFailure_ON_FAILURE_QUEUE

@@ -12,7 +12,7 @@ import (
 
 var before = job.ID{1: 1}
 
-// origins are one of each kind, with what it adds to {}, given the result 7.
+// origins has one origin of each kind, with the members that it adds to {} for the result 7.
 var origins = map[string]struct {
 	origin *job.Origin
 	adds   string
@@ -40,7 +40,8 @@ func TestComposeAdds(t *testing.T) {
 	}
 }
 
-// The payload's own text stays as it is; what has the name of what is added goes.
+// Compose keeps the payload's own text, except for members that have the name of an added one. It removes
+// those.
 func TestComposeKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
@@ -66,8 +67,8 @@ func TestComposeKeepsTheRest(t *testing.T) {
 	}
 }
 
-// FuzzCompose: whatever the payload and the result are, what comes is JSON with the
-// payload's other members as they were, and what is added last.
+// FuzzCompose checks, for any payload and result, that the composed payload is JSON with the payload's other
+// members as they were and the added members last.
 func FuzzCompose(f *testing.F) {
 	for _, payload := range []string{`{}`, `{"a":1}`, ` {"previous" : [1,{"x":"}"}] , "b":-0.0e+1 } `, `{"outcome":1,"failure":2,"batch":3}`, `{"\u0070revious":"\\\""}`} {
 		f.Add([]byte(payload), []byte(`{"r":"é"}`), "boom\x00\u2028")
@@ -95,7 +96,7 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-// members are the names and the texts of the values of an object, in order.
+// members returns the names of an object's members and the texts of their values, in order.
 func members(t *testing.T, object []byte) (all [][2]string) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(object))

@@ -30,8 +30,8 @@ func cron(t testing.TB, text string) job.Cron {
 	return c
 }
 
-// A case is what runs come after a moment, all in a zone's own time; the offset is
-// written where it tells two moments apart.
+// Each case lists the runs after a moment, all in the zone's own time, with the offset because it tells two
+// moments apart.
 func TestCronNext(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ zone, cron, after, runs string }{
@@ -52,7 +52,7 @@ func TestCronNext(t *testing.T) {
 		// The day of month or the day of week.
 		{"UTC", "0 0 13 * fri", "2026-02-01T00:00:00Z", "2026-02-06T00:00:00Z 2026-02-13T00:00:00Z 2026-02-20T00:00:00Z 2026-02-27T00:00:00Z 2026-03-06T00:00:00Z 2026-03-13T00:00:00Z 2026-03-20T00:00:00Z 2026-03-27T00:00:00Z 2026-04-03T00:00:00Z 2026-04-10T00:00:00Z 2026-04-13T00:00:00Z"},
 		{"UTC", "0 0 31 2 mon", "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z 2026-02-09T00:00:00Z"},
-		// Ends of months, leap years, and the year 2100, which is none.
+		// Ends of months, leap years, and the year 2100, which is not one.
 		{"UTC", "0 0 31 * *", "2026-01-31T00:00:00Z", "2026-03-31T00:00:00Z 2026-05-31T00:00:00Z"},
 		{"UTC", "0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z 2032-02-29T00:00:00Z"},
 		{"UTC", "0 0 29 2 *", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"},
@@ -160,7 +160,7 @@ func TestParseCronRefusals(t *testing.T) {
 	}
 }
 
-// What nobody asked ParseCron for is never due, and does not hang.
+// A zero Cron, which did not come from ParseCron, is never due, and Next does not hang.
 func TestTheZeroCronIsNeverDue(t *testing.T) {
 	t.Parallel()
 	if at := (job.Cron{}).Next(time.Unix(0, 0), time.UTC); !at.IsZero() {
@@ -168,13 +168,12 @@ func TestTheZeroCronIsNeverDue(t *testing.T) {
 	}
 }
 
-// zones are those whose clocks move in the most different ways.
+// zones lists zones whose clocks move in the most different ways.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Asia/Beirut", "Africa/Casablanca", "Pacific/Apia"}
 
-// A walker that looks at every minute finds the same runs. It knows nothing of
-// offsets: the rule is told by what the clock has shown so far. A time is due when
-// the clock shows it, or has passed it, for the first time; with every hour, when
-// the clock shows it.
+// A walker that looks at every minute finds the same runs. It knows nothing of offsets, only the times that
+// the clock has shown so far. A time is due when the clock shows it, or has passed it, for the first time;
+// with every hour, a time is due whenever the clock shows it.
 func TestCronIsWhatAWalkerFinds(t *testing.T) {
 	t.Parallel()
 	locs := make([]*time.Location, len(zones))
@@ -238,7 +237,7 @@ func asUTC(at time.Time) time.Time {
 	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
 }
 
-// drawField is a field that lets something pass fairly often.
+// drawField draws a field that lets a time pass fairly often.
 func drawField(t *rapid.T, name string, least, most int) string {
 	switch rapid.IntRange(0, 4).Draw(t, name) {
 	case 0, 1:
@@ -252,7 +251,7 @@ func drawField(t *rapid.T, name string, least, most int) string {
 	return fmt.Sprintf("%d,%d", rapid.IntRange(least, most).Draw(t, name), rapid.IntRange(least, most).Draw(t, name))
 }
 
-// fits is the walker's own reading of the fields that drawField makes.
+// fits reports whether a time matches fields from drawField, by the walker's own reading.
 func fits(fields []string, at time.Time) bool {
 	minute, hour, month := fitsField(fields[0], at.Minute(), 0), fitsField(fields[1], at.Hour(), 0), fitsField(fields[3], int(at.Month()), 1)
 	day := fitsField(fields[2], at.Day(), 1)
@@ -278,8 +277,8 @@ func fitsField(field string, n, least int) bool {
 	return n == a || n == b
 }
 
-// Whatever the text, the parser answers, and what it accepts has a next run, later
-// than any moment it is asked after.
+// The parser returns for any text. A Cron that it accepts has a next run, which is later than the given
+// moment.
 func FuzzParseCron(f *testing.F) {
 	for _, text := range []string{"* * * * *", "*/5 0-3,7 1 jan mon-fri", "0 0 0 29 2 ?", "@weekly", "@every 1s", "61 * * * *", "1-/2 * * * *", "0 0 30 2 *"} {
 		f.Add(text, int64(1_700_000_000))

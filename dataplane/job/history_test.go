@@ -44,7 +44,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded has it be as long as it may, and longer.
+// TestHistoryIsBounded makes histories as long as the bound, and longer.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{MaxHistoryHead, MaxHistory - 1, MaxHistory, MaxHistory + 1, MaxHistory + 2, 10 * MaxHistory} {
@@ -74,8 +74,8 @@ func TestHistoryThatIsNone(t *testing.T) {
 	}
 }
 
-// FuzzHistory reads what may be anything: it is refused, or comes out the same when it
-// is written again.
+// FuzzHistory reads arbitrary bytes. PastEvents refuses them, or they come out the same when they are written
+// again.
 func FuzzHistory(f *testing.F) {
 	f.Add([]byte(nil))
 	for _, n := range []int{1, 3, MaxHistory, MaxHistory + 7} {

@@ -42,7 +42,7 @@ func TestIDCarriesItsBirth(t *testing.T) {
 	})
 }
 
-// What ids are written with, by the library.
+// crockford encodes ids with the standard library.
 var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 func TestParseIDRefuses(t *testing.T) {

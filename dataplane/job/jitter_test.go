@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A varied delay is within its percentage of the exact one and never above the
-// longest, at any size of its inputs; the same job and attempt get the same.
+// A varied delay is within its percentage of the exact one and never above the longest, for inputs of any
+// size. The same job and attempt get the same delay.
 func TestVariedDelay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -32,8 +32,8 @@ func TestVariedDelay(t *testing.T) {
 	})
 }
 
-// Jobs that failed together come back all over the range, and not gathered at the
-// longest delay where that cuts it.
+// Jobs that failed together come back over the whole range. They do not gather at the longest delay if that
+// cuts the range.
 func TestVariedDelaySpreads(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

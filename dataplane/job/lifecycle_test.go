@@ -72,9 +72,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Every job can come to an end: from each state that some event leads to, a
-// settled state is reachable, and a settled one is left by hand alone, so that what
-// ended stays so by itself.
+// Every job can end: a settled state is reachable from each state that an event leads to. Only a person's
+// action takes a job out of a settled state, so that an ended job stays ended by itself.
 func TestLifecycleEnds(t *testing.T) {
 	t.Parallel()
 	settled := map[job.State]bool{job.Completed: true, job.Dead: true, job.Cancelled: true}

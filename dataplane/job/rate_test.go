@@ -16,7 +16,7 @@ type rule struct {
 
 func (r rule) window() int64 { return r.windowMs * int64(time.Millisecond) }
 
-// within is how many of the takes lie in the closed window that ends at endNs.
+// within returns the number of takes in the closed window that ends at endNs.
 func within(takes []int64, endNs, windowNs int64) (n uint32) {
 	for i := len(takes) - 1; i >= 0 && takes[i] >= endNs-windowNs; i-- {
 		n++
@@ -31,15 +31,14 @@ var rules = rapid.Custom(func(t *rapid.T) rule {
 	}
 })
 
-// step is how the clock goes on between two takes: mostly by parts of the window,
-// often not at all.
+// step draws how far the clock moves between two takes: mostly by parts of the window, often not at all.
 func step(t *rapid.T, r rule) int64 {
 	part := r.window() / rapid.SampledFrom([]int64{1, 2, 10, 64, 65, 1000}).Draw(t, "part of the window")
 	return rapid.SampledFrom([]int64{0, 0, 1, max(part-1, 0), part, part + 1}).Draw(t, "step")
 }
 
-// Whatever the load, no window has more takes than the limit, and FreeAt is the
-// first moment at which Free says so.
+// Under any load, no window has more takes than the limit, and FreeAt returns the first moment at which Free
+// allows a take.
 func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,8 +72,7 @@ func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-// A rule that is changed holds from then on, for the takes that the earlier one
-// still remembered as well.
+// A changed rule holds from the change on, also for the takes that the earlier rule still remembered.
 func TestAChangedRuleIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -93,7 +91,7 @@ func TestAChangedRuleIsKept(t *testing.T) {
 				}
 				now += step(t, r)
 			}
-			// What has left this window may be forgotten by the next.
+			// The next rule may forget the takes that have left this window.
 			takes = takes[len(takes)-int(within(takes, now, r.window())):]
 		}
 	})
@@ -153,7 +151,7 @@ func TestALimitOfNothingIsNeverFree(t *testing.T) {
 	}
 }
 
-// What is taken at once counts whole, and a slice holds what it can and no more.
+// TakeN counts all its takes, and a slice counts up to its capacity and no more.
 func TestTakingMany(t *testing.T) {
 	t.Parallel()
 	const window, at = int64(60_000), int64(1_700_000_000 * time.Second)

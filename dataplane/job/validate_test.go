@@ -159,8 +159,8 @@ func TestUsageBounds(t *testing.T) {
 	}
 }
 
-// A report that cannot count is no reason to refuse anything: it is kept aside, and why
-// is one of few words.
+// A usage report that cannot be counted causes no refusal. It is kept aside, with one of a few words as the
+// reason.
 func TestUsageFaults(t *testing.T) {
 	t.Parallel()
 	const most = job.MaxReportTokens
