@@ -43,7 +43,7 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// cloudDir is a folder whose provider has a cloud token.
+// cloudDir returns a folder whose provider has a cloud token.
 func cloudDir(t *testing.T, p *peer, tool *tftest.Tool, hcl string) *tftest.Dir {
 	t.Helper()
 	d := tool.Dir(t, "CORVO_ENDPOINT="+p.URL, "CORVO_CLOUD_TOKEN="+p.token)
@@ -71,8 +71,8 @@ const mailNamespace = `
 resource "corvo_namespace" "mail" { name = "mail" }
 `
 
-// An interrupt while the control plane works loses nothing: the namespace is in the
-// state, not tainted, and the next apply waits for it.
+// An interrupt while the control plane works loses nothing: the state has the namespace, not tainted, and the
+// next apply waits for it.
 func interruptedCreate(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, mailNamespace)
 	p.hold()
@@ -89,7 +89,7 @@ func interruptedCreate(t *testing.T, p *peer, tool *tftest.Tool) {
 	if out, empty := d.Plan(); empty || strings.Contains(out, "replaced") {
 		t.Fatalf("the plan does not take the create up:\n%s", out)
 	}
-	// The operation is kept with the resource, so that this needs no refresh.
+	// The resource keeps the operation, so that the plan needs no refresh.
 	d.Setenv("TF_CLI_ARGS_plan", "-refresh=false")
 	if out, empty := d.Plan(); empty || strings.Contains(out, "replaced") {
 		t.Fatalf("without a refresh the plan does not take the create up:\n%s", out)
@@ -114,7 +114,7 @@ func interruptedCreate(t *testing.T, p *peer, tool *tftest.Tool) {
 	settled(t, d)
 }
 
-// A create that takes too long fails, says how to go on, and can be gone on with.
+// A create that takes too long fails, says how to continue, and can be continued.
 func createOutOfTime(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, `resource "corvo_namespace" "mail" {
   name     = "mail"
@@ -132,7 +132,7 @@ func createOutOfTime(t *testing.T, p *peer, tool *tftest.Tool) {
 	}
 }
 
-// A bare node has queues; what only a cloud has says so.
+// A bare node has queues. A resource that only a cloud has reports that it needs one.
 func bareNode(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := tool.Dir(t, "CORVO_ENDPOINT="+p.URL)
 	d.Write("main.tf", head+`resource "corvo_queue" "outbox" {
@@ -167,7 +167,7 @@ func bareNode(t *testing.T, p *peer, tool *tftest.Tool) {
 	says(t, d.ApplyFails(), "the provider has no endpoint", "CORVO_ENDPOINT")
 }
 
-// Jobs are not deleted by the way.
+// The provider does not delete jobs as a side effect of deleting their queue.
 func queueWithJobs(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := tool.Dir(t, "CORVO_ENDPOINT="+p.URL)
 	d.Write("main.tf", head+`resource "corvo_queue" "outbox" { name = "outbox" }`)
@@ -202,8 +202,8 @@ resource "corvo_api_key" "key" {
   secret_wo_version = var.version_of
 }`
 
-// The same duration or instant in other words is no change; and a key that expires
-// is rotated by making it anew, since a rotated one would expire at another time.
+// The same duration or instant in other words is no change. The provider rotates a key that expires by
+// creating it anew, because a rotated key would expire at another time.
 func otherwiseWritten(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, writtenKey)
 	first, second := newSecret(t), newSecret(t)
@@ -235,7 +235,7 @@ func otherwiseWritten(t *testing.T, p *peer, tool *tftest.Tool) {
 	})
 }
 
-// What the server refuses is shown at the attribute it comes from, with its code.
+// The provider shows a refusal of the server at the attribute that caused it, with its code.
 func refusedAttributes(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, `resource "corvo_namespace" "mail" {
   name     = "mail"
@@ -271,8 +271,8 @@ resource "corvo_api_key" "key" {
 	says(t, d.ApplyFails(), "Cannot delete namespace mail: STATE_CONFLICT", "deletion_protection")
 }
 
-// A namespace that was deleted behind terraform's back takes what lived in it out of
-// the state, and is made again with it.
+// If a namespace was deleted behind terraform's back, its resources leave the state with it, and the next
+// apply creates them all again.
 func namespaceBehind(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, mailNamespace+`
 resource "corvo_queue" "outbox" {
@@ -311,8 +311,8 @@ resource "corvo_api_key" "key" {
 	d.Destroy()
 }
 
-// A provider whose settings come from resources plans what it can, and says what it
-// cannot know yet.
+// A provider whose settings come from resources plans as far as it can, and names the setting that it does
+// not know yet.
 func settingsKnownLater(t *testing.T, p *peer, tool *tftest.Tool) {
 	const later = `
 variable "token" {}
@@ -333,8 +333,8 @@ resource "corvo_namespace" "mail" { name = "mail" }
 	says(t, d.ApplyFails(), "the provider's cloud_token is not known yet", "-target")
 }
 
-// Resources that name no namespace are in the provider's, and one organisation of
-// several must be named.
+// Resources that name no namespace are in the provider's. If the token sees several organisations, the
+// provider must name one.
 func namespaceOfProvider(t *testing.T, p *peer, tool *tftest.Tool) {
 	p.look(func() { p.orgs = append(p.orgs, "org_2") })
 	d := cloudDir(t, p, tool, mailNamespace)
@@ -366,7 +366,7 @@ resource "corvo_schedule" "digest" {
 	says(t, d.ApplyFails(), "needs cloud_token")
 }
 
-// A rotation to the secret in use would do nothing but end it.
+// The provider refuses a rotation to the secret in use, because it would only end that secret.
 func secretUsedUp(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := cloudDir(t, p, tool, strings.Replace(writtenKey, "var.expires", "null", 1))
 	d.Setenv("TF_VAR_secret", newSecret(t).Text)

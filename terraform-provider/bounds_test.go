@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// At a bound and one above.
+// TestBounds checks values at a bound and one step beyond it.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	jitter := isDurationWithin(0, maxScheduleJitter)
@@ -14,7 +14,7 @@ func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		is   checked
 		text string
-		want string // part of what is wrong; "" = nothing
+		want string // part of the error; "" = none
 	}{
 		{jitter, "0s", ""},
 		{jitter, "1h", ""},

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// lasting is a duration that the provider has checked.
+// lasting parses a duration that the provider has checked.
 func lasting(d api.Duration) time.Duration {
 	v, err := d.Parse(0)
 	if err != nil {
@@ -19,7 +19,7 @@ func lasting(d api.Duration) time.Duration {
 	return v
 }
 
-// normal is a duration as a server answers it: it keeps no text.
+// normal returns a duration in a server's own form, because a server does not keep the text of the request.
 func normal(d api.Duration) api.Duration {
 	if d == "" || d == api.Forever {
 		return d
@@ -49,7 +49,7 @@ func normalDefaults(d *api.QueueDefaults) *api.QueueDefaults {
 	return &n
 }
 
-// scheduleFrom is what a server makes of a request, with its defaults.
+// scheduleFrom builds the schedule that a server makes from a request, with its defaults.
 func (p *peer) scheduleFrom(r *http.Request) (*api.Schedule, error) {
 	var req api.ScheduleRequest
 	if err := decode(r, &req); err != nil {
@@ -85,7 +85,7 @@ func (p *peer) scheduleFrom(r *http.Request) (*api.Schedule, error) {
 	return s, nil
 }
 
-// answerSchedule is a schedule as it is read: its next run is another each time.
+// answerSchedule returns a schedule in the form of a read, with another next run each time.
 func (p *peer) answerSchedule(s *api.Schedule) api.Schedule {
 	now := *s
 	if !now.Paused {

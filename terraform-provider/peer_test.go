@@ -19,9 +19,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// peer answers the few routes the provider uses, of a cloud and of a bare node, so
-// that its own tests need no more than this package. It takes every credential
-// apart as the real ones do: what it lets pass was made by the provider.
+// peer answers the few routes that the provider uses, of a cloud and of a bare node, so that the provider's
+// own tests need no more than this package. It parses every credential as the real servers do, so that it
+// accepts only credentials that the provider made.
 type peer struct {
 	URL   string
 	token string // the only cloud token
@@ -34,7 +34,7 @@ type peer struct {
 	answers    map[string]api.Operation // of creates, by Idempotency-Key
 	holding    bool                     // operations do not end
 	waiters    int                      // for operations that run
-	node       *peerNamespace           // what a request without a credential sees
+	node       *peerNamespace           // seen by requests without a credential
 	orgs       []string
 }
 
@@ -117,7 +117,7 @@ func answer(w http.ResponseWriter, out any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(out) // to the loopback; the reader sees what is missing
+	json.NewEncoder(w).Encode(out) // to the loopback; the reader notices a missing part
 }
 
 func decode(r *http.Request, into any) error {
@@ -243,7 +243,7 @@ func (p *peer) release() {
 	}
 }
 
-// awaitWaiter waits until somebody waits for an operation that runs.
+// awaitWaiter waits until a request waits for a running operation.
 func (p *peer) awaitWaiter() error {
 	const limit = time.Minute
 	timer := time.AfterFunc(limit, p.changed.Broadcast)
@@ -293,7 +293,7 @@ func (p *peer) deleteNamespace(r *http.Request) (any, error) {
 	return p.begin("delete-namespace", ns), nil
 }
 
-// getOperation waits while the operation runs, as long as the client likes.
+// getOperation waits while the operation runs, for as long as the client asks.
 func (p *peer) getOperation(r *http.Request) (any, error) {
 	op, ok := p.operations[r.PathValue("id")]
 	if !ok {
@@ -397,7 +397,7 @@ func (p *peer) rotateKey(r *http.Request) (any, error) {
 	return api.CloudKey{Key: fresh}, nil
 }
 
-// enter finds the namespace that a data-plane request may see.
+// enter returns the namespace that a data-plane request may see.
 func (p *peer) enter(r *http.Request) (*peerNamespace, error) {
 	text := bearer(r)
 	if text == p.token {

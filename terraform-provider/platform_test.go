@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/terraform-provider/tftest"
 )
 
-// platform is terraform and a real bare node, on which the example is applied.
+// platform is terraform with a real bare node, to which the test applies the example.
 type platform struct {
 	*tftest.Dir
 	t *testing.T
@@ -49,15 +49,14 @@ func startPlatform(t *testing.T, tool *tftest.Tool) *platform {
 	return &platform{d, t, c}
 }
 
-// platformResources are the addresses of the example.
+// platformResources lists the addresses of the example's resources.
 var platformResources = []string{
 	"corvo_model_provider.anthropic", "corvo_price.agreed", "corvo_queue.agents", "corvo_limit_rule.each_tenant", "corvo_limit_rule.trial",
 	"corvo_budget.all", "corvo_budget.trial", "corvo_approval_policy.dear", "corvo_webhook.alerts", "corvo_alert_rule.spent", "corvo_alert_rule.waiting",
 }
 
-// platformLife takes all that is declared through its life on a real node: create, update
-// in place, the same in other words, drift, deletion behind terraform's back, import,
-// refusals, destroy.
+// platformLife takes every kind of declared resource through its life on a real node: create, update in
+// place, the same in other words, drift, deletion behind terraform's back, import, refusals, destroy.
 func platformLife(t *testing.T, tool *tftest.Tool) {
 	p := startPlatform(t, tool)
 	p.Write("main.tf", examples.Platform)
@@ -96,7 +95,7 @@ func (p *platform) must(err error) {
 	}
 }
 
-// id is a resource's in the state.
+// id returns the id of a resource in the state.
 func (p *platform) id(address string) string {
 	p.t.Helper()
 	kind, name, _ := strings.Cut(address, ".")
@@ -107,7 +106,7 @@ func (p *platform) id(address string) string {
 	return id
 }
 
-// strong are reads of what was just written.
+// strong makes a read see all earlier writes.
 var strong = client.Read{Strong: true}
 
 func usd(t *testing.T, text string) *api.USD {
@@ -119,7 +118,7 @@ func usd(t *testing.T, text string) *api.USD {
 	return &n
 }
 
-// asTheExampleSays looks at one of each on the node.
+// asTheExampleSays checks one resource of each kind on the node.
 func (p *platform) asTheExampleSays() {
 	t, ctx := p.t, p.t.Context()
 	t.Helper()
@@ -155,14 +154,14 @@ func (p *platform) asTheExampleSays() {
 	}
 }
 
-// inOtherWords: amounts and durations that mean what they meant are no change.
+// inOtherWords writes amounts and durations in other words with the same meaning, which must be no change.
 func (p *platform) inOtherWords() {
 	p.t.Helper()
 	p.Write("main.tf", replaced(p.t, "2.7\n", `"2.700"`+"\n", "0.5\n", `"5e-1"`+"\n", `"1m"`, `"60s"`, `"24h"`, `"1440m"`, `"5m"`, `"300s"`, `"10m"`, `"600s"`))
 	settled(p.t, p.Dir)
 }
 
-// replaced is the example with other words.
+// replaced returns the example with some words replaced.
 func replaced(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -173,7 +172,7 @@ func replaced(t *testing.T, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(examples.Platform)
 }
 
-// updates changes each in place, among others by leaving out what may be left out.
+// updates changes each resource in place, some of them by leaving out optional attributes.
 func (p *platform) updates() {
 	p.t.Helper()
 	before := p.ids()
@@ -219,7 +218,7 @@ func (p *platform) updates() {
 	p.updated()
 }
 
-// updated looks for what the update has changed on the node.
+// updated checks the changes that updates has made on the node.
 func (p *platform) updated() {
 	t, ctx := p.t, p.t.Context()
 	t.Helper()
@@ -256,7 +255,7 @@ func (p *platform) updated() {
 	p.asTheExampleSays()
 }
 
-// ids are what each is imported by.
+// ids returns the import id of each resource.
 func (p *platform) ids() map[string]string {
 	p.t.Helper()
 	all := map[string]string{"corvo_queue.agents": "agents"}
@@ -276,7 +275,7 @@ func (p *platform) ids() map[string]string {
 	return all
 }
 
-// drifts changes one of each behind terraform's back, which takes it back.
+// drifts changes one resource of each kind behind terraform's back, and the next apply undoes that.
 func (p *platform) drifts() {
 	ctx, most, on := p.t.Context(), 3, true
 	p.t.Helper()
@@ -299,7 +298,7 @@ func (p *platform) drifts() {
 	threshold := 0.1
 	_, err = p.c.PutAlertRule(ctx, p.id("corvo_alert_rule.waiting"), api.AlertRuleRequest{Name: "other", When: "workers", Op: "<", Threshold: &threshold, Notify: hook}, 0)
 	p.must(err)
-	// A raise is for a while: it is no drift, and an update leaves it.
+	// A raise is temporary, so it is no drift, and an update leaves it.
 	_, err = p.c.RaiseBudget(ctx, "key", "trial", api.RaiseBudgetRequest{AmountUSD: usd(p.t, "3"), For: "1h"})
 	p.must(err)
 	p.applies("0 to add, 8 to change, 0 to destroy")
@@ -312,7 +311,7 @@ func (p *platform) drifts() {
 	}
 }
 
-// overtaken: a change between plan and apply is not undone unseen.
+// overtaken checks that an apply does not silently undo a change that came after the plan.
 func (p *platform) overtaken() {
 	p.t.Helper()
 	p.Setenv("TF_CLI_ARGS_apply", "-refresh=false")
@@ -329,8 +328,8 @@ func (p *platform) overtaken() {
 	p.applies("0 to add, 2 to change, 0 to destroy")
 }
 
-// disappears deletes all behind terraform's back, which makes it again; what is there
-// that no state knows of is not taken over.
+// disappears deletes all resources behind terraform's back, and terraform creates them again. It does not
+// take over an existing resource that is in no state.
 func (p *platform) disappears() {
 	ctx := p.t.Context()
 	p.t.Helper()
@@ -352,7 +351,7 @@ func (p *platform) disappears() {
 	p.asTheExampleSays()
 }
 
-// empty checks that nothing that was declared is there.
+// empty checks that the node has no declared resource.
 func (p *platform) empty() {
 	ctx := p.t.Context()
 	p.t.Helper()
@@ -378,9 +377,8 @@ func (p *platform) empty() {
 	}
 }
 
-// imports has terraform forget all and take it in again: only the secret is sent, for
-// nobody knows whether it is the one that is there. What is there already is not taken
-// over by a create.
+// imports makes terraform forget all resources and import them again. Terraform then sends only the secret,
+// because nobody knows whether the node has the same one. A create does not take over an existing resource.
 func (p *platform) imports() {
 	p.t.Helper()
 	ids := p.ids()
@@ -452,7 +450,7 @@ resource "corvo_alert_rule" "a" {
 }
 `
 
-// refuses: what a plan refuses, and what only the server knows.
+// refuses checks the refusals of a plan, and those that only the server can make.
 func (p *platform) refuses() {
 	p.t.Helper()
 	p.Write("main.tf", head+refusedPlatform)

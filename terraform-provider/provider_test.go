@@ -27,8 +27,8 @@ func newSecret(t *testing.T) client.Secret {
 	return s
 }
 
-// TestSchemas asks for the schemas as terraform does; the framework checks them
-// before it answers. A secret that is not marked would be in every log.
+// TestSchemas asks for the schemas as terraform does, because the framework checks them before it answers. A
+// secret that is not marked as sensitive would be in every log.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	server := providerserver.NewProtocol6(provider.New("test"))()

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// TestReport: a message without its code cannot be looked up, and one at the wrong
-// attribute sends people to the wrong line.
+// TestReport checks the code and the attribute of messages, because nobody can look up a message without its
+// code, and one at the wrong attribute sends people to the wrong line.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	names := attributes{"spec.replicas": "replicas", "queue_scope": "queue_scope"}
@@ -52,7 +52,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestSameText: what is only written differently must not replace a key.
+// TestSameText compares texts that differ only in their spelling, because such a difference must not replace
+// a key.
 func TestSameText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

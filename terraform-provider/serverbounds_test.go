@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The bounds that are repeated here are the server's.
+// The bounds that the provider repeats equal the server's.
 func TestBoundsAreTheServers(t *testing.T) {
 	t.Parallel()
 	dollars, err := api.ParseUSD(maxUSD)
@@ -59,7 +59,7 @@ func TestBoundsAreTheServers(t *testing.T) {
 	}
 }
 
-// What a role may grant, and be called, is what the server says.
+// The provider allows the same permissions and names of roles as the server.
 func TestRolesAreTheServers(t *testing.T) {
 	t.Parallel()
 	var grants []string

@@ -32,8 +32,8 @@ const fullQueue = `resource "corvo_queue" "images" {
   }
 }`
 
-// Every setting of a queue: made, written in other words, drifted, imported, and
-// back at its default where it is left out.
+// queueSettings sets every setting of a queue, writes it in other words, lets it drift, imports it, and
+// leaves it out so that it returns to its default.
 func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := tool.Dir(t, "CORVO_ENDPOINT="+p.URL)
 	d.Write("main.tf", head+fullQueue)
@@ -74,7 +74,7 @@ func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 	d.Write("main.tf", head+strings.Replace(fullQueue, `"0s"`, `"91s"`, 1))
 	says(t, d.ApplyFails(), "Cannot update queue images: VALIDATION_ERROR", `defaults = {`, "is shorter than")
 
-	// A change between plan and apply is not undone unseen, also after an import.
+	// An apply does not silently undo a change that came after the plan, also after an import.
 	d.Forget("corvo_queue.images")
 	d.Import("corvo_queue.images", "images")
 	d.Write("main.tf", head+fullQueue)
@@ -112,7 +112,7 @@ const dailyReport = `resource "corvo_schedule" "daily" {
   headers     = { "x-from" = "terraform" }
 }`
 
-// onlySchedule is the node's one schedule.
+// onlySchedule returns the node's one schedule.
 func (p *peer) onlySchedule(t *testing.T) *api.Schedule {
 	t.Helper()
 	all := slices.Collect(maps.Values(p.node.schedules))
@@ -122,7 +122,7 @@ func (p *peer) onlySchedule(t *testing.T) *api.Schedule {
 	return all[0]
 }
 
-// A schedule's life at a bare node. The scenario imports one, in a cloud.
+// scheduleLife takes a schedule through its life on a bare node. The scenario imports one in a cloud.
 func scheduleLife(t *testing.T, p *peer, tool *tftest.Tool) {
 	d := tool.Dir(t, "CORVO_ENDPOINT="+p.URL)
 	d.Write("main.tf", head+dailyReport)
@@ -154,7 +154,7 @@ func scheduleLife(t *testing.T, p *peer, tool *tftest.Tool) {
 		}
 	})
 
-	// A change between plan and apply is not undone unseen.
+	// An apply does not silently undo a change that came after the plan.
 	d.Setenv("TF_CLI_ARGS_apply", "-refresh=false")
 	p.look(func() { p.onlySchedule(t).Version++ })
 	d.Write("main.tf", head+strings.Replace(rest, "other", "third", 1))
@@ -175,7 +175,7 @@ func scheduleLife(t *testing.T, p *peer, tool *tftest.Tool) {
 	})
 }
 
-// refusedSchedules: what the plan refuses, and what only the server knows.
+// refusedSchedules checks the refusals of the plan, and those that only the server can make.
 func refusedSchedules(t *testing.T, d *tftest.Dir) {
 	t.Helper()
 	d.Write("main.tf", head+`resource "corvo_schedule" "daily" {
