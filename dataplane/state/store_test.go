@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The history every test store belongs to.
+// testIncarnation is the incarnation of every test store.
 var testIncarnation = entry.Incarnation{1, 2, 3}
 
-// position is the n-th entry's.
+// position returns the position of the n-th entry.
 func position(n uint64) entry.Applied {
 	return entry.Applied{Group: "g", Incarnation: testIncarnation, Index: n, Term: 1}
 }
@@ -29,7 +29,7 @@ func begin(s *Store) *Tx {
 	return s.Begin(position(h.Index+1), header(h.ClockNs+1))
 }
 
-// idOf is the n-th job's id.
+// idOf returns the id of the n-th job.
 func idOf(n int) job.ID {
 	var id job.ID
 	binary.BigEndian.PutUint64(id[8:], uint64(n))
@@ -56,7 +56,7 @@ const (
 	died      = EventType_EVENT_DEAD
 )
 
-// must ends the test at an error.
+// must ends the test if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -71,7 +71,7 @@ func open(t testing.TB, fs vfs.FS) *Store {
 	return s
 }
 
-// openClosing opens a store in memory that the test's end checks and closes.
+// openClosing opens a store in memory, and checks and closes it when the test ends.
 func openClosing(t testing.TB) *Store {
 	t.Helper()
 	s := open(t, vfs.NewMem())

@@ -66,7 +66,7 @@ func TestTimers(t *testing.T) {
 	first(TimerScheduled, "40")
 	first(TimerRetry, "70")
 	first(TimerLease, "none")
-	// A timer below all that were ever seen, also below reads that found none.
+	// The next timers lie below all that the store ever saw, also below reads that found none.
 	due(TimerRetry, 65, 10)
 	update(t, s, func(tx *Tx) {
 		j := newJob(5, "q")
@@ -82,7 +82,7 @@ func TestTimers(t *testing.T) {
 	due(TimerScheduled, 45, 10, 5, 3)
 }
 
-// TestTimerFloor is about a commit between a read and what it learned.
+// TestTimerFloor commits a timer between a read and the raise of the floor by that read.
 func TestTimerFloor(t *testing.T) {
 	t.Parallel()
 	f := &timerFloor{}

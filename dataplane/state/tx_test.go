@@ -94,8 +94,8 @@ func TestClockNeverFalls(t *testing.T) {
 	}
 }
 
-// TestImpossibleChanges is about ops that break the rules of the Tx: Commit
-// refuses even where they ignore the error.
+// TestImpossibleChanges breaks the rules of the Tx. Commit refuses the entry even if the op ignores the
+// error.
 func TestImpossibleChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -208,7 +208,7 @@ func TestQueueCounters(t *testing.T) {
 	}
 }
 
-// TestQueuesAreBounded fills a store with as many queues as there may be.
+// TestQueuesAreBounded fills a store with queues up to the limit.
 func TestQueuesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
@@ -274,7 +274,7 @@ func TestFetchable(t *testing.T) {
 	expect("resumed", 3)
 }
 
-// TestHooks records what the hooks say after each entry.
+// TestHooks records the calls of the hooks after each entry.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
@@ -399,8 +399,8 @@ func TestQueueOfATx(t *testing.T) {
 	})
 }
 
-// TestErrorsAreBounded puts more errors than are kept, several in one entry and
-// one in each, and one attempt's twice.
+// TestErrorsAreBounded puts more errors than the store keeps, several in one entry and one in each, and one
+// attempt's error twice.
 func TestErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, perEntry := range []int{1, 7, 3 * job.MaxErrorsKept} {

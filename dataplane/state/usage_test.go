@@ -22,7 +22,7 @@ func usageSeqs(t testing.TB, s *Store, from uint64) (seqs []uint64) {
 	return seqs
 }
 
-// report adds n usage rows of a job with id 1.
+// report adds n usage rows of the job with id 1.
 func report(t testing.TB, tx *Tx, n int) {
 	t.Helper()
 	j := newJob(1, "q")
@@ -32,7 +32,7 @@ func report(t testing.TB, tx *Tx, n int) {
 	}
 }
 
-// Rows are numbered through entries and restarts, and the hook tells of new ones.
+// The store numbers rows through entries and restarts, and calls the hook for new ones.
 func TestUsageIsNumberedWithoutAGap(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -58,8 +58,7 @@ func TestUsageIsNumberedWithoutAGap(t *testing.T) {
 	}
 }
 
-// A trim reaches the rows of its own entry, and the numbers go on behind it, also
-// where no row is left to tell.
+// A trim reaches the rows of its own entry. The numbers continue after it, even if no row is left.
 func TestUsageNumbersGoOnBehindATrim(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -104,7 +103,7 @@ func TestImpossibleTrimsOfUsage(t *testing.T) {
 	}
 }
 
-// A store from before usage was kept opens, and its rows begin with number 1.
+// A store from before usage existed opens, and its rows begin with number 1.
 func TestAnOlderStoreStartsItsUsage(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -127,7 +126,8 @@ func TestAnOlderStoreStartsItsUsage(t *testing.T) {
 	}
 }
 
-// A zero where a number must be is none, also where a decoder was strict.
+// fillDefaults replaces a zero by 1 in a number of a head that older versions did not write, and leaves other
+// numbers.
 func TestAHeadAges(t *testing.T) {
 	t.Parallel()
 	h := &Head{}
