@@ -73,7 +73,7 @@ func reuse(t *testing.T, bound int) {
 }
 
 // A reader sees a blob that is newer than the start of its reading if the record lists it, because a worker
-// may put its first checkpoint while another fetch is given its lease again.
+// may put its first checkpoint while a repeated fetch returns its lease again.
 func TestReuseOfALaterBlob(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

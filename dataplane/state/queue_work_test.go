@@ -29,7 +29,7 @@ func spend(t testing.TB, s *Store) (freeNs int64) {
 	return freeNs
 }
 
-// at commits one entry at a time of the clock.
+// at commits an entry at a time of the clock.
 func at(t testing.TB, s *Store, clockNs int64, change func(tx *Tx)) {
 	t.Helper()
 	tx := s.Begin(position(s.Head().Index+1), header(clockNs))

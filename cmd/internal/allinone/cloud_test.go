@@ -64,7 +64,7 @@ func (c *Cloud) cloud(t *testing.T) *client.Cloud {
 	return made
 }
 
-// namespace creates a namespace and a key, and uses both at once and without a retry, because whatever the
+// namespace creates a namespace and a key, and uses both at once and without a retry, because all that the
 // control plane reports as done must work.
 func (c *Cloud) namespace(t *testing.T, name string) (id string, key api.CloudKey, tenant *client.Client) {
 	t.Helper()

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// A change of a custom role reaches the data plane as fast as a revocation: a key with the role may do at
-// once what the role now grants, and a waiting fetch that the role no longer allows ends. One of three tries
-// must keep the promise, as in TestARevokedKeyStopsWithinTwoSeconds.
+// A change of a custom role reaches the data plane as fast as a revocation: a key with the role may use a new
+// permission at once, and a waiting fetch that the role no longer allows ends. One of three tries must keep
+// the promise, as in TestARevokedKeyStopsWithinTwoSeconds.
 func TestAChangedRoleBindsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil)

@@ -20,7 +20,7 @@ const (
 	namespaceTrace = "33333333333333333333333333333333"
 )
 
-// traced is an HTTP client that sends a traceparent with every request.
+// traced returns an option for an HTTP client that sends a traceparent with every request.
 func traced(id string) client.Option {
 	return client.WithHTTPClient(&http.Client{Transport: sends("00-" + id + "-aaaaaaaaaaaaaaaa-01")})
 }

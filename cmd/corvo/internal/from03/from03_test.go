@@ -318,7 +318,7 @@ func TestSettingsAreCopied(t *testing.T) {
 	}
 }
 
-// A dry run reports what it would copy and writes nothing.
+// A dry run reports all that it would copy and writes nothing.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
 	o, c := from03test.Start(t), startTarget(t)
