@@ -32,7 +32,7 @@ type Jobs struct {
 type Queue struct {
 	Name   string `json:"name"`
 	There  int    `json:"there"`  // unfinished or dead on the original
-	Here   int    `json:"here"` // copied from it, in any state now
+	Here   int    `json:"here"`   // copied from it, in any state now
 	Differ bool   `json:"differ"` // the two are not equal
 }
 
