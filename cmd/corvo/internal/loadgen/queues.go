@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// A request that fills a backlog has as many jobs as the API allows, and as many bytes as every server
-	// accepts. backlogLines such requests run at the same time.
+	// A request that fills a backlog has at most backlogJobs jobs, and at most backlogBytes of payloads
+	// unless a single one is larger, because every server accepts that much. backlogLines such requests run
+	// at the same time.
 	backlogJobs  = 500
 	backlogBytes = 1 << 20
 	backlogLines = 8
