@@ -13,14 +13,14 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// newAudit is `admin audit`; r is bound to the command above.
+// newAudit makes the `admin audit` commands; the command above binds r's flags.
 func newAudit(r *remote) *cobra.Command {
 	cmd := group(&cobra.Command{Use: "audit", Short: "Read and verify the audit log"})
 	cmd.AddCommand(auditList(r), auditExport(r), auditVerify(r))
 	return cmd
 }
 
-// auditFlags are the flags for what a record must be.
+// auditFlags returns the flags that filter audit records.
 func auditFlags() []edit[client.AuditQuery] {
 	return []edit[client.AuditQuery]{
 		set("principal", "id of the API key that made the request", words, func(q *client.AuditQuery) *string { return &q.Principal }),

@@ -17,10 +17,10 @@ import (
 	durably "github.com/corvo/corvo/durable"
 )
 
-// backupFile is what a command says of a backup.
+// backupFile is a backup as the commands report it.
 type backupFile struct {
 	File         string    `json:"file"`
-	DataDir      string    `json:"data_dir,omitempty"` // it was restored into
+	DataDir      string    `json:"data_dir,omitempty"` // set after a restore
 	Created      time.Time `json:"created"`
 	Version      string    `json:"version"`
 	FeatureLevel uint32    `json:"feature_level"`
@@ -72,7 +72,7 @@ code is 0: make the shell check every command of a pipe (set -o pipefail).`,
 				if err != nil {
 					return err
 				}
-				cmd.SetOut(cmd.ErrOrStderr()) // stdout has the backup, and nothing else
+				cmd.SetOut(cmd.ErrOrStderr()) // because stdout carries only the backup
 				return tell(r, cmd, describe(file, "", of), showBackup)
 			}
 			of, err := r.backup(ctx, file, anyNode, cmd.ErrOrStderr())
@@ -87,7 +87,7 @@ code is 0: make the shell check every command of a pipe (set -o pipefail).`,
 	return cmd
 }
 
-// backup receives a backup into a file that has its name once it is whole and on disk.
+// backup receives a backup and gives the file its name after the whole backup is on disk.
 func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
 	if file == "" {
 		return of, misusef("--out is missing: give a new file, or - for stdout")
@@ -106,7 +106,7 @@ func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress
 			err = errors.Join(err, ignoring(out.Close(), os.ErrClosed), ignoring(os.Remove(out.Name()), fs.ErrNotExist))
 		}
 	}()
-	if err := out.Chmod(0o600); err != nil { // also of one that a crash has left
+	if err := out.Chmod(0o600); err != nil { // an earlier crash may have left the file with other permissions
 		return of, err
 	}
 	if of, err = r.receive(ctx, out, anyNode, progress); err != nil {
@@ -115,8 +115,8 @@ func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress
 	return of, durably.Keep(out, file)
 }
 
-// receive has the node send a backup and checks it as it is written to out. What has
-// been written is a backup only if there is no error.
+// receive requests a backup from the node and checks it while writing it to out. If receive returns an error,
+// out does not hold a valid backup.
 func (r *remote) receive(ctx context.Context, out io.Writer, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
 	c, err := r.client()
 	if err != nil {
@@ -184,14 +184,14 @@ corvo server, then let other nodes join it.`,
 	return cmd
 }
 
-// meter shows on a terminal how much has passed, now and then.
+// meter shows on a terminal how many bytes have passed.
 type meter struct {
-	to    io.Writer // nil = nobody looks
+	to    io.Writer // nil = not a terminal
 	bytes int64
 	shown time.Time
 }
 
-// meterEvery is how often a meter is shown.
+// meterEvery is the interval between two updates of a meter.
 const meterEvery = 200 * time.Millisecond
 
 func newMeter(to io.Writer) *meter {

@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// What a bench does where it is not said.
+// The defaults of a bench.
 const (
 	benchClients   = 32
 	benchBatch     = 64
@@ -29,7 +29,7 @@ const (
 	benchMaxFailed = 0.01
 )
 
-// bench is a run as it is asked for on the command line.
+// bench is a run as the command line requests it.
 type bench struct {
 	remote
 	loadgen.Config
@@ -71,7 +71,7 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.client() // which refuses an endpoint that is none
+	c, err := a.client() // refuses an invalid endpoint
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	}
 	stop, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	context.AfterFunc(stop, cancel) // a second Ctrl-C does not wait for the end
+	context.AfterFunc(stop, cancel) // a second Ctrl-C cuts the end of the run short
 	p := newProgress(cmd)
 	if b.output == outputTable || forPerson() {
 		b.Watch = func(at loadgen.Progress) { p.show(at.Done, at.Total, benchProgressText(at)) }
@@ -114,8 +114,7 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// benchProgressText is a phase of the run and the seconds until it ends, where they are
-// known.
+// benchProgressText returns the run's phase and, if known, the seconds until that phase ends.
 func benchProgressText(at loadgen.Progress) string {
 	if at.Left <= 0 {
 		return at.Phase
@@ -123,7 +122,7 @@ func benchProgressText(at loadgen.Progress) string {
 	return fmt.Sprintf("%s, %.0f s left", at.Phase, math.Ceil(at.Left.Seconds()))
 }
 
-// fill says what the flags leave open.
+// fill sets the defaults that depend on other flags.
 func (b *bench) fill(cmd *cobra.Command) {
 	given := cmd.Flags().Changed
 	if !given("batch") {
@@ -166,7 +165,7 @@ func showReport(w io.Writer, r loadgen.Report) {
 	})
 }
 
-// showLatency shows how long what worked took; where nothing has, nothing.
+// showLatency shows the latency of the successful calls, or nothing if no call succeeded.
 func showLatency(w io.Writer, r loadgen.Report) {
 	type line struct {
 		what string
@@ -245,7 +244,7 @@ func failedText(r loadgen.Report) string {
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }
 
-// milliseconds is a duration as people read it: four digits tell enough.
+// milliseconds formats a duration with at most four digits, which is precise enough for people.
 func milliseconds(ms float64) string {
 	d := time.Duration(math.Round(ms*1000)) * time.Microsecond
 	for unit := time.Microsecond; ; unit *= 10 {

@@ -98,7 +98,7 @@ func newBudget() *cobra.Command {
 	return cmd
 }
 
-// takeTwoWords has a command take SCOPE TARGET for SCOPE/TARGET.
+// takeTwoWords makes a command accept SCOPE TARGET as well as SCOPE/TARGET.
 func takeTwoWords(cmd *cobra.Command) {
 	run := cmd.RunE
 	cmd.Args = cobra.RangeArgs(1, 2)
@@ -107,7 +107,7 @@ func takeTwoWords(cmd *cobra.Command) {
 	}
 }
 
-// inDollars has flags for amounts known without their unit too: --daily is --daily-usd.
+// inDollars accepts the flags for amounts without their unit too: --daily stands for --daily-usd.
 func inDollars(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "daily", "weekly", "monthly", "rolling", "per-job", "default-reserve", "amount":
@@ -116,7 +116,7 @@ func inDollars(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// scopeTarget are the two halves of a budget's name.
+// scopeTarget splits a budget's name into its two halves.
 func scopeTarget(name string) (scope, target string, err error) {
 	scope, target, ok := strings.Cut(name, "/")
 	if !ok || scope == "" || target == "" {
@@ -166,7 +166,7 @@ func rollingText(b api.Budget) string {
 	return usd(*b.RollingUSD) + " in " + maybe(b.RollingWindow, texts)
 }
 
-// leastAvailable is what the tightest of a budget's windows has left.
+// leastAvailable returns the smallest amount that any of a budget's windows has left.
 func leastAvailable(b api.Budget) string {
 	if len(b.Windows) == 0 {
 		return ""

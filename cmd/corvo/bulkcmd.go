@@ -23,10 +23,10 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// bulkEvery is how often an operation that goes on is looked at.
+// bulkEvery is the longest interval at which follow polls a running operation.
 const bulkEvery = 500 * time.Millisecond
 
-// bulk is a bulk operation as it is asked for on the command line.
+// bulk is a bulk operation as the command line requests it.
 type bulk struct {
 	remote
 	filter string
@@ -34,7 +34,7 @@ type bulk struct {
 	lot    int // most ids of one operation; 0 = as many as the server takes
 }
 
-// newBulk is the command that does one thing to many jobs.
+// newBulk makes the command that applies one action to many jobs.
 func newBulk() *cobra.Command {
 	b := &bulk{}
 	cmd := &cobra.Command{
@@ -65,7 +65,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if req.Filter == nil && len(req.JobIDs) == 0 {
-		// A search that found nothing leaves nothing to do, which is no mistake.
+		// A search without results leaves no job to act on, which is no error.
 		return tell(&b.remote, cmd, unasked{Bulk: api.Bulk{Status: api.BulkCompleted, Action: req.Action, Failures: []api.BulkFailure{}}}, showUnasked)
 	}
 	if b.async {
@@ -73,7 +73,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	}
 	sum, err := b.do(cmd, c, req)
 	if sum.ID == "" {
-		return err // nothing has begun
+		return err // no operation has started
 	}
 	if b.output == outputTable {
 		showFailures(cmd.ErrOrStderr(), sum)
@@ -81,8 +81,8 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(tell(&b.remote, cmd, sum, showBulk), err)
 }
 
-// unasked is the outcome of an operation on no jobs. No server was asked for it, so it has
-// neither an id nor times.
+// unasked is the outcome of an operation on no jobs. The command sends no request for it, so it has neither
+// an id nor times.
 type unasked struct {
 	api.Bulk
 	ID        string   `json:"id,omitempty"`
@@ -92,8 +92,8 @@ type unasked struct {
 
 func showUnasked(w io.Writer, u unasked) { showBulk(w, u.Bulk) }
 
-// requests are one request for each lot of ids that the server takes at once. An id that
-// is named twice counts once, as it does there.
+// requests splits the ids into requests as large as the server accepts. It drops repeated ids, as the server
+// does.
 func (b *bulk) requests(req api.BulkRequest) (all []api.BulkRequest) {
 	if req.Filter != nil {
 		return []api.BulkRequest{req}
@@ -111,7 +111,7 @@ func (b *bulk) requests(req api.BulkRequest) (all []api.BulkRequest) {
 	return all
 }
 
-// start begins operations and tells of each.
+// start starts the operations without waiting and prints each.
 func (b *bulk) start(cmd *cobra.Command, c *client.Client, req api.BulkRequest) error {
 	for _, req := range b.requests(req) {
 		ended, started, err := c.Bulk(cmd.Context(), req)
@@ -128,8 +128,8 @@ func (b *bulk) start(cmd *cobra.Command, c *client.Client, req api.BulkRequest) 
 	return nil
 }
 
-// do has operations done one after the other, and sums them up. What follows one that
-// could not be done is not begun.
+// do runs the operations one after the other and adds up their outcomes. It stops at the first operation that
+// fails.
 func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (sum api.Bulk, err error) {
 	p := newProgress(cmd)
 	defer p.clear()
@@ -169,8 +169,8 @@ func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (su
 	return sum, nil
 }
 
-// added is one operation after others. Of the sum the ids are those of all of them, and
-// the status is the last one's.
+// added adds one operation's outcome to the sum of earlier ones. The sum lists the ids of all operations and
+// has the status of the last.
 func added(sum, one api.Bulk) api.Bulk {
 	if sum.ID == "" {
 		return one
@@ -185,8 +185,8 @@ func added(sum, one api.Bulk) api.Bulk {
 	return one
 }
 
-// bulkAsked is what the arguments ask for. A server may never see them, where stdin names no
-// jobs: what is wrong with them is said here.
+// bulkAsked parses and checks the arguments. The command checks them itself, because it sends no request if
+// stdin names no jobs.
 func bulkAsked(args []string) (req api.BulkRequest, err error) {
 	req = api.BulkRequest{Action: args[0], Async: true}
 	value := ""
@@ -216,7 +216,7 @@ func bulkAsked(args []string) (req api.BulkRequest, err error) {
 	return req, nil
 }
 
-// request is what the arguments, the flags and stdin ask for.
+// request builds the request from the arguments, the flags and stdin.
 func (b *bulk) request(stdin io.Reader, args []string) (req api.BulkRequest, err error) {
 	if req, err = bulkAsked(args); err != nil {
 		return req, err
@@ -237,8 +237,8 @@ func (b *bulk) request(stdin io.Reader, args []string) (req api.BulkRequest, err
 	return req, err
 }
 
-// typed says whether a reader is a terminal, or whatever else no program has written
-// ids to.
+// typed reports whether a reader is a terminal or another character device, so that no program has written
+// ids to it.
 func typed(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	if !ok {
@@ -262,7 +262,7 @@ func readIDs(r io.Reader) (ids []string, err error) {
 		if len(bytes.TrimSpace(c)) > 0 {
 			break
 		}
-		text.Discard(1) // it was peeked at
+		text.Discard(1) // already peeked
 	}
 	if c, _ := text.Peek(1); c[0] == '[' {
 		var jobs []json.RawMessage
@@ -292,7 +292,7 @@ func readIDs(r io.Reader) (ids []string, err error) {
 	}
 }
 
-// follow waits for an operation's end, and tells how far it is.
+// follow polls an operation until it ends and passes each intermediate state to look.
 func follow(ctx context.Context, c *client.Client, id string, look func(api.Bulk)) (api.Bulk, error) {
 	for wait := bulkEvery / 50; ; wait = min(2*wait, bulkEvery) {
 		b, err := c.BulkOperation(ctx, id)
@@ -312,7 +312,7 @@ func showStarted(w io.Writer, s api.BulkStarted) {
 	fmt.Fprintf(w, "%s is %s about %d jobs\n", s.BulkOperationID, s.Status, s.EstimatedTotal)
 }
 
-// bulkDone is what jobs are that an action was done to.
+// bulkDone returns the participle for an action, such as "retried".
 func bulkDone(action string) string {
 	switch action {
 	case "retry":
@@ -338,8 +338,8 @@ func showBulk(w io.Writer, b api.Bulk) {
 	fmt.Fprintln(w)
 }
 
-// showFailures shows why jobs were not affected, apart from the outcome, which they would
-// bury.
+// showFailures lists the jobs that the operation did not affect, with the reasons. It is separate from the
+// outcome, because a long list would bury that.
 func showFailures(w io.Writer, b api.Bulk) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer table.Flush()

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// remote is how the commands that ask a server reach it, and how they answer: what
-// flags say, then the environment, then a profile.
+// remote holds the flags with which a command reaches a server and formats its answer. A flag overrides the
+// environment, which overrides a profile.
 type remote struct {
 	endpoint       string
 	apiKey         string
@@ -35,7 +35,7 @@ const (
 	outputJSON  = "json"
 )
 
-// bind gives a command and those below it the flags.
+// bind adds the flags to a command and its subcommands.
 func (r *remote) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	bindText(flags, &r.endpoint, "endpoint", "URL of a node or of the cloud; or CORVO_ENDPOINT (default "+defaultEndpoint+")")
@@ -48,13 +48,13 @@ func (r *remote) bind(cmd *cobra.Command) {
 	completeFlag(cmd, "profile", completeProfiles)
 }
 
-// bindOutput gives a command that asks no server the flag for how it answers.
+// bindOutput adds only the --output flag, for commands that send no request.
 func (r *remote) bindOutput(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&r.output, "output", outputTable, "output format: "+outputTable+" or "+outputJSON)
 	completeFlag(cmd, "output", oneOf(outputTable, outputJSON))
 }
 
-// checkOutput refuses a form that there is not.
+// checkOutput refuses an unknown output format.
 func (r *remote) checkOutput() error {
 	if r.output != outputTable && r.output != outputJSON {
 		return misusef("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
@@ -62,17 +62,17 @@ func (r *remote) checkOutput() error {
 	return nil
 }
 
-// access is who speaks to which server.
+// access is a server with the credentials for it.
 type access struct {
 	endpoint, apiKey, cloudToken, namespace string
 
-	// leftOut says that a profile's secrets were not taken, for whoever is told that there
-	// is none; "" where they were, or where it has none.
+	// leftOut explains why a profile's secrets were not used, for the error of a server that wants one. It is
+	// "" if they were used or the profile has none.
 	leftOut string
 }
 
-// access is what flags, environment and profile come to. A command asks for it once: of
-// stdin there is a secret only the first time.
+// access resolves flags, environment and profile. A command calls it once, because stdin yields a secret only
+// the first time.
 func (r *remote) access() (a access, err error) {
 	if r.apiKey != "" && r.apiKeyFile != "" {
 		return a, misusef("--api-key and --api-key-file are both given: give one of them")
@@ -88,8 +88,8 @@ func (r *remote) access() (a access, err error) {
 	return a, err
 }
 
-// open is what there is of access without its secrets, and the profile with those of them
-// that nothing else says.
+// open resolves everything but the secrets. It returns the profile with only those secrets that neither a
+// flag nor the environment overrides.
 func (r *remote) open() (a access, p profile, err error) {
 	all, err := readProfiles()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *remote) open() (a access, p profile, err error) {
 	if p, err = all.named(name); err != nil {
 		return a, p, err
 	}
-	// A profile's secrets are for its own server, not for whichever a variable names.
+	// A profile's secrets go to the profile's own server, never to another that a variable names.
 	if first := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT")); first != "" && !sameEndpoint(first, cmp.Or(p.Endpoint, defaultEndpoint)) {
 		if r.profile != "" && r.endpoint == "" {
 			return a, p, misusef("--profile %s is for %s, but CORVO_ENDPOINT is %s: unset the variable or give --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
@@ -117,18 +117,17 @@ func (r *remote) open() (a access, p profile, err error) {
 	return a, p, nil
 }
 
-// namesSecret says whether a flag or the environment names a secret.
+// namesSecret reports whether a flag or the environment names a secret.
 func (r *remote) namesSecret() bool {
 	return cmp.Or(r.apiKey, r.apiKeyFile, r.cloudTokenFile, os.Getenv("CORVO_API_KEY"), os.Getenv("CORVO_CLOUD_TOKEN")) != ""
 }
 
-// sameEndpoint says whether two URLs are of one server. Of scheme and host the case says
-// nothing.
+// sameEndpoint reports whether two URLs name the same server. The case of scheme and host does not matter.
 func sameEndpoint(a, b string) bool { return sameForm(a) == sameForm(b) }
 
 func sameForm(endpoint string) string {
 	endpoint = strings.TrimRight(endpoint, "/")
-	u, err := url.Parse(endpoint) // which makes the scheme lower
+	u, err := url.Parse(endpoint) // lowers the case of the scheme
 	if err != nil {
 		return endpoint
 	}
@@ -136,8 +135,7 @@ func sameForm(endpoint string) string {
 	return u.String()
 }
 
-// secretOf is a secret: of the flags, of the environment, of a profile, where it goes by a
-// name.
+// secretOf returns a secret: the flag's, else the environment's, else the profile's.
 func secretOf(name, flag, flagFile, variable, kept, keptFile string) (text string, err error) {
 	from := ""
 	switch {
@@ -160,9 +158,9 @@ func secretOf(name, flag, flagFile, variable, kept, keptFile string) (text strin
 	return text, nil
 }
 
-// choose leaves, of an API key and a cloud login, the one that the flags name, else the
-// one that the environment names: who names a key must not act as the login of a profile.
-// Both variables with a secret may be set: the key is for jobs, the token for corvo cloud.
+// choose keeps either the API key or the cloud login: the one that the flags name, else the one that the
+// environment names, else both. A command with an explicit key thus never acts as the login of a profile.
+// Both variables with a secret may be set, because the key serves jobs and the token serves corvo cloud.
 func (r *remote) choose(a *access) error {
 	key, token, namespace := r.apiKey != "" || r.apiKeyFile != "", r.cloudTokenFile != "", r.namespace != ""
 	if key && (token || namespace) {
@@ -183,8 +181,7 @@ func (r *remote) choose(a *access) error {
 	return nil
 }
 
-// speaker is who speaks to a data plane, as flags, environment and profile ask for: a key,
-// or a cloud token with its namespace.
+// speaker resolves the credentials for a data plane: an API key, or a cloud token with its namespace.
 func (r *remote) speaker() (access, error) {
 	if err := r.checkOutput(); err != nil {
 		return access{}, err
@@ -207,7 +204,7 @@ func (r *remote) speaker() (access, error) {
 	return a, err
 }
 
-// client makes the client of a data plane that flags, environment and profile ask for.
+// client makes a client of the data plane.
 func (r *remote) client(opts ...client.Option) (*client.Client, error) {
 	a, err := r.speaker()
 	if err != nil {
@@ -216,10 +213,10 @@ func (r *remote) client(opts ...client.Option) (*client.Client, error) {
 	return a.client(opts...)
 }
 
-// secret is what a speaker shows.
+// secret returns the credential for the Authorization header.
 func (a *access) secret() string { return cmp.Or(a.cloudToken, a.apiKey) }
 
-// client makes the client of a speaker.
+// client makes a client of the data plane with these credentials.
 func (a *access) client(opts ...client.Option) (*client.Client, error) {
 	if a.namespace != "" {
 		opts = append(opts, client.WithNamespace(a.namespace))
@@ -227,7 +224,7 @@ func (a *access) client(opts ...client.Option) (*client.Client, error) {
 	return usable(client.New(a.endpoint, a.secret(), opts...))
 }
 
-// usable marks what a client is not made of: an endpoint that is none.
+// usable marks an invalid endpoint as misuse.
 func usable[C any](c C, err error) (C, error) {
 	if err != nil {
 		err = misuse.Of(err)
@@ -235,7 +232,7 @@ func usable[C any](c C, err error) (C, error) {
 	return c, err
 }
 
-// cloud makes the client of a control plane.
+// cloud makes a client of the control plane.
 func (r *remote) cloud() (*client.Cloud, error) {
 	if err := r.checkOutput(); err != nil {
 		return nil, err
@@ -250,8 +247,7 @@ func (r *remote) cloud() (*client.Cloud, error) {
 	return usable(client.NewCloud(a.endpoint, a.cloudToken))
 }
 
-// run makes the body of a command of a function that asks, and of one that shows
-// the answer to people.
+// run builds a command's body from a function that sends the request and one that shows the answer to people.
 func run[A any](r *remote, ask func(cmd *cobra.Command, c *client.Client, args []string) (A, error), show func(w io.Writer, a A)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := r.client()
@@ -267,7 +263,7 @@ func run[A any](r *remote, ask func(cmd *cobra.Command, c *client.Client, args [
 	}
 }
 
-// tell answers in the form that was asked for.
+// tell prints the answer in the requested format.
 func tell[A any](r *remote, cmd *cobra.Command, a A, show func(w io.Writer, a A)) error {
 	if r.output == outputJSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
@@ -279,7 +275,7 @@ func tell[A any](r *remote, cmd *cobra.Command, a A, show func(w io.Writer, a A)
 	return table.Flush()
 }
 
-// oneLine is an error as the command line shows it.
+// oneLine formats an error for the command line.
 func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// newCloud are the commands about the control plane.
+// newCloud makes the commands about the control plane.
 func newCloud() *cobra.Command {
 	r := &remote{}
 	cmd := group(&cobra.Command{Use: "cloud", Short: "Manage organisations, namespaces and keys in the cloud", Long: "Manage organisations, namespaces and keys in the cloud. These commands need a cloud token: run corvo login, set\n" +
@@ -24,7 +24,7 @@ func newCloud() *cobra.Command {
 	return cmd
 }
 
-// onCloud is a command that asks the control plane.
+// onCloud makes a command that sends a request to the control plane.
 func onCloud[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), show func(io.Writer, A)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 		c, err := r.cloud()
@@ -40,15 +40,15 @@ func onCloud[A any](r *remote, use, short string, args cobra.PositionalArgs, ask
 	}}
 }
 
-// below is a command that others are below.
+// below makes a command that groups others.
 func below(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := group(&cobra.Command{Use: use, Short: short})
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// bindOrg gives a command the flag for an organisation; without it, it is the only one
-// that the token may see.
+// bindOrg adds the flag for an organisation. Without it, a command uses the only organisation that the token
+// may see.
 func bindOrg(cmd *cobra.Command, org *string) *cobra.Command {
 	bindText(cmd.Flags(), org, "org", "id or name of the organisation (default: the token's only one)")
 	return cmd
@@ -175,8 +175,7 @@ func deleteNamespace(r *remote) *cobra.Command {
 	return cmd
 }
 
-// waitOperation waits for the end of what the control plane does, and says so to who
-// watches.
+// waitOperation waits until an operation of the control plane ends and shows progress on a terminal.
 func waitOperation(cmd *cobra.Command, c *client.Cloud, op api.Operation) (api.Operation, error) {
 	if op.Status != api.OperationRunning {
 		return op, nil
@@ -207,7 +206,7 @@ func waitOperation(cmd *cobra.Command, c *client.Cloud, op api.Operation) (api.O
 func cloudUsage(r *remote) *cobra.Command {
 	var org, from, to string
 	var q client.UsageQuery
-	names := map[string]string{} // of namespaces, by their ids
+	names := map[string]string{} // namespaces by id
 	cmd := bindOrg(onCloud(r, "usage", "Show the usage of an organisation or of --namespace", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (u api.UsageReport, err error) {
 		for _, bound := range []struct {
 			text string
@@ -249,8 +248,8 @@ func cloudUsage(r *remote) *cobra.Command {
 	return cmd
 }
 
-// showCloudUsage shows the groups and what they come to. Of namespaces that are gone only
-// the ids are known.
+// showCloudUsage shows the groups and their total. It shows deleted namespaces by id, because their names are
+// no longer known.
 func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 	fmt.Fprintf(w, "from %s to %s", clock(u.From), clock(u.To))
 	if u.AsOf != nil {

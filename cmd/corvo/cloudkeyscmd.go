@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// issuing is a command whose answer has a secret, once. With --secret-file it goes there
+// issuing makes a command whose answer contains a secret once. With --secret-file the secret goes to the file
 // and is not printed.
 func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), secretOf func(*A) *string, columns ...column[A]) *cobra.Command {
 	var file secretOut
@@ -26,10 +26,10 @@ func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask
 	return cmd
 }
 
-// keyRing is who has keys: a namespace or an organisation.
+// keyRing describes the owner of keys, a namespace or an organisation, and its requests.
 type keyRing struct {
 	use, short, one string
-	roles           []string // that a key may have, the usual one first
+	roles           []string // that a key may have; errors suggest the first
 	owner           func(cmd *cobra.Command, c *client.Cloud) (string, error)
 	list            func(c *client.Cloud, ctx context.Context, owner string) ([]api.Key, error)
 	get             func(c *client.Cloud, ctx context.Context, owner, id string) (api.Key, error)
@@ -40,7 +40,7 @@ type keyRing struct {
 	bind            func(*cobra.Command) *cobra.Command
 }
 
-// cloudKeys are the commands about a namespace's API keys.
+// cloudKeys makes the commands about a namespace's API keys.
 func cloudKeys(r *remote) *cobra.Command {
 	return keyRing{
 		use: "keys", short: "Manage the API keys of --namespace", one: "API key",
@@ -61,7 +61,7 @@ func namespaceOf(r *remote, noun string) (string, error) {
 	return a.namespace, err
 }
 
-// cloudTokens are the commands about an organisation's cloud tokens.
+// cloudTokens makes the commands about an organisation's cloud tokens.
 func cloudTokens(r *remote) *cobra.Command {
 	var org string
 	return keyRing{
@@ -84,7 +84,7 @@ var cloudKeyColumns = []column[api.Key]{
 	{"LAST USED", func(k api.Key) string { return maybe(k.LastUsedAt, clock) }},
 }
 
-// issuedColumns are those of a key that has a new secret.
+// issuedColumns returns the columns of a key with a new secret.
 func issuedColumns() (all []column[api.CloudKey]) {
 	for _, c := range cloudKeyColumns {
 		all = append(all, column[api.CloudKey]{c.head, func(k api.CloudKey) string { return c.cell(k.Key) }})
@@ -142,8 +142,8 @@ func (k keyRing) creating(r *remote) *cobra.Command {
 	return asksForRoles(cmd, k.roles)
 }
 
-// asksForRoles has a command that makes a key refuse to choose its roles: a key that may
-// only read fails later, at somebody else's machine, and one that may do all is a risk.
+// asksForRoles makes a command that creates a key require --roles. A default role is rejected, because a key
+// that may only read fails later on another person's machine, and a key that may do everything is a risk.
 func asksForRoles(cmd *cobra.Command, roles []string) *cobra.Command {
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("roles") {

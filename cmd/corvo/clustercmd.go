@@ -49,7 +49,7 @@ func newCluster() *cobra.Command {
 	return cmd
 }
 
-// known is a cell of a table; what is not known is a dash.
+// known returns the text of a table cell, with a dash for an unknown value.
 func known(text string) string { return cmp.Or(text, "-") }
 
 func done(what string) api.Status { return api.Status{Status: what} }
@@ -64,7 +64,7 @@ func showCluster(w io.Writer, s api.ClusterStatus) {
 		if n.LastContactMs >= 0 {
 			contact = strconv.FormatInt(n.LastContactMs, 10) + " ms"
 		}
-		if n.Version != "" { // it has been heard of
+		if n.Version != "" { // this node has heard of it
 			clock = fmt.Sprintf("%+d ms", n.ClockOffsetMs)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%s\t%s\t%s\t%s\t%s\n", n.ID, n.Role, n.Voter, n.Lag,

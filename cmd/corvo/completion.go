@@ -13,22 +13,21 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// completionTimeout bounds how long a shell waits for a server when somebody presses
-// the tab key.
+// completionTimeout bounds the wait for a server when a person presses the tab key.
 const completionTimeout = time.Second
 
-// completionMost is how many jobs are offered.
+// completionMost is the number of jobs that completion offers.
 const completionMost = 50
 
-// The words of the API that a shell offers.
+// The words of the API that completion offers.
 var (
 	jobStates   = []string{"pending", "active", "scheduled", "retrying", "held", "completed", "dead", "cancelled"}
 	bulkActions = []string{"retry", "requeue", "cancel", "move", "change_priority", "approve", "reject", "hold", "delete"}
 	priorities  = []string{"critical", "high", "normal"}
 )
 
-// completions say what may stand in a command's place for an argument, by what its
-// usage calls the place, and in a flag, by its name.
+// placeCompletions maps an argument's place in the usage to its completions; flagCompletions maps a flag's
+// name.
 var (
 	placeCompletions = map[string]cobra.CompletionFunc{"QUEUE": completeQueues, "SCHEDULE": completeSchedules, "PROFILE": completeProfiles}
 	flagCompletions  = map[string]cobra.CompletionFunc{
@@ -37,7 +36,7 @@ var (
 	}
 )
 
-// complete adds the completion command, and has all commands know what may stand where.
+// complete adds the completion command and gives every command its completions.
 func complete(root *cobra.Command) {
 	misuse.Completion(root)
 	completeBelow(root, root)
@@ -57,18 +56,17 @@ func completeBelow(root, cmd *cobra.Command) {
 	}
 }
 
-// completeFlag says what may stand in a flag.
+// completeFlag registers the completions of a flag that has none yet.
 func completeFlag(cmd *cobra.Command, name string, offer cobra.CompletionFunc) {
 	if _, known := cmd.GetFlagCompletionFunc(name); known {
 		return
 	}
 	if err := cmd.RegisterFlagCompletionFunc(name, offer); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 }
 
-// completeArgs offers for each argument what its place in the usage stands for. ID is
-// a job's in the commands that are below none.
+// completeArgs completes each argument by its place in the usage. ID means a job only in top-level commands.
 func completeArgs(places []string, top bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		at := len(args)
@@ -89,7 +87,7 @@ func completeArgs(places []string, top bool) cobra.CompletionFunc {
 	}
 }
 
-// completeBulk offers what follows corvo bulk.
+// completeBulk completes the arguments of corvo bulk.
 func completeBulk(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0:
@@ -114,7 +112,7 @@ func completeProfiles(*cobra.Command, []string, string) ([]cobra.Completion, cob
 	return all.names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// asked offers what a server answers in time; of one that does not, nothing.
+// asked completes with the server's answer, or with nothing if the server does not answer in time.
 func asked(ask func(ctx context.Context, c *client.Client, begun string) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
@@ -157,7 +155,7 @@ var (
 	})
 )
 
-// remoteOf is how a command reaches its server, by its flags.
+// remoteOf rebuilds a command's remote from its flags.
 func remoteOf(cmd *cobra.Command) *remote {
 	text := func(name string) string {
 		if f := cmd.Flag(name); f != nil {

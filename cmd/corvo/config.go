@@ -18,8 +18,8 @@ import (
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
-// serverConfig is everything `corvo server` can be told. Flags, environment
-// variables and the keys of the configuration file are derived from it.
+// serverConfig is the configuration of `corvo server`. Flags, environment variables and the keys of the
+// configuration file derive from it.
 type serverConfig struct {
 	Config            string        `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
 	Bind              string        `flag:"bind" doc:"address to serve HTTP on (default \":8080\", with --dev \"127.0.0.1:8080\")"`
@@ -75,11 +75,11 @@ const (
 	discoverDNS = "dns"
 
 	minSnapshotThreshold = 1 << 20
-	maxExpect            = 99 // a group of more members is a mistake
+	maxExpect            = 99 // a larger group is a mistake
 	maxStreamSetting     = 1_000_000
 
-	// The bounds of the pipeline's flags. The least backlog in bytes is that with which
-	// each class of writes can hold any op.
+	// The bounds of the pipeline's flags. The smallest backlog in bytes still lets each class of writes hold
+	// any op.
 	minPending      = 64
 	maxPending      = 1_000_000
 	maxPendingBytes = 4 << 30
@@ -88,8 +88,7 @@ const (
 	maxEntryBytes   = 4 << 20
 )
 
-// check refuses settings that cannot be, all at once. given says of a flag whether it was
-// set anywhere.
+// check reports all invalid settings at once. given reports whether a flag was set anywhere.
 func (c *serverConfig) check(given func(flag string) bool) error {
 	var f misuse.Faults
 	f.Refuse(!c.Dev || front.Loopback(c.bind()), "--dev serves without keys and needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
@@ -167,7 +166,7 @@ func (c *serverConfig) bind() string {
 	return defaultBind
 }
 
-// raftBind is where other nodes connect; "" = nowhere.
+// raftBind returns the address for other nodes' connections; "" = none.
 func (c *serverConfig) raftBind() string {
 	switch {
 	case c.RaftBind == raftOff, c.RaftBind == "" && c.Dev:
@@ -178,7 +177,7 @@ func (c *serverConfig) raftBind() string {
 	return defaultRaftBind
 }
 
-// comesAlone says whether the node founds a cluster of its own where it is in none.
+// comesAlone reports whether a node without a cluster founds one of its own.
 func (c *serverConfig) comesAlone() bool {
 	return c.Bootstrap && c.Join == "" && c.Discover == "" && c.Peers == ""
 }

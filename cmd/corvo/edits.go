@@ -16,18 +16,17 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// An edit is a flag that changes one field of a request. It is read with the command
-// line and made when the request is there to be changed, which may be what the server
-// has had until then.
+// An edit is a flag that changes one field of a request. The command line parses it first and applies it once
+// the request exists, because the request may start from the server's current values.
 type edit[Req any] struct {
 	name, kind, usage string
 	read              func(text string) (func(*Req), error)
 }
 
-// nothing, as the value of a flag, takes away what a field says.
+// nothing is the flag value that clears a field.
 const nothing = "none"
 
-// set is a flag for a field; nothing sets it to its zero value.
+// set makes a flag for a field; nothing sets the field to its zero value.
 func set[Req, T any](name, usage string, as form[T], field func(*Req) *T) edit[Req] {
 	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
 		var v T
@@ -39,7 +38,7 @@ func set[Req, T any](name, usage string, as form[T], field func(*Req) *T) edit[R
 	}}
 }
 
-// option is a flag for a field that may be absent; with nothing it is.
+// option makes a flag for an optional field; nothing removes the field.
 func option[Req, T any](name, usage string, as form[T], field func(*Req) **T) edit[Req] {
 	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
 		if text == nothing {
@@ -50,7 +49,7 @@ func option[Req, T any](name, usage string, as form[T], field func(*Req) **T) ed
 	}}
 }
 
-// into is a flag that adds a pair to a field, each time it is given.
+// into makes a repeatable flag, each use of which adds a pair to a field.
 func into[Req any](name, usage string, field func(*Req) *api.Strings) edit[Req] {
 	return edit[Req]{name, "name=value", usage, func(text string) (func(*Req), error) {
 		name, value, ok := strings.Cut(text, "=")
@@ -67,10 +66,10 @@ func into[Req any](name, usage string, field func(*Req) *api.Strings) edit[Req] 
 	}}
 }
 
-// edits are the flags that were given, in their order.
+// edits are the given flags in their order.
 type edits[Req any] []func(*Req)
 
-// bind gives a command the flags.
+// bind adds the flags to a command.
 func (made *edits[Req]) bind(cmd *cobra.Command, all ...edit[Req]) {
 	for _, c := range all {
 		f := cmd.Flags().VarPF(editFlag[Req]{c, made}, c.name, "", c.usage)
@@ -80,14 +79,14 @@ func (made *edits[Req]) bind(cmd *cobra.Command, all ...edit[Req]) {
 	}
 }
 
-// apply edits a request as the flags say.
+// apply changes a request by the given flags.
 func (made edits[Req]) apply(r *Req) {
 	for _, change := range made {
 		change(r)
 	}
 }
 
-// editFlag is an edit as the library of flags wants it.
+// editFlag adapts an edit to pflag.Value.
 type editFlag[Req any] struct {
 	edit[Req]
 	made *edits[Req]
@@ -104,7 +103,7 @@ func (f editFlag[Req]) Set(text string) error {
 func (f editFlag[Req]) String() string { return "" }
 func (f editFlag[Req]) Type() string   { return f.kind }
 
-// form is how values are written in flags.
+// form parses the values of flags of one kind.
 type form[T any] struct {
 	kind string
 	read func(text string) (T, error)
@@ -112,7 +111,7 @@ type form[T any] struct {
 
 var (
 	words = form[string]{"text", func(text string) (string, error) { return text, nil }}
-	// someText is text that is not empty, as that of an unset variable is.
+	// someText refuses empty text, such as the value of an unset variable.
 	someText = form[string]{words.kind, func(text string) (string, error) { return text, notEmpty(text) }}
 	dollars  = form[money.Nano]{"usd", money.Parse}
 	estimate = form[money.Reported]{"usd", func(text string) (money.Reported, error) {
@@ -132,12 +131,12 @@ var (
 		_, err := api.Duration(text).Parse(0)
 		return api.Duration(text), err
 	}}
-	// fromNow is the time that is a duration away.
+	// fromNow reads a duration and returns the time that far from now.
 	fromNow = form[api.Time]{"duration", func(text string) (api.Time, error) {
 		d, err := api.Duration(text).Parse(0)
 		return api.TimeOf(time.Now().Add(d)), err
 	}}
-	// instant is a time; a date is its midnight in UTC.
+	// instant reads a time; a date means its midnight in UTC.
 	instant = form[api.Time]{"time", func(text string) (api.Time, error) {
 		if day, err := time.Parse(time.DateOnly, text); err == nil {
 			return api.TimeOf(day), nil
@@ -164,7 +163,7 @@ var (
 		return yes, nil
 	}}
 	names = form[[]string]{"a,b", func(text string) ([]string, error) { return strings.Split(text, ","), nil }}
-	// document is JSON, or a file of it.
+	// document reads JSON, or the JSON in a file after @.
 	document = form[json.RawMessage]{"json|@file", func(text string) (json.RawMessage, error) {
 		data := []byte(text)
 		if file, ok := strings.CutPrefix(text, "@"); ok {
@@ -178,7 +177,8 @@ var (
 		}
 		return data, nil
 	}}
-	// secret is text that neither the list of processes nor a shell's history may have.
+	// secret reads text from a file, because the process list and the shell's history would expose an
+	// argument.
 	secret = form[string]{"file", func(file string) (string, error) {
 		data, err := readInput(file)
 		text := strings.TrimRight(string(data), "\r\n")
@@ -187,7 +187,7 @@ var (
 		}
 		return text, err
 	}}
-	// credential is a secret that is shown to a server, in a header.
+	// credential reads a secret that a request carries in a header.
 	credential = form[string]{secret.kind, func(file string) (string, error) {
 		text, err := secret.read(file)
 		if err == nil {
@@ -197,7 +197,7 @@ var (
 	}}
 )
 
-// jsonOf is a document of a kind; what it does not know is refused.
+// jsonOf reads a JSON document of type T and refuses unknown fields.
 func jsonOf[T any]() form[T] {
 	return form[T]{document.kind, func(text string) (v T, err error) {
 		data, err := document.read(text)
@@ -218,7 +218,7 @@ func readWhole(text string) (int64, error) {
 	return n, nil
 }
 
-// readInput reads a file, or what is piped in where it is "-".
+// readInput reads a file, or stdin if the file is "-".
 func readInput(file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(os.Stdin)

@@ -56,7 +56,7 @@ func enqueueFlags() []edit[api.EnqueueRequest] {
 		set("expire-after", "lifetime of the job, after which it is dead, such as 1h", span, func(r *request) *api.Duration { return &r.ExpireAfter }),
 		option("max-retries", "limit on attempts, including the first (default 3)", whole, func(r *request) **int { return &r.MaxRetries }),
 		{"retry-backoff", words.kind, "growth of the retry delay: none, fixed, linear or exponential (default exponential)", func(text string) (func(*request), error) {
-			return func(r *request) { r.RetryBackoff = text }, nil // none is a word of its own here
+			return func(r *request) { r.RetryBackoff = text }, nil // here none is a backoff, not the value that clears the field
 		}},
 		set("retry-base-delay", "delay before the first retry (default 5s)", span, func(r *request) *api.Duration { return &r.RetryBaseDelay }),
 		set("retry-max-delay", "longest delay before a retry (default 10m)", span, func(r *request) *api.Duration { return &r.RetryMaxDelay }),

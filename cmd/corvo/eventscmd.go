@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// newEvents follows events until it is interrupted: each is shown as it comes, as a line.
+// newEvents makes the command that prints each event on a line until a person interrupts it.
 func newEvents() *cobra.Command {
 	r := &remote{}
 	var of client.EventQuery
@@ -32,7 +32,7 @@ func newEvents() *cobra.Command {
 			shown := 0
 			for e, err := range c.Events(cmd.Context(), of) {
 				if err != nil && cmd.Context().Err() != nil {
-					return nil // interrupted, which is how it ends
+					return nil // an interrupt is the normal end
 				}
 				if err == nil {
 					err = show(cmd.OutOrStdout(), e)
@@ -64,7 +64,7 @@ func writeEvent(w io.Writer, e api.Event) error {
 	return out.Encode(e)
 }
 
-// showEvent shows an event as a line, of which nothing speaks to the terminal.
+// showEvent prints an event on one line without control characters, so that it cannot control the terminal.
 func showEvent(w io.Writer, e api.Event) error {
 	data := ""
 	if string(e.Data) != "{}" {

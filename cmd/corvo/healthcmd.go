@@ -14,12 +14,12 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// healthTimeout is how long a probe waits: less than what asks probes usually gives
-// them, so that it is told why.
+// healthTimeout bounds a probe. It is shorter than the usual timeout of an orchestrator, so that the
+// orchestrator receives the reason.
 const healthTimeout = 5 * time.Second
 
-// newHealth is a probe for where there is no other program to probe with, such as in
-// the container image: it ends with 0 or 1, and needs no key.
+// newHealth makes a probe for places without another program to probe with, such as the container image. It
+// exits with 0 or 1 and needs no key.
 func newHealth() *cobra.Command {
 	r := &remote{}
 	var ready bool

@@ -13,18 +13,18 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// acted is what has become of one of the jobs that a command names.
+// acted is the outcome for one of the jobs that a command names.
 type acted struct {
 	JobID  string   `json:"job_id"`
 	Status string   `json:"status,omitempty"`
-	Code   api.Code `json:"code,omitempty"` // of what refused it
+	Code   api.Code `json:"code,omitempty"` // of the refusal
 	Error  string   `json:"error,omitempty"`
 }
 
-// act does something to one job and says what it is then.
+// act applies an action to one job and returns the job's new status.
 type act func(ctx context.Context, c *client.Client, id string) (status string, err error)
 
-// jobActions are the commands that do one thing to jobs.
+// jobActions makes the commands that apply one action to jobs.
 func jobActions() []*cobra.Command {
 	var holdReason, rejectReason string
 	hold := onJobs("hold", "Hold waiting jobs, so that no worker fetches them", func(ctx context.Context, c *client.Client, id string) (string, error) {
@@ -49,7 +49,7 @@ func jobActions() []*cobra.Command {
 	}
 }
 
-// onJobs is a command that does the same to each of some jobs.
+// onJobs makes a command that applies the same action to each of its jobs.
 func onJobs(verb, short string, do act) *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{Use: verb + " ID...", Short: short, Args: cobra.MinimumNArgs(1)}
@@ -69,8 +69,8 @@ func onJobs(verb, short string, do act) *cobra.Command {
 	return cmd
 }
 
-// actOn does something to jobs, one after the other. One that does not let it be done
-// keeps none of the others; what would meet all of them ends it.
+// actOn applies an action to jobs, one after the other. It goes on after a refusal that concerns one job, and
+// stops at an error that would meet all of them.
 func actOn(ctx context.Context, c *client.Client, ids []string, do act) (all []acted, failed error) {
 	for _, id := range ids {
 		status, err := do(ctx, c, id)
@@ -88,7 +88,7 @@ func actOn(ctx context.Context, c *client.Client, ids []string, do act) (all []a
 	return all, failed
 }
 
-// ofTheJob are the codes that speak of one job and not of others.
+// ofTheJob holds the error codes that concern one job and not the others.
 var ofTheJob = map[api.Code]bool{api.NotFound: true, api.Conflict: true, api.StateConflict: true, api.BudgetExceeded: true, api.QueueFull: true}
 
 func showActed(w io.Writer, all []acted) {
@@ -103,8 +103,8 @@ func showActed(w io.Writer, all []acted) {
 	})
 }
 
-// newApprove is the command that approves. What it changes it changes of one job only:
-// nobody should give many jobs one payload by mistake.
+// newApprove makes the approve command. It changes fields of one job only, so that nobody gives many jobs the
+// same payload by mistake.
 func newApprove() *cobra.Command {
 	var made edits[api.ApproveRequest]
 	cmd := onJobs("approve", "Approve held jobs; they become pending", func(ctx context.Context, c *client.Client, id string) (string, error) {
@@ -131,7 +131,7 @@ func newApprove() *cobra.Command {
 	return cmd
 }
 
-// agentOf are the changes of the agent in a request.
+// agentOf returns the request's changes of the agent and creates them if necessary.
 func agentOf(r *api.ApproveRequest) *api.AgentChanges {
 	if r.Agent == nil {
 		r.Agent = &api.AgentChanges{}

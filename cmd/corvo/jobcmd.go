@@ -12,12 +12,12 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// jobCommands are those about jobs that are there.
+// jobCommands makes the commands about existing jobs.
 func jobCommands() []*cobra.Command {
 	return append(jobActions(), newBulk(), newWhy(), newInspect(), newHeld(), newSearch(), newMove(), newReplay(), newIterations(), newScores())
 }
 
-// onJob is a command about one job.
+// onJob makes a command about one job.
 func onJob[A any](verb, short string, ask func(cmd *cobra.Command, c *client.Client, id string) (A, error), show func(io.Writer, A)) *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{
@@ -159,7 +159,7 @@ func agentText(a api.JobAgent) string {
 	return text
 }
 
-// bounded is how far something is and, where there is a bound, that.
+// bounded formats a value with its bound, if it has one.
 func bounded(now, most string) string {
 	if most == "" {
 		return now
@@ -175,7 +175,7 @@ func usageText(u api.Usage) string {
 	return text
 }
 
-// searchPage is how many jobs are asked for at once.
+// searchPage is the number of jobs in one request.
 const searchPage = 1000
 
 func newHeld() *cobra.Command {
@@ -304,7 +304,7 @@ func newScores() *cobra.Command {
 	return cmd
 }
 
-// readScores reads what --add says, all of it before any is sent.
+// readScores parses all --add flags before the command sends any score.
 func readScores(add []string) ([]api.Score, error) {
 	var all []api.Score
 	for _, text := range add {

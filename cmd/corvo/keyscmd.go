@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// keyFlags are what can be said of a key when it is made.
+// keyFlags are the flags that creating and changing a key have in common.
 var keyFlags = []edit[api.SetKeyRequest]{
 	set("roles", "roles of the key, such as worker,readonly", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
 	set("queues", "patterns of the allowed queues, such as mail.* (default all)", names, func(r *api.SetKeyRequest) *[]string { return &r.QueueScope }),
@@ -21,7 +21,7 @@ var keyFlags = []edit[api.SetKeyRequest]{
 // keyRoles are the built-in roles of an API key.
 var keyRoles = []string{"worker", "readonly", "operator", "admin"}
 
-// keyChanges are what else can be said of one that is there.
+// keyChanges are the flags that only changing a key has.
 var keyChanges = []edit[api.SetKeyRequest]{
 	set("name", "name of the key", words, func(r *api.SetKeyRequest) *string { return &r.Name }),
 	option("enabled", "whether the key is valid", yesNo, func(r *api.SetKeyRequest) **bool { return &r.Enabled }),
@@ -145,7 +145,7 @@ func showKey(w io.Writer, k api.Key) {
 
 func createdSecret(k *api.CreatedKey) *string { return &k.APIKey }
 
-// showSecret shows a key that has a new secret, and that, unless it went to a file.
+// showSecret shows a key and its new secret, unless the secret went to a file.
 func showSecret(w io.Writer, k api.CreatedKey) {
 	showKey(w, k.Key)
 	if k.APIKey != "" {

@@ -12,19 +12,19 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// firstProfile is the profile that a login makes where nobody names one.
+// firstProfile is the profile that login creates if none is named.
 const firstProfile = "default"
 
-// loggedIn is what corvo login answers.
+// loggedIn is the output of corvo login.
 type loggedIn struct {
 	Profile  string   `json:"profile"`
 	Endpoint string   `json:"endpoint"`
 	Orgs     []string `json:"orgs"` // that the token may see
 
-	Namespace string `json:"namespace,omitempty"` // that commands on jobs and queues speak to
+	Namespace string `json:"namespace,omitempty"` // of commands on jobs and queues
 }
 
-// newLogin is the command that keeps a cloud token in a profile.
+// newLogin makes the command that stores a cloud token in a profile.
 func newLogin() *cobra.Command {
 	r := &remote{}
 	var endpoint, name, file, namespace string
@@ -51,7 +51,7 @@ func newLogin() *cobra.Command {
 			was := cmp.Or(p.Endpoint, defaultEndpoint)
 			p.Endpoint = cmp.Or(endpoint, os.Getenv("CORVO_ENDPOINT"), was)
 			if !sameEndpoint(was, p.Endpoint) {
-				p = profile{Endpoint: p.Endpoint} // what was there is of another server
+				p = profile{Endpoint: p.Endpoint} // the old profile belonged to another server
 			}
 			if p.CloudToken, err = credential.read(file); err != nil {
 				return misusef("--token-file %s: %w", file, err)
@@ -86,8 +86,8 @@ func showLoggedIn(w io.Writer, l loggedIn) {
 	)
 }
 
-// takes asks the cloud whether it takes a profile's token, and has a namespace that is
-// named; it answers the organisations that the token may see.
+// takes asks the cloud whether it accepts the profile's token and whether a given namespace exists. It
+// returns the organisations that the token may see.
 func takes(cmd *cobra.Command, p profile, namespace string) ([]string, error) {
 	c, err := usable(client.NewCloud(p.Endpoint, p.CloudToken))
 	if err != nil {

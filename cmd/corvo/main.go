@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
-// version is set by the linker for releases.
+// The linker sets version for releases.
 var version = "dev"
 
 func main() {

@@ -17,15 +17,15 @@ import (
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
-// joinTokenVariable holds the secret that nodes share. There is no flag for the
-// secret itself: everybody on the machine could read it in the list of processes.
+// joinTokenVariable holds the secret that nodes share. The secret has no flag of its own, because everybody
+// on the machine could read it in the process list.
 const joinTokenVariable = "CORVO_JOIN_TOKEN"
 
-// founderName is the name of a node that was not given one and founds its cluster.
+// founderName is the default name of the node that founds its cluster.
 const founderName = "node-1"
 
-// nodeID is the node's name: the one its directory has, the one given, or, for a
-// first start, one of its own.
+// nodeID returns the node's name: the name in its data directory, else the given name, else a default for the
+// first start.
 func (c *serverConfig) nodeID() (string, error) {
 	fresh := founderName
 	if !c.comesAlone() {
@@ -38,7 +38,7 @@ func (c *serverConfig) nodeID() (string, error) {
 	return cluster.NodeID(c.DataDir, c.NodeID, fresh)
 }
 
-// tuning is how the node's groups are run.
+// tuning returns the settings of the node's groups.
 func (c *serverConfig) tuning() engine.Tuning {
 	return engine.Tuning{
 		LogKind:       raftlog.Kind(c.RaftStore),
@@ -54,10 +54,9 @@ func (c *serverConfig) tuning() engine.Tuning {
 	}
 }
 
-// membership opens the listener for other nodes and says how this one comes into
-// its cluster; nil where it has no such listener. http is where it serves clients, token
-// the secret given. What the node knows besides, it adds: DataDir, NodeID, Version, Level,
-// Logger.
+// membership opens the listener for other nodes and returns how this node joins its cluster, or nil if it has
+// no such listener. http is the address for clients and token the given secret. The node itself fills in
+// DataDir, NodeID, Version, Level and Logger.
 func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Config, err error) {
 	if c.raftBind() == "" {
 		return nil, nil
@@ -82,11 +81,11 @@ func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Confi
 	return of, err
 }
 
-// whichToken says what --join-token-file is for.
+// whichToken tells the operator what --join-token-file takes.
 const whichToken = "it names a file with the text of a member's " + cluster.TokenFile + ", or one that all nodes share"
 
-// ready reads the secret that nodes share and looks whether the data directory is free,
-// before anything is opened. Nothing is kept of the directory: who opens it takes it.
+// ready reads the secret that nodes share and checks that the data directory is free, before anything is
+// opened. It releases the directory's lock again, because the code that opens the directory takes it.
 func (c *serverConfig) ready(env func(string) (string, bool)) (token string, err error) {
 	if c.raftBind() != "" {
 		if token, err = c.joinToken(env); err != nil {
@@ -106,7 +105,7 @@ func (c *serverConfig) ready(env func(string) (string, bool)) (token string, err
 	return token, lock.Close()
 }
 
-// joinToken is the secret given; "" = the one in the data directory.
+// joinToken returns the given secret; "" = use the one in the data directory.
 func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error) {
 	if c.JoinTokenFile == "" {
 		token, _ := env(joinTokenVariable)
@@ -122,7 +121,7 @@ func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error
 	return string(text), nil
 }
 
-// advertised is the URL told to the other nodes.
+// advertised returns the URL that the node tells the other nodes.
 func (c *serverConfig) advertised(http net.Addr, raft string) (string, error) {
 	if c.Advertise != "" {
 		return strings.TrimRight(c.Advertise, "/"), nil
@@ -139,7 +138,7 @@ func (c *serverConfig) advertised(http net.Addr, raft string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
-// find is the set of nodes to form a cluster with; nil = none was named.
+// find returns how to find the nodes to form a cluster with, or nil if no flag names any.
 func (c *serverConfig) find(raft net.Addr) (*cluster.Find, error) {
 	find := &cluster.Find{Expect: int(c.Expect)}
 	switch {
@@ -160,14 +159,14 @@ func (c *serverConfig) find(raft net.Addr) (*cluster.Find, error) {
 	return find, nil
 }
 
-// resolver is what is asked of DNS. *net.Resolver is one.
+// resolver makes DNS queries, as *net.Resolver does.
 type resolver interface {
 	LookupHost(ctx context.Context, host string) (addresses []string, err error)
 	LookupAddr(ctx context.Context, address string) (names []string, err error)
 }
 
-// discover asks DNS, every time anew, for the addresses behind a name; "" = the
-// domain of this host. The nodes' listeners all have our own port.
+// discover queries DNS on every call for the addresses of a name; "" = the domain of this host. It gives each
+// address this node's own port, because all nodes listen on the same port.
 func discover(ctx context.Context, dns resolver, name, port string) ([]string, error) {
 	if name == "" {
 		host, err := os.Hostname()
@@ -189,8 +188,8 @@ func discover(ctx context.Context, dns resolver, name, port string) ([]string, e
 	return all, nil
 }
 
-// domainBehind is a host's full name without its first part: in a Kubernetes
-// StatefulSet that is the name of its service, behind which are all its pods.
+// domainBehind returns a host's full name without its first label. In a Kubernetes StatefulSet that is the
+// name of its service, which resolves to all its pods.
 func domainBehind(ctx context.Context, dns resolver, host string) (string, error) {
 	addresses, err := dns.LookupHost(ctx, host)
 	if err != nil {
@@ -208,8 +207,7 @@ func domainBehind(ctx context.Context, dns resolver, host string) (string, error
 	return "", fmt.Errorf("the host %q has no domain: give --discover-dns-name", host)
 }
 
-// domainOf is the rest of the first of the names that begins with the host's own;
-// "" = none does.
+// domainOf returns the domain of the first name whose first label equals the host's; "" = none.
 func domainOf(host string, names []string) string {
 	first, _, _ := strings.Cut(host, ".")
 	for _, name := range names {
@@ -220,7 +218,7 @@ func domainOf(host string, names []string) string {
 	return ""
 }
 
-// list reads addresses separated by commas.
+// list splits addresses at commas.
 func list(text string) []string {
 	all := strings.Split(text, ",")
 	for i := range all {
@@ -229,5 +227,5 @@ func list(text string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
-// relaxedWarning is what --durability relaxed risks, in full.
+// relaxedWarning states the risk of --durability relaxed in full.
 const relaxedWarning = "--durability relaxed: the log is not synced to disk. A crash of this machine, or a power cut, can lose writes that were acknowledged in the moments before it, and in a cluster a majority of machines that fail together can; a crash of the process alone loses nothing."

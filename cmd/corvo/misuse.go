@@ -14,25 +14,25 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// The codes that a command which has not worked ends with.
+// The exit codes of a failed command.
 const (
 	exitFailed  = 1
 	exitMisuse  = misuse.ExitCode
-	exitTimeout = 3 // the time was over before it was done
+	exitTimeout = 3 // the command ran out of time
 )
 
-// misusef and group have short names, for nearly every command uses them.
+// misusef and group have short names, because nearly every command uses them.
 func misusef(format string, args ...any) error { return misuse.Errorf(format, args...) }
 
 func group(cmd *cobra.Command) *cobra.Command { return misuse.Group(cmd) }
 
-// timedOut is an error of what had its time and was not done in it.
+// timedOut is an error of a command that ran out of time.
 type timedOut struct{ error }
 
 func (t timedOut) Unwrap() error { return t.error }
 
-// exitCode is what a process ends with. What the server refuses as malformed is as
-// wrong as what is found wrong here.
+// exitCode returns the exit code for an error. It treats requests that the server refuses as malformed like
+// mistakes that the command finds itself.
 func exitCode(err error) int {
 	if misuse.Is(err) {
 		return exitMisuse
@@ -48,7 +48,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// advice is what an error says and, where the error comes from far below, what to do.
+// advice returns an error's text and, for errors of lower layers, how to fix the cause.
 func advice(err error) string {
 	text := oneLine(err)
 	var request *url.Error
@@ -67,14 +67,14 @@ func advice(err error) string {
 	return text
 }
 
-// withoutSecret is why a command has shown a server no secret, though its profile has
-// one, where the server wants one.
+// withoutSecret explains why a command sent no secret although its profile has one, if the server asked for
+// one.
 func withoutSecret(cmd *cobra.Command, err error) string {
-	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // corvo login asks with what it is given
+	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // corvo login uses only its own token
 		return ""
 	}
 	r := remoteOf(cmd)
-	if r.namesSecret() { // which is not read again: stdin would be waited for
+	if r.namesSecret() { // access would read it again and wait for stdin
 		return ""
 	}
 	a, _, err := r.open()

@@ -18,14 +18,14 @@ import (
 	files "github.com/corvo/corvo/durable"
 )
 
-// profiles is the file in which a person keeps how servers are reached.
+// profiles is the file in which a person keeps endpoints and credentials.
 type profiles struct {
-	// Current is the profile that counts where nobody names one.
+	// Current is the profile to use if none is named.
 	Current string             `yaml:"profile,omitempty"`
 	All     map[string]profile `yaml:"profiles"`
 }
 
-// profile is one server, and who one is there.
+// profile is a server with the credentials for it.
 type profile struct {
 	Endpoint       string `yaml:"endpoint,omitempty"`
 	APIKey         string `yaml:"api-key,omitempty"`
@@ -35,19 +35,19 @@ type profile struct {
 	Namespace      string `yaml:"namespace,omitempty"`
 }
 
-// hasSecrets says whether a profile shows a server who one is.
+// hasSecrets reports whether a profile has a credential.
 func (p *profile) hasSecrets() bool {
 	return p.APIKey != "" || p.APIKeyFile != "" || p.CloudToken != "" || p.CloudTokenFile != ""
 }
 
-// profileName is what a profile may be called: what a shell completes and a person types
-// without quotes, and what is no flag.
+// profileName matches the allowed names: a person types and a shell completes them without quotes, and none
+// looks like a flag.
 var profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // othersMay are the permissions of everybody but the owner of a file.
 const othersMay fs.FileMode = 0o077
 
-// profilesPath is where the file is.
+// profilesPath returns the path of the file.
 func profilesPath() (string, error) {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if dir == "" {
@@ -60,11 +60,11 @@ func profilesPath() (string, error) {
 	return filepath.Join(dir, "corvo", "config.yaml"), nil
 }
 
-// readProfiles reads the file. There need not be one.
+// readProfiles reads the file, if it exists.
 func readProfiles() (p profiles, err error) {
 	path, err := profilesPath()
 	if err != nil {
-		return p, nil // a machine without a home has no profiles
+		return p, nil // without a home directory there are no profiles
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func readProfiles() (p profiles, err error) {
 		return p, err
 	}
 	defer f.Close()
-	// Of the file that is open: another may have taken its name since.
+	// Stat the open file, because another file may have taken its name since.
 	info, err := f.Stat()
 	if err != nil {
 		return p, err
@@ -110,10 +110,10 @@ func (p profiles) write() error {
 	return files.WriteFile(path, text, 0o600)
 }
 
-// names are the profiles' names.
+// names returns the names of the profiles in order.
 func (p profiles) names() []string { return slices.Sorted(maps.Keys(p.All)) }
 
-// named is the profile with a name, or the current one; without any it is empty.
+// named returns the profile of a name, or the current one, or an empty one if neither is set.
 func (p profiles) named(name string) (profile, error) {
 	if name == "" {
 		name = p.Current
@@ -128,8 +128,8 @@ func (p profiles) named(name string) (profile, error) {
 	return found, nil
 }
 
-// toChange is the profile with a name, or a new one, which is refused a name that it had
-// better not have. Those that have one already stay as they are.
+// toChange returns the profile of a name, or a new one. It refuses an unsuitable new name and accepts any
+// existing one.
 func (p profiles) toChange(name string) (profile, error) {
 	found, ok := p.All[name]
 	if !ok && !profileName.MatchString(name) {

@@ -17,11 +17,11 @@ type profileShown struct {
 	Current    bool   `json:"current"`
 	Endpoint   string `json:"endpoint"`
 	Namespace  string `json:"namespace,omitempty"`
-	APIKey     string `json:"api_key"`     // where it is: "kept", "file ...", "" = there is none
+	APIKey     string `json:"api_key"`     // where it is: "kept", "file ...", "" = none
 	CloudToken string `json:"cloud_token"` // the same
 }
 
-// newProfiles are the commands about the file of profiles. They ask no server.
+// newProfiles makes the commands about the file of profiles. They send no request.
 func newProfiles() *cobra.Command {
 	r := &remote{}
 	cmd := group(&cobra.Command{Use: "profiles", Short: "Manage profiles, stored endpoints with credentials", Long: "Manage profiles, stored endpoints with credentials. They are in ~/.config/corvo/config.yaml (or below\n" +
@@ -61,7 +61,7 @@ func newProfiles() *cobra.Command {
 	return cmd
 }
 
-// onProfiles is the body of a command about the file.
+// onProfiles builds the body of a command about the file.
 func onProfiles[A any](r *remote, do func(all *profiles, args []string) (A, error), show func(io.Writer, A)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := r.checkOutput(); err != nil {
@@ -108,8 +108,8 @@ func newProfileSet(r *remote) *cobra.Command {
 	return cmd
 }
 
-// secretFile is a flag for a secret of a profile: the profile has the file, which may get
-// another secret, or what stdin says.
+// secretFile makes a flag for a profile's secret. The profile stores the file's path, because the file may
+// later hold another secret; a secret from stdin is stored itself.
 func secretFile(name, usage string, fields func(*profile) (kept, file *string)) edit[profile] {
 	return edit[profile]{name, secret.kind, usage, func(path string) (func(*profile), error) {
 		var text string
@@ -132,8 +132,7 @@ func secretFile(name, usage string, fields func(*profile) (kept, file *string)) 
 	}}
 }
 
-// keep writes a profile to the file. The first one, or one that is to, becomes the
-// current one.
+// keep stores a profile. It makes the profile current if requested, or if it is the only one.
 func (p *profiles) keep(name string, one profile, current bool) error {
 	if p.All == nil {
 		p.All = map[string]profile{}
@@ -145,7 +144,7 @@ func (p *profiles) keep(name string, one profile, current bool) error {
 	return p.write()
 }
 
-// shown are the profiles as they may be seen.
+// shown returns the profiles without their secrets.
 func (p *profiles) shown() []profileShown {
 	all := []profileShown{}
 	for _, name := range p.names() {

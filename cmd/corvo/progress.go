@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// progressWidth is how wide a bar is, in characters.
+	// progressWidth is the width of a bar in characters.
 	progressWidth = 30
-	// progressAfter is how long work must go on until anything is shown of it.
+	// progressAfter is the time before a progress bar appears.
 	progressAfter = 300 * time.Millisecond
 )
 
-// progress tells a person how far long work is: on the terminal that errors go to, and
-// nowhere else, so that no program reads it.
+// progress shows a person how far long work is. It writes only to stderr on a terminal, so that no program
+// reads it.
 type progress struct {
-	w       io.Writer // nil = nobody watches
+	w       io.Writer // nil = not a terminal
 	columns int
 	since   time.Time
 	shown   bool
@@ -38,8 +38,7 @@ func newProgress(cmd *cobra.Command) *progress {
 	return p
 }
 
-// show tells how much of the work is done; of an unknown total it tells only what text
-// says.
+// show prints how much of the work is done. If the total is unknown (0), it prints only text.
 func (p *progress) show(done, total uint64, text string) {
 	if p.w == nil || !p.shown && time.Since(p.since) < progressAfter {
 		return
@@ -55,7 +54,7 @@ func (p *progress) show(done, total uint64, text string) {
 	p.shown = true
 }
 
-// clear takes the line away: what follows is the outcome.
+// clear erases the line before the outcome is printed.
 func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
@@ -63,13 +62,13 @@ func (p *progress) clear() {
 	}
 }
 
-// barText is a bar, and how much it is full.
+// barText returns a bar and its percentage.
 func barText(done, total uint64) string {
 	done = min(done, total)
 	full := int(float64(done) / float64(total) * progressWidth)
 	return fmt.Sprintf("[%s%s] %3d%%", strings.Repeat("#", full), strings.Repeat(".", progressWidth-full), int(float64(done)/float64(total)*100))
 }
 
-// forPerson says whether what is printed is read by a person: a file is read by corvo
-// bulk as a pipe is.
+// forPerson reports whether stdout is a terminal. A file counts as a program, because corvo bulk may read it,
+// as it reads a pipe.
 var forPerson = func() bool { return term.IsTerminal(int(os.Stdout.Fd())) }

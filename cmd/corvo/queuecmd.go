@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// queueCommands are those about queues.
+// queueCommands makes the commands about queues.
 func queueCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newQueues(),
@@ -25,7 +25,7 @@ func queueCommands() []*cobra.Command {
 	}
 }
 
-// onQueue is a command about one queue.
+// onQueue makes a command about one queue.
 func onQueue[A any](verb, short string, ask func(ctx context.Context, c *client.Client, queue string) (A, error), show func(io.Writer, A)) *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{
@@ -38,9 +38,9 @@ func onQueue[A any](verb, short string, ask func(ctx context.Context, c *client.
 	return cmd
 }
 
-// onPossibleQueue is a command about one queue which need not be there: the server makes
-// one, so that it can be paused before its first job comes. Who has misspelled the name of
-// another is told.
+// onPossibleQueue makes a command about a queue that need not exist: the server creates it, so that it can be
+// paused before its first job. The command tells the person that the queue is new, in case its name is
+// misspelled.
 func onPossibleQueue(verb, short, did string, ask func(c *client.Client, ctx context.Context, queue string) error) *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{
@@ -149,15 +149,15 @@ func retentionText(q api.Queue, of func(*api.QueueRetention) api.Duration) strin
 	return string(of(q.Retention))
 }
 
-// newQueueSet is the command that changes a queue's settings, or makes a queue.
+// newQueueSet makes the command that changes a queue's settings or creates a queue.
 func newQueueSet(r *remote) *cobra.Command {
 	var made edits[api.PutQueueRequest]
 	cmd := &cobra.Command{
 		Use: "set QUEUE", Short: "Change settings of a queue, or create it", Args: cobra.ExactArgs(1),
 		Long: "Change settings of a queue, or create it. " + partialChange,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
-			// Whoever was faster has changed something else, as a rule: what they did stays,
-			// and the flags are said of that.
+			// A concurrent change usually concerns other settings. Keep it, and apply the flags to the
+			// result.
 			for try := 1; ; try++ {
 				now, err := setQueue(cmd.Context(), c, args[0], made)
 				if api.CodeOf(err) != api.PreconditionFailed || try == setTries {
@@ -187,11 +187,11 @@ func newQueueSet(r *remote) *cobra.Command {
 	return cmd
 }
 
-// setTries is how often settings are read and changed while others change them.
+// setTries is the number of attempts to change settings while others change them.
 const setTries = 10
 
-// setQueue changes what a queue is set to now; it is PRECONDITION_FAILED where somebody
-// else does so meanwhile.
+// setQueue changes a queue's current settings; it returns PRECONDITION_FAILED if somebody else changes them
+// meanwhile.
 func setQueue(ctx context.Context, c *client.Client, queue string, made edits[api.PutQueueRequest]) (api.Queue, error) {
 	was, err := c.Queue(ctx, queue, client.Read{Strong: true})
 	if err != nil && api.CodeOf(err) != api.NotFound {
@@ -209,15 +209,15 @@ func setQueue(ctx context.Context, c *client.Client, queue string, made edits[ap
 		return was, misusef("--rate-limit and --rate-window go together: give both, such as --rate-limit 100 --rate-window 1m, or none for both")
 	}
 	if err == nil && was.Version == 0 {
-		return c.PutQueue(ctx, queue, req) // a proxy has taken the version out of the answer
+		return c.PutQueue(ctx, queue, req) // a proxy has removed the version from the answer
 	}
 	return c.PutQueueAt(ctx, queue, req, was.Version)
 }
 
-// drainLook is how often a queue that is drained is looked at.
+// drainLook is the interval at which drain polls the queue.
 const drainLook = 500 * time.Millisecond
 
-// newDrain is the command that waits until a queue has no active jobs any more.
+// newDrain makes the command that waits until a queue has no active jobs.
 func newDrain() *cobra.Command {
 	r := &remote{}
 	var most time.Duration
@@ -238,8 +238,8 @@ func newDrain() *cobra.Command {
 }
 
 func drain(cmd *cobra.Command, c *client.Client, queue string, most time.Duration) (api.Status, error) {
-	// The server makes a queue of a name that is new. Here it is misspelled: whoever drains
-	// a queue relies on it that the jobs they know of have ended.
+	// The server would create an unknown queue. Refuse it here, because its name is probably misspelled and a
+	// person who drains a queue relies on its jobs having ended.
 	if _, err := c.Queue(cmd.Context(), queue, client.Read{Strong: true}); err != nil {
 		return api.Status{}, err
 	}
@@ -255,7 +255,7 @@ func drain(cmd *cobra.Command, c *client.Client, queue string, most time.Duratio
 	defer p.clear()
 	var first int64
 	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
-		// Strong: a node that has not heard of the drain yet would call the queue resumed.
+		// Read strongly, because a node that has not applied the drain yet would report the queue as resumed.
 		q, err := c.Queue(cmd.Context(), queue, client.Read{Strong: true})
 		switch {
 		case err != nil:

@@ -13,12 +13,12 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// resource is a noun of the API that is declared: all of them are listed, read, set
-// and deleted by the same commands. Req is what is sent, Resp what is answered.
+// resource is a declared noun of the API. The same commands list, read, set and delete all nouns. Req is the
+// request, Resp the answer.
 type resource[Req, Resp any] struct {
-	use, short string // of the command above those
+	use, short string // of the group command
 	one, many  string // its names for people
-	arg        string // how the command line names one
+	arg        string // its name in the usage
 
 	list   func(c *client.Client, ctx context.Context, r client.Read) ([]Resp, error)
 	get    func(c *client.Client, ctx context.Context, id string, r client.Read) (Resp, error)
@@ -29,27 +29,27 @@ type resource[Req, Resp any] struct {
 	version func(*Resp) int64
 	flags   []edit[Req]
 	columns []column[Resp] // of the list
-	details []column[Resp] // of one, besides
+	details []column[Resp] // added when one is shown
 
-	// begin has a request speak of the one that an argument names. The argument is the
-	// id of those that clients name, and else what makes a new one: a name, a URL.
+	// begin fills a request with an argument: the id of a noun whose ids clients choose, else the value that
+	// creates one, such as a name or a URL.
 	begin func(req *Req, arg string) error
 
-	// The rest may be nil.
+	// The following fields may be nil.
 
-	// prefix begins the ids that the server gives, empty where clients name theirs. A
-	// name in place of an id is looked up where there are names.
+	// prefix starts the ids that the server assigns; it is empty if clients choose the ids. An argument
+	// without it is a name, if the noun has names.
 	prefix  string
 	named   func(Resp) (id, name string)
-	makes   string      // the argument of create, where there is a prefix
-	renames []edit[Req] // flags that only what is there already needs
-	// again has a request say what the answer says in other words.
+	makes   string      // the argument of create, if prefix is set
+	renames []edit[Req] // flags for existing resources only
+	// again converts those fields of an answer whose form differs in the request.
 	again func(Resp, *Req)
-	// more shows what does not fit into lines.
+	// more shows the parts that do not fit into lines.
 	more func(io.Writer, Resp)
 }
 
-// command is the noun's command. more makes those that only it has.
+// command makes the noun's commands. more makes those that only this noun has.
 func (n *resource[Req, Resp]) command(more ...func(*remote) *cobra.Command) *cobra.Command {
 	r := &remote{}
 	cmd := group(&cobra.Command{Use: n.use, Short: n.short})
@@ -89,7 +89,7 @@ func (n *resource[Req, Resp]) show(w io.Writer, one Resp) {
 	}
 }
 
-// on is a command about one resource.
+// on makes a command about one resource.
 func on[Req, Resp, A any](n *resource[Req, Resp], r *remote, verb, short string, ask func(ctx context.Context, c *client.Client, id string) (A, error), show func(io.Writer, A)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " " + n.arg, Short: short, Args: cobra.ExactArgs(1),
@@ -103,7 +103,7 @@ func on[Req, Resp, A any](n *resource[Req, Resp], r *remote, verb, short string,
 	}
 }
 
-// id is the id of the resource that an argument names.
+// id returns the id of the resource that an argument names.
 func (n *resource[Req, Resp]) id(ctx context.Context, c *client.Client, arg string) (string, error) {
 	if n.prefix == "" {
 		return arg, n.begin(new(Req), arg)
@@ -111,7 +111,7 @@ func (n *resource[Req, Resp]) id(ctx context.Context, c *client.Client, arg stri
 	if n.named == nil || strings.HasPrefix(arg, n.prefix) {
 		return arg, nil
 	}
-	// What was just created has its name here too.
+	// Read strongly, so that a resource created just before has its name.
 	all, err := n.list(c, ctx, client.Read{Strong: true})
 	if err != nil {
 		return "", err
@@ -119,7 +119,7 @@ func (n *resource[Req, Resp]) id(ctx context.Context, c *client.Client, arg stri
 	return idOf(all, arg, n.one, n.use, n.named)
 }
 
-// idOf is the id of the one of a list that has a name.
+// idOf returns the id of the element with a name.
 func idOf[A any](all []A, name, one, command string, named func(A) (id, name string)) (found string, err error) {
 	for _, a := range all {
 		switch id, is := named(a); {
@@ -136,7 +136,7 @@ func idOf[A any](all []A, name, one, command string, named func(A) (id, name str
 	return found, nil
 }
 
-// article is a noun with its article: an alert rule.
+// article returns a noun with its article, such as "an alert rule".
 func article(noun string) string {
 	if strings.ContainsRune("aeioAEIO", rune(noun[0])) {
 		return "an " + noun
@@ -159,9 +159,9 @@ func (n *resource[Req, Resp]) creating(r *remote) *cobra.Command {
 	return cmd
 }
 
-// setting is the command that changes what is there. What no flag says stays, so that
-// nobody has to repeat all of a budget to raise one limit; the version that was read
-// has what somebody else changes meanwhile refuse it.
+// setting makes the command that changes an existing resource. Fields without a flag keep their value, so
+// that nobody repeats a whole budget to raise one limit. The request names the version that was read, so that
+// the server refuses it after a concurrent change.
 func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edit[Req]) *cobra.Command {
 	var made edits[Req]
 	cmd := on(n, r, verb, short, func(ctx context.Context, c *client.Client, id string) (answer Resp, err error) {
@@ -188,8 +188,8 @@ func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edi
 	return cmd
 }
 
-// asked is the request that would be answered like this: answers have all the fields
-// of requests, and more.
+// asked converts an answer to the request that would produce it, because answers have all the fields of
+// requests and more.
 func (n *resource[Req, Resp]) asked(was Resp, req *Req) error {
 	if err := asRequest(was, req); err != nil {
 		return fmt.Errorf("the existing %s: %w", n.one, err)
@@ -200,7 +200,7 @@ func (n *resource[Req, Resp]) asked(was Resp, req *Req) error {
 	return nil
 }
 
-// asRequest fills a request with what an answer says in the same words.
+// asRequest copies the fields of an answer that a request has under the same names.
 func asRequest(answer, req any) error {
 	text, err := json.Marshal(answer)
 	if err != nil {

@@ -48,7 +48,7 @@ func newSchedules() *cobra.Command {
 	return cmd
 }
 
-// onSchedule is a command about one schedule.
+// onSchedule makes a command about one schedule.
 func onSchedule[A any](r *remote, verb, short string, ask func(ctx context.Context, c *client.Client, id string) (A, error), show func(w io.Writer, a A)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " SCHEDULE", Short: short, Args: cobra.ExactArgs(1),
@@ -62,16 +62,16 @@ func onSchedule[A any](r *remote, verb, short string, ask func(ctx context.Conte
 	}
 }
 
-// scheduleIDPrefix starts every schedule's id. A schedule of such a name must be
-// called by its id.
+// scheduleIDPrefix starts every schedule's id. A schedule whose name starts with it can only be called by its
+// id.
 const scheduleIDPrefix = "sched_"
 
-// scheduleID is the id of a schedule that is called by its id or its name.
+// scheduleID returns the id of a schedule called by its id or its name.
 func scheduleID(ctx context.Context, c *client.Client, idOrName string) (string, error) {
 	if strings.HasPrefix(idOrName, scheduleIDPrefix) {
 		return idOrName, nil
 	}
-	// What was just created has its name here too.
+	// Read strongly, so that a schedule created just before has its name.
 	all, err := c.Schedules(ctx, client.Read{Strong: true})
 	if err != nil {
 		return "", err
@@ -154,7 +154,7 @@ func showSchedule(w io.Writer, s api.Schedule) {
 	}
 }
 
-// nextRun is when a schedule runs next, for people.
+// nextRun formats a schedule's next run for people.
 func nextRun(s api.Schedule) string {
 	if s.Paused {
 		return "paused"
@@ -169,7 +169,7 @@ func timeText(t *api.Time) string {
 	return string(*t)
 }
 
-// pairsText is an object of strings in one line, by name.
+// pairsText formats an object of strings on one line, sorted by name.
 func pairsText(all api.Strings) string {
 	var pairs []string
 	for name, value := range all {

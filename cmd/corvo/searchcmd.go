@@ -66,8 +66,7 @@ func newSearch() *cobra.Command {
 	return cmd
 }
 
-// showFound shows jobs to a person as a table, and to a program by their ids, one a
-// line.
+// showFound prints a table on a terminal, else one id a line for programs.
 func showFound(w io.Writer, all []api.Job) {
 	if !forPerson() {
 		for _, j := range all {

@@ -49,8 +49,7 @@ func newServer() *cobra.Command {
 	return cmd
 }
 
-// runServer serves until ctx ends, then finishes what is under way within the
-// shutdown timeout.
+// runServer serves until ctx ends, then finishes pending requests within the shutdown timeout.
 func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	logger, err := settings.Logger(cfg.LogLevel)
 	if err != nil {
@@ -83,7 +82,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	// Served before the node is open: see doorway.
+	// Serve before the node is open, see doorway.
 	door := &doorway{}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -121,8 +120,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	return <-served
 }
 
-// openNode opens the node, which may take as long as ctx lasts where it looks for
-// its cluster.
+// openNode opens the node. It may wait as long as ctx lasts while the node looks for its cluster.
 func openNode(ctx context.Context, cfg serverConfig, of *cluster.Config, tracer trace.TracerProvider, logger *slog.Logger) (*dataplane.Node, error) {
 	return dataplane.Open(ctx, dataplane.Config{
 		DataDir:        cfg.DataDir,
@@ -147,8 +145,7 @@ func openNode(ctx context.Context, cfg serverConfig, of *cluster.Config, tracer 
 	})
 }
 
-// greet says where the node listens and how to talk to it, with a line that
-// works when pasted.
+// greet prints the node's address and a command line that works when pasted.
 func greet(out io.Writer, cfg serverConfig, node *dataplane.Node, endpoint string) {
 	fmt.Fprintf(out, "corvo %s listens on %s, data in %s\n", version, endpoint, cfg.DataDir)
 	auth := ""
@@ -158,7 +155,7 @@ func greet(out io.Writer, cfg serverConfig, node *dataplane.Node, endpoint strin
 	case node.FirstKey != "":
 		auth = " -H 'Authorization: Bearer " + node.FirstKey + "'"
 		fmt.Fprintf(out, "admin key (shown this once, kept in %s): %s\n", filepath.Join(cfg.DataDir, dataplane.AdminKeyFile), node.FirstKey)
-	case !hasKeyFile(cfg.DataDir): // it joined others, who made the key
+	case !hasKeyFile(cfg.DataDir): // another node of the cluster made the key
 		auth = " -H \"Authorization: Bearer $CORVO_API_KEY\""
 	default:
 		auth = " -H \"Authorization: Bearer $(cat " + filepath.Join(cfg.DataDir, dataplane.AdminKeyFile) + ")\""

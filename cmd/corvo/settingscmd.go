@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// durationText is a duration or a word in its place, which the server knows.
+// durationText passes a duration or a word in its place on to the server, which knows the words.
 var durationText = form[api.Duration]{span.kind, func(text string) (api.Duration, error) { return api.Duration(text), nil }}
 
 func newSettings() *cobra.Command {

@@ -7,10 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// doorway serves HTTP from the first moment, while the node is still opened: a
-// node that waits for others to form a cluster with is alive and not ready. An
-// orchestrator that starts nodes one after another, each once the one before is
-// alive, would otherwise never start the second.
+// doorway serves HTTP while the node is still opening: a node that waits for others to form a cluster is
+// alive but not ready. Otherwise an orchestrator that starts each node after the previous one is alive would
+// never start the second.
 type doorway struct {
 	node atomic.Pointer[dataplane.Node]
 }
@@ -23,7 +22,7 @@ func (d *doorway) drain() {
 	}
 }
 
-// startingRetry is when to ask a node again that is being opened.
+// startingRetry is the Retry-After of a node that is still opening.
 const startingRetry = "1" // seconds
 
 func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {

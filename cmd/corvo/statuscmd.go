@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// status is what corvo status tells.
+// status is the output of corvo status.
 type status struct {
 	Queues []api.Queue `json:"queues"`
-	// Cluster is absent where it may not be seen, and why that is so is in ClusterError.
+	// Cluster is absent if the key may not see it; ClusterError then says why.
 	Cluster      *api.ClusterStatus `json:"cluster,omitempty"`
 	ClusterError *api.Error         `json:"-"`
 }
@@ -43,7 +43,7 @@ func statusOf(cmd *cobra.Command, c *client.Client) (s status, err error) {
 	return s, err
 }
 
-// hidden is an error that says that something is not shown to this key, or not there.
+// hidden returns an error that says that this key may not see something or that it does not exist, else nil.
 func hidden(err error) *api.Error {
 	switch api.CodeOf(err) {
 	case api.Forbidden, api.NotFound, api.Unsupported:
@@ -63,7 +63,7 @@ func showOverview(w io.Writer, s status) {
 	fmt.Fprintf(w, "\nhealth: %s; the search view is %d entries behind\n", healthText(*s.Cluster), s.Cluster.View.Lag)
 }
 
-// healthText is what is wrong with a cluster, or ok.
+// healthText lists the faults of a cluster, or returns ok.
 func healthText(s api.ClusterStatus) string {
 	var wrong []string
 	for _, shard := range s.ShardStatus {

@@ -12,13 +12,13 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// A column is one thing that people are shown of an A.
+// A column is a named value that tables show of an A.
 type column[A any] struct {
 	head string
 	cell func(A) string
 }
 
-// showList shows some, one a line.
+// showList prints a table with a line for each element.
 func showList[A any](w io.Writer, all []A, columns []column[A]) {
 	heads := make([]string, len(columns))
 	for i, c := range columns {
@@ -34,14 +34,14 @@ func showList[A any](w io.Writer, all []A, columns []column[A]) {
 	}
 }
 
-// showOne shows one, a thing a line.
+// showOne prints a line for each column of one element.
 func showOne[A any](w io.Writer, a A, columns ...column[A]) {
 	for _, c := range columns {
 		row(w, c.head, c.cell(a))
 	}
 }
 
-// showKnown shows one, without what is not known of it.
+// showKnown prints one element without its unknown values.
 func showKnown[A any](w io.Writer, a A, columns ...column[A]) {
 	for _, c := range columns {
 		if text := c.cell(a); text != "" {
@@ -50,8 +50,8 @@ func showKnown[A any](w io.Writer, a A, columns ...column[A]) {
 	}
 }
 
-// row writes a line of a table. What cells say comes from anybody: it neither leaves
-// its cell nor speaks to the terminal.
+// row writes a line of a table. It cleans the cells, because text from strangers must neither leave its cell
+// nor control the terminal.
 func row(w io.Writer, cells ...string) {
 	for i, text := range cells {
 		cells[i] = known(plain(text))
@@ -59,7 +59,8 @@ func row(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
-// plain is text in one line, without what a terminal obeys.
+// plain replaces unprintable characters by spaces, so that the text is one line and cannot control a
+// terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -69,7 +70,7 @@ func plain(text string) string {
 	}, text)
 }
 
-// clock is a time for people, to the second: all are of one width.
+// clock formats a time to the second, so that all times have the same width.
 func clock(t api.Time) string {
 	at, ok, err := t.Parse()
 	if err != nil || !ok {
@@ -78,7 +79,7 @@ func clock(t api.Time) string {
 	return at.Format(time.RFC3339)
 }
 
-// maybe is how what may be absent is shown; what is absent is not known.
+// maybe formats an optional value; an absent one is unknown.
 func maybe[T any](v *T, text func(T) string) string {
 	if v == nil {
 		return ""
@@ -92,7 +93,7 @@ func usd[T money.Nano | money.Total](n T) string { return fmt.Sprint(n) }
 
 func count[T int | int64 | uint32 | money.Count](n T) string { return fmt.Sprint(n) }
 
-// limit is a bound of which 0 is none.
+// limit formats a bound; 0 means no bound.
 func limit[T int | int64](n T) string {
 	if n == 0 {
 		return ""
@@ -109,7 +110,7 @@ func yes(v bool) string {
 	return "no"
 }
 
-// jsonText is JSON in one line; null is absent.
+// jsonText returns JSON in one line; null counts as absent.
 func jsonText(data json.RawMessage) string {
 	if string(data) == "null" {
 		return ""
@@ -117,5 +118,5 @@ func jsonText(data json.RawMessage) string {
 	return string(data)
 }
 
-// millis is a time in milliseconds as a duration.
+// millis formats milliseconds as a duration.
 func millis(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

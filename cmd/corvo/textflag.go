@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// textFlag is the text of a flag that is not empty if it is given. In --endpoint "$STAGING"
-// with nothing in the variable nobody means what counts without the flag: another server.
+// textFlag is a text flag that refuses an empty value. If the variable in --endpoint "$STAGING" is empty,
+// nobody means the default, which is another server.
 type textFlag string
 
-// bindText gives a set of flags one for text that is not empty.
+// bindText adds a textFlag to a set of flags.
 func bindText(flags *pflag.FlagSet, text *string, name, usage string) {
 	flags.Var((*textFlag)(text), name, usage)
 }
@@ -31,8 +31,8 @@ func notEmpty(text string) error {
 	return nil
 }
 
-// fitsHeader refuses what no header of HTTP can have, where by itself the library would say
-// so of a request that nobody here has heard of.
+// fitsHeader refuses text that no HTTP header may carry. Otherwise the HTTP library would report it about a
+// request that the person does not know of.
 func fitsHeader(text string) error {
 	bad := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	switch {

@@ -18,37 +18,36 @@ import (
 )
 
 const (
-	// topTimeout bounds one look at a server that answers slowly.
+	// topTimeout bounds one look at a slow server.
 	topTimeout = 5 * time.Second
-	// topMostJobs is how many active jobs are read at once; of more the longest running
-	// ones are shown.
+	// topMostJobs bounds the active jobs in one request; of more, top shows the longest running ones.
 	topMostJobs = searchPage
-	// topLeastInterval keeps a hasty --interval from loading a server.
+	// topLeastInterval keeps a short --interval from loading a server.
 	topLeastInterval = 100 * time.Millisecond
 )
 
-// look is what a server shows at one time.
+// look is a server's status at one time.
 type look struct {
 	At      time.Time          `json:"at"`
-	Cluster *api.ClusterStatus `json:"cluster,omitempty"` // absent: this key may not see it
+	Cluster *api.ClusterStatus `json:"cluster,omitempty"` // absent if this key may not see it
 	Queues  []queueLook        `json:"queues"`
 	Workers []workerLook       `json:"workers"`
 }
 
-// queueLook is a queue, and what went through it a second since the look before.
+// queueLook is a queue and its rates since the previous look.
 type queueLook struct {
 	api.Queue
-	In   *float64 `json:"enqueued_per_second"` // null: there was no look before
+	In   *float64 `json:"enqueued_per_second"` // null: there is no previous look
 	Done *float64 `json:"completed_per_second"`
 }
 
-// workerLook is a worker and the jobs it holds, the longest running first.
+// workerLook is a worker and its jobs, the longest running first.
 type workerLook struct {
 	api.Worker
 	Jobs []api.Job `json:"jobs"`
 }
 
-// newTop is the command that shows a server live, or once where nobody watches.
+// newTop makes the command that shows a server live, or prints it once if no terminal is attached.
 func newTop() *cobra.Command {
 	r := &remote{}
 	interval := 2 * time.Second
@@ -81,7 +80,7 @@ func newTop() *cobra.Command {
 	return cmd
 }
 
-// lookAt looks at a server. Rates are since the look before.
+// lookAt reads a server's status. It computes rates since the previous look.
 func lookAt(ctx context.Context, c *client.Client, before *look) (l look, err error) {
 	queues, err := c.Queues(ctx, client.Read{Eventual: true})
 	if err != nil {
@@ -123,15 +122,15 @@ func queueLooks(queues []api.Queue, before *look, now time.Time) []queueLook {
 		}
 		was := before.Queues[at]
 		in := float64(q.Enqueued-was.Enqueued) / seconds
-		// Completed jobs that are old enough go: what is left may be fewer.
+		// Retention removes old completed jobs, so that the number may fall.
 		finished := float64(max(q.Completed-was.Completed, 0)) / seconds
 		all[i].In, all[i].Done = &in, &finished
 	}
 	return all
 }
 
-// workerLooks gives each worker its jobs. Jobs of workers that give no name, or that this
-// node has not heard of, are those of one without a name.
+// workerLooks assigns the active jobs to their workers. It assigns jobs whose worker has no name, or is
+// unknown to this node, to one without a name.
 func workerLooks(workers []api.Worker, active []api.Job) []workerLook {
 	all := make([]workerLook, len(workers))
 	at := map[string]int{}
@@ -154,7 +153,7 @@ func workerLooks(workers []api.Worker, active []api.Job) []workerLook {
 	return all
 }
 
-// showLook shows one look as tables.
+// showLook prints one look as tables.
 func showLook(w io.Writer, l look) {
 	fmt.Fprintln(w, clusterLine(l))
 	fmt.Fprintln(w)
@@ -202,7 +201,7 @@ func watch(ctx context.Context, c *client.Client, first look, interval time.Dura
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-sized.C: // the terminal may have got another size
+		case <-sized.C: // the terminal may have been resized
 		case l := <-looks:
 			v.take(l)
 		case k, open := <-s.keys:
@@ -213,7 +212,7 @@ func watch(ctx context.Context, c *client.Client, first look, interval time.Dura
 	}
 }
 
-// looked is a look, or why there was none.
+// looked is a look, or the error of the attempt.
 type looked struct {
 	look
 	err error

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/term"
 )
 
-// topSizeEvery is how often a terminal is asked for its size. Not all systems have a
-// signal for it.
+// topSizeEvery is the interval at which watch reads the terminal's size, because not all systems signal a
+// change.
 const topSizeEvery = 250 * time.Millisecond
 
-// What terminals obey.
+// The control sequences for the terminal.
 const (
-	enterScreen = "\x1b[?1049h\x1b[?25l" // another screen than that of the shell, without a cursor
+	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen apart from the shell's, without a cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 	screenHome  = "\x1b[H"
 	clearLine   = "\x1b[K" // from the cursor on
@@ -24,36 +24,36 @@ const (
 	normalText  = "\x1b[m"
 )
 
-// onTerminal says whether a person is at both ends.
+// onTerminal reports whether stdin and stdout are terminals.
 func onTerminal() bool { return term.IsTerminal(int(os.Stdin.Fd())) && forPerson() }
 
-// screen is the terminal while it is ours alone.
+// screen is the terminal while top has it alone.
 type screen struct {
 	keys          chan key
 	was           *term.State
-	drawn         string // what stands there
-	width, height int    // and how large it was then
+	drawn         string // the frame on the terminal
+	width, height int    // the terminal's size for that frame
 }
 
-// openScreen takes the terminal over: keys come as they are pressed. close gives it back.
+// openScreen takes the terminal over and receives each key when it is pressed. close gives the terminal back.
 func openScreen() (*screen, error) {
 	was, err := term.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
 		return nil, err
 	}
 	s := &screen{keys: make(chan key), was: was}
-	// It ends with the process: nothing wakes it from its read before.
+	// The goroutine ends with the process, because nothing wakes it from its read earlier.
 	go s.read()
 	_, err = os.Stdout.WriteString(enterScreen)
 	return s, err
 }
 
 func (s *screen) close() {
-	os.Stdout.WriteString(leaveScreen) // a terminal that is gone has nothing to leave
+	os.Stdout.WriteString(leaveScreen) // a write error means that the terminal is gone
 	term.Restore(int(os.Stdin.Fd()), s.was)
 }
 
-// draw shows a view in the size that the terminal has.
+// draw draws a view in the terminal's current size.
 func (s *screen) draw(v *view) error {
 	width, height, err := term.GetSize(int(os.Stdout.Fd()))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *screen) draw(v *view) error {
 	return err
 }
 
-// key is one that was pressed.
+// key is a pressed key.
 type key int
 
 const (
@@ -93,7 +93,7 @@ const (
 	keyTurn
 )
 
-// sequences are what terminals send for keys. A prefix of one may come first.
+// sequences maps the bytes that terminals send to keys. A terminal may send a sequence in parts.
 var sequences = map[string]key{
 	"q": keyQuit, "Q": keyQuit, "\x03": keyQuit, "\x04": keyQuit,
 	"\t": keyTab, "r": keyTurn, "k": keyUp, "j": keyDown, "h": keyLeft, "l": keyRight,
@@ -101,7 +101,7 @@ var sequences = map[string]key{
 	"\x1bOA": keyUp, "\x1bOB": keyDown, "\x1bOC": keyRight, "\x1bOD": keyLeft,
 }
 
-// read sends the keys that are pressed.
+// read sends the pressed keys to s.keys.
 func (s *screen) read() {
 	defer close(s.keys)
 	var begun string
@@ -118,8 +118,7 @@ func (s *screen) read() {
 	}
 }
 
-// readKeys are the keys in what a terminal has sent, and the beginning of one that has
-// not come whole.
+// readKeys returns the keys in a terminal's bytes, and the beginning of an incomplete sequence.
 func readKeys(sent string) (all []key, rest string) {
 next:
 	for sent != "" {
@@ -132,7 +131,7 @@ next:
 				return all, sent
 			}
 		}
-		// Of a sequence that is not known nothing is a key.
+		// Skip an unknown sequence whole, so that none of its bytes counts as a key.
 		end := 1
 		if strings.HasPrefix(sent, "\x1b[") {
 			for end = 2; end < len(sent) && (sent[end] < '@' || sent[end] > '~'); end++ {

@@ -33,7 +33,7 @@ type workerRow struct {
 	job    *api.Job
 }
 
-// workerRows are all lines in the order of a look.
+// workerRows returns all lines in the order of a look.
 func workerRows(l look) (all []workerRow) {
 	for _, w := range l.Workers {
 		all = append(all, rowsOf(w)...)
@@ -49,7 +49,7 @@ func rowsOf(w workerLook) []workerRow {
 	return all
 }
 
-// topWorkers are the columns of the table of workers at a time.
+// topWorkers returns the columns of the table of workers at a time.
 func topWorkers(now time.Time) []column[workerRow] {
 	both := func(head string, worker func(workerLook) string, job func(api.Job) string) column[workerRow] {
 		return column[workerRow]{head, func(r workerRow) string {
@@ -71,7 +71,7 @@ func topWorkers(now time.Time) []column[workerRow] {
 
 func rateText(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
 
-// since is how long ago something was, in whole seconds; clocks may differ a little.
+// since formats the time since an event in whole seconds, at least 0 because clocks may differ a little.
 func since(now time.Time, at api.Time) string {
 	t, ok, err := at.Parse()
 	if err != nil || !ok {
@@ -80,7 +80,7 @@ func since(now time.Time, at api.Time) string {
 	return max(now.Sub(t), 0).Truncate(time.Second).String()
 }
 
-// clusterLine is the server in one line.
+// clusterLine summarises the server in one line.
 func clusterLine(l look) string {
 	var pending, active, dead int64
 	var in, finished float64
@@ -97,33 +97,33 @@ func clusterLine(l look) string {
 	return text
 }
 
-// view is what is shown of the newest look, and how.
+// view is the newest look and its presentation.
 type view struct {
 	look    look
-	failing error // why there is no newer look
-	focus   int   // which table the keys are for
+	failing error // the reason if there is no newer look
+	focus   int   // the table that keys act on
 	tables  [2]tableView
 }
 
-// tableView is how a table is shown.
+// tableView is the presentation of a table.
 type tableView struct {
 	sort   int // the column
 	turned bool
-	top    int // rows above the first that is shown
-	rows   int // rows there were at last
-	page   int // rows that were shown
+	top    int // rows above the first visible one
+	rows   int // rows at the last drawing
+	page   int // visible rows
 }
 
 func newView(first look) *view { return &view{look: first} }
 
-// take takes what came of looking. What was seen stays while nobody answers.
+// take stores a new look. If the request failed, it keeps the previous look and the error.
 func (v *view) take(l looked) {
 	if v.failing = l.err; l.err == nil {
 		v.look = l.look
 	}
 }
 
-// cause is what is wrong with a request, without the request.
+// cause removes the request from an error of a request.
 func cause(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -132,7 +132,7 @@ func cause(err error) error {
 	return err
 }
 
-// press does what a key is for, and says whether that is to end it.
+// press performs a key's action and reports whether the key quits.
 func (v *view) press(k key) (quit bool) {
 	t := &v.tables[v.focus]
 	columns := len(topQueues)
@@ -163,13 +163,12 @@ func (v *view) press(k key) (quit bool) {
 	return false
 }
 
-// line is one of the screen.
+// line is a line of the screen.
 type line struct{ style, text string }
 
-// render draws the view into a screen of a size: at most as many lines, each at most as
-// wide.
+// render draws the view into at most height lines, each at most width columns wide.
 func (v *view) render(width, height int) (lines []line) {
-	// A terminal that has filled its last column may wrap what follows.
+	// Leave the last column free, because a terminal may wrap after filling it.
 	width = max(width-1, 1)
 	title := "corvo top, " + v.look.At.UTC().Format(time.TimeOnly) + " UTC"
 	if v.failing != nil {
@@ -177,9 +176,9 @@ func (v *view) render(width, height int) (lines []line) {
 	}
 	lines = append(lines, line{bold, title}, line{"", clusterLine(v.look)})
 	queues, workers := v.cells()
-	body := height - len(lines) - 1 // the keys, below
+	body := height - len(lines) - 1 // minus the line of keys at the bottom
 	if body >= 6 {
-		// One has what the other leaves, and half where neither leaves enough.
+		// Each table takes the lines that the other leaves, or half if both need more.
 		upper := min(len(queues), max((body-1)/2, body-1-len(workers)))
 		lines = append(lines, v.table(0, queues, width, upper-1)...)
 		lines = append(lines, line{})
@@ -200,7 +199,7 @@ func (v *view) render(width, height int) (lines []line) {
 	return lines
 }
 
-// cells are the rows of the two tables as they are sorted, each with its heads first.
+// cells returns the sorted rows of the two tables, each below its row of heads.
 func (v *view) cells() (queues, workers [][]string) {
 	var each, jobs [][][]string
 	for _, q := range v.look.Queues {
@@ -231,7 +230,7 @@ func cellsOf[A any](columns []column[A], rows ...A) (all [][]string) {
 	return all
 }
 
-// sorted are the rows of groups that stay together, by the first row of each.
+// sorted sorts groups by their first row and keeps the rows of a group together.
 func (t *tableView) sorted(heads []string, groups [][][]string) [][]string {
 	mark := "^"
 	if t.turned {
@@ -247,8 +246,8 @@ func (t *tableView) sorted(heads []string, groups [][][]string) [][]string {
 	return append([][]string{heads}, slices.Concat(groups...)...)
 }
 
-// compareCells compares numbers as numbers, durations as durations, and what is not known
-// as less than all.
+// compareCells compares numbers as numbers and durations as durations. An unknown value sorts before all
+// others.
 func compareCells(a, b string) int {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
@@ -266,7 +265,7 @@ func compareCells(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// table are a table's heads and at most so many rows of it.
+// table draws a table's heads and at most most rows.
 func (v *view) table(which int, cells [][]string, width, most int) (lines []line) {
 	t := &v.tables[which]
 	t.rows, t.page = len(cells)-1, max(most, 0)
@@ -285,8 +284,8 @@ func (v *view) table(which int, cells [][]string, width, most int) (lines []line
 	return lines
 }
 
-// aligned are rows as lines with their cells below each other; what does not fit into the
-// width is left out from the right, by whole columns but for the first.
+// aligned aligns the cells of rows in columns. If the width is too small, it omits whole columns from the
+// right, but never the first.
 func aligned(rows [][]string, width int) []string {
 	lines := make([]string, len(rows))
 	used := 0
@@ -307,8 +306,8 @@ func aligned(rows [][]string, width int) []string {
 	return lines
 }
 
-// columnsOf is how many columns of a terminal a text takes at most. That letters from
-// Hangul on take two is a little too much for some, which nobody sees.
+// columnsOf returns the most columns of a terminal that a text may take. It counts two for each letter from
+// Hangul on, which is too many for some, but nobody notices.
 func columnsOf(text string) (n int) {
 	for _, r := range text {
 		n += columnsOfRune(r)
@@ -323,7 +322,7 @@ func columnsOfRune(r rune) int {
 	return 1
 }
 
-// cut is the beginning of a text that fits.
+// cut returns the longest beginning of a text that fits.
 func cut(text string, width int) string {
 	n := 0
 	for i, r := range text {

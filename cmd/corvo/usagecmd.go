@@ -33,7 +33,7 @@ func newUsage() *cobra.Command {
 	return cmd
 }
 
-// showUsage shows the groups and, below them, what they come to.
+// showUsage shows the groups and their total.
 func showUsage(w io.Writer, s api.UsageSummary, groupedBy string) {
 	fmt.Fprintf(w, "from %s to %s\n\n", clock(s.From), clock(s.To))
 	sums := s.Groups

@@ -54,7 +54,7 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	},
 }
 
-// joinOr are names, or what it means that there are none.
+// joinOr joins names, or returns none if there are no names.
 func joinOr(names []string, none string) string {
 	if len(names) == 0 {
 		return none
