@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// Every server says at its root what it is, serves the documents that it names there,
-// and shows them at /docs, all without a credential.
+// TestEveryServerSaysWhatItIs checks that every server, without a credential, names itself at its root,
+// serves the documents listed there and shows them at /docs.
 func TestEveryServerSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)

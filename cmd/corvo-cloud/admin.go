@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// operating is how an operator's command finds the control plane.
+// operating holds the flags with which an operator's command reaches the control plane.
 type operating struct {
 	ControlPlane    string `flag:"control-plane" default:"http://127.0.0.1:8081" doc:"URL of the control plane or of a gateway"`
 	OperatorKeyFile string `flag:"operator-key-file" default:"data/operator.key" doc:"file with an operator's key, which the control plane writes at its first start"`
@@ -34,7 +34,7 @@ func (o *operating) open() (*client.Cloud, error) {
 	return client.NewCloud(o.ControlPlane, strings.TrimSpace(string(content)))
 }
 
-// newAdmin is the commands for operators of a cloud.
+// newAdmin makes the commands for operators of a cloud.
 func newAdmin() *cobra.Command {
 	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintain the cloud (operators only)"})
 	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "List and verify the control plane's audit log"})

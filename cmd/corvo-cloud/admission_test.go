@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// A gateway takes the same admission flags as a node.
+// TestGatewayAdmission checks that a gateway takes the same admission flags as a node.
 func TestGatewayAdmission(t *testing.T) {
 	t.Parallel()
 	cmd := newGateway()

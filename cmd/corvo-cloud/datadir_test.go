@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// A node, a development cloud and the parts of a cloud refuse each other's data
-// directories before they write anything, and say what to pass instead.
+// TestADataDirectoryOfAnotherKindIsRefused checks that a node, a development cloud and the parts of a cloud
+// refuse each other's data directories before they write anything, and say which directory to pass instead.
 func TestADataDirectoryOfAnotherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -62,8 +62,9 @@ func tree(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// The first two lines are the key and the curl line; the terminal gets warnings, and
-// the file named in the banner gets everything, with the address of each part.
+// TestDevShowsWhereItListensAndLogsToAFile checks the output of dev: the first two lines are the key and the
+// curl line, the terminal gets only warnings, and the file named in the banner gets the whole log with the
+// address of each part.
 func TestDevShowsWhereItListensAndLogsToAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// devConfig is what `corvo-cloud dev` can be told.
+// devConfig is the configuration of `corvo-cloud dev`.
 type devConfig struct {
 	process
 	settings.View
@@ -29,7 +29,7 @@ func newDev() *cobra.Command {
 	var cfg devConfig
 	cmd := command("dev", "Run a whole cloud in one process, for development", &cfg, &cfg.Config,
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
-	settings.Default(cmd.Flags(), "log-level", "warn") // of the terminal: the file has all
+	settings.Default(cmd.Flags(), "log-level", "warn") // on the terminal; the file gets the whole log
 	return cmd
 }
 
@@ -78,8 +78,8 @@ func (cfg *devConfig) run(ctx context.Context, out io.Writer) (err error) {
 	return cfg.end(ctx, r, cloud.Wait(ctx), cloud.Close)
 }
 
-// greet prints the key and a line that works when pasted, then where the cloud
-// listens and where its files are.
+// greet prints the key and a command line that works when pasted, then the addresses of the cloud and the
+// paths of its files.
 func (cfg *devConfig) greet(out io.Writer, cloud *allinone.Cloud) {
 	fmt.Fprintf(out, "API key of namespace demo: %s\n", cloud.Access.APIKey)
 	fmt.Fprintf(out, "try: curl -s %s/api/v1/enqueue -H 'Authorization: Bearer %s' -d '{\"queue\":\"hello\",\"payload\":{\"name\":\"world\"}}'\n",

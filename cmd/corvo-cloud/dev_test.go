@@ -41,8 +41,8 @@ func TestDevGreetsWithALineThatWorksAndKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// A first start that is killed at any moment leaves what the next one finishes,
-// without a second organisation, namespace, key or token.
+// TestAKilledFirstStartIsFinishedByTheNext kills a first start at several moments. The next start finishes
+// it, without a second organisation, namespace, key or token.
 func TestAKilledFirstStartIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
 )
 
-// A gateway that shuts down has its streams answered what came and told to go elsewhere,
-// in time; a client opens another at the next one and goes on.
+// TestStreamsOfAGatewayThatDrains checks that a gateway which shuts down answers the frames it has received
+// on its streams and tells the clients in time to go elsewhere. A client opens a stream at the next gateway
+// and goes on.
 func TestStreamsOfAGatewayThatDrains(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -61,7 +62,7 @@ func TestStreamsOfAGatewayThatDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := p.gateway
-	p.gatewayDir = filepath.Join(p.dir, "another") // both run for a moment
+	p.gatewayDir = filepath.Join(p.dir, "another") // both gateways run for a moment
 	p.startGateway()
 	if err := old.Terminate(t); err != nil {
 		t.Errorf("the gateway did not shut down in order: %v", err)

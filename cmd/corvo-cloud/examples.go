@@ -1,6 +1,6 @@
 package main
 
-// examples are what the commands show in their help, by their paths.
+// examples holds the examples in the help of the commands, by command path.
 var examples = map[string]string{
 	"":        "corvo-cloud dev",
 	"dev":     "corvo-cloud dev --data-dir ~/cloud-data",

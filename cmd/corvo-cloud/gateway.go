@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// gatewayConfig is what `corvo-cloud gateway` can be told.
+// gatewayConfig is the configuration of `corvo-cloud gateway`.
 type gatewayConfig struct {
 	process
 	joining
@@ -86,7 +86,7 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 		FilesPerConnection: 2, Logger: r.log,
 	})
 	return cfg.end(ctx, r, err, func(context.Context) error {
-		stop() // it ships its last counts before it ends
+		stop() // ships the last counts before it ends
 		if err := <-followed; !errors.Is(err, context.Canceled) {
 			return err
 		}

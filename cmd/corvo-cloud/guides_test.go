@@ -33,7 +33,7 @@ func TestTheGuidesAreTrueInAnyOrder(t *testing.T) {
 			for name, value := range d.env {
 				env = append(env, name+"="+value)
 			}
-			// On a disk that others keep busy the first view takes its time.
+			// Wait, because the first view takes long on a busy disk.
 			c := d.client(t)
 			eventually(t, t.Context(), "a list of queues", func() bool { _, err := c.Queues(t.Context(), client.Read{}); return err == nil })
 			t.Logf("the order is %q", order)

@@ -16,7 +16,7 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// hostConfig is what `corvo-cloud host` can be told.
+// hostConfig is the configuration of `corvo-cloud host`.
 type hostConfig struct {
 	process
 	joining

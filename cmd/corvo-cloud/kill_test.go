@@ -13,9 +13,8 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// TestKillKeepsTheBillExact kills a whole cloud under load, several times, without
-// warning. Afterwards the ledger holds what the job documents hold: each attempt's
-// usage once, to the nano-dollar.
+// TestKillKeepsTheBillExact kills a whole cloud under load several times, without warning. Afterwards the
+// ledger equals the usage in the job documents: each attempt's usage once, to the nano-dollar.
 func TestKillKeepsTheBillExact(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -43,8 +42,8 @@ func TestKillKeepsTheBillExact(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		// The jobs come second: an ack whose caller has left may still be on its way,
-		// but what is in the ledger was in a job before.
+		// Read the jobs second. An ack whose caller has left may still arrive, but the ledger's usage was in
+		// a job first.
 		got, jobs := report.Totals, sum(ctx, t, c)
 		if got.CostUSD.Nano() > jobs.cost || got.Reports.Int64() > jobs.count {
 			t.Fatalf("the ledger has %v in %s reports, the jobs have %v in %d", got.CostUSD, got.Reports, jobs.cost, jobs.count)
@@ -53,7 +52,7 @@ func TestKillKeepsTheBillExact(t *testing.T) {
 	})
 }
 
-// load is workers that take jobs through their lives until the cloud is gone.
+// load is a set of workers that take jobs through their lives until the cloud is gone.
 type load struct {
 	acked atomic.Int64
 	stop  context.CancelFunc
@@ -89,14 +88,13 @@ func begin(ctx context.Context, t *testing.T, d dev, workers int) *load {
 
 func (l *load) end() { l.stop(); l.group.Wait() }
 
-// used is what job documents add up to.
+// used is the sum of the usage in job documents.
 type used struct {
 	count, tokens int64
 	cost          money.Nano
 }
 
-// sum adds up the usage of every completed job: of those too whose ack was applied
-// and never answered.
+// sum adds up the usage of every completed job, even if the ack was applied but never answered.
 func sum(ctx context.Context, t *testing.T, c *client.Client) (u used) {
 	t.Helper()
 	for cursor := ""; ; {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// logFile is the name of the full log below the data directory of a development
-// cloud; oldLogFile is the part of it before that.
+// logFile is the name of a development cloud's full log below its data directory; oldLogFile is the part
+// before it.
 const (
 	logFile    = "cloud.log"
 	oldLogFile = "cloud.log.1"
@@ -18,18 +18,18 @@ const (
 // maxLogBytes bounds each of the two files.
 const maxLogBytes = 16 << 20
 
-// rotating is a log file of bounded size. When it is full it replaces the old one
-// and a new one begins, so that at most twice the bound lies on disk.
+// rotating is a log file of bounded size. When it is full, it replaces the old file and a new one begins, so
+// that the disk holds at most twice the bound.
 type rotating struct {
 	path, old string
 	most      int64
 
-	mu      sync.Mutex // owns what follows
+	mu      sync.Mutex // guards the fields below
 	file    *os.File
 	written int64
 }
 
-// openLog appends to the log file of a start before.
+// openLog opens the log file and appends to the log of earlier starts.
 func openLog(path, old string, most int64) (*rotating, error) {
 	r := &rotating{path: path, old: old, most: most}
 	return r, r.open()
@@ -48,7 +48,7 @@ func (r *rotating) open() error {
 	return nil
 }
 
-// Write appends a line. A line never lies in two files.
+// Write appends a line. It never splits a line between two files.
 func (r *rotating) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,7 @@ func (r *rotating) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// rotate begins a new file. When it cannot rename the full one, lines go on into it
-// and the next one tries again.
+// rotate begins a new file. If it cannot rename the full file, that Write fails, and the next one tries again.
 func (r *rotating) rotate() error {
 	if err := os.Rename(r.path, r.old); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (r *rotating) rotate() error {
 	return errors.Join(r.open(), full.Close())
 }
 
-// Close closes the file. What is written later is refused.
+// Close closes the file. A later Write fails.
 func (r *rotating) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

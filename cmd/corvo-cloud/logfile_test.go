@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The log is cut at its bound, keeps one file before the current one, and goes on
-// in the file of the last start.
+// TestTheLogFileIsBounded checks that the log rotates at its bound, keeps one older file, and continues the
+// file of the last start.
 func TestTheLogFileIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

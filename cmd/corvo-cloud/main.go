@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
-// version is set by the linker for releases.
+// The linker sets version for releases.
 var version = "dev"
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// exitCode is what a process ends with that has not worked.
+// exitCode returns the exit code of a failed command.
 func exitCode(err error) int {
 	if misuse.Is(err) {
 		return misuse.ExitCode
@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// process is what all of the long-running commands can be told.
+// process holds the settings of all long-running commands.
 type process struct {
 	Config          string        `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
 	OTelEndpoint    string        `flag:"otel-endpoint" doc:"URL of an OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318 (default none)"`
@@ -73,8 +73,8 @@ func (p *process) check(f *misuse.Faults) {
 	f.Refuse(err == nil, "%v", err)
 }
 
-// command is a command that runs until it is told to stop. cfg holds its settings and
-// says what is wrong with them, file points to the one that names the configuration file.
+// command makes a command that runs until a signal stops it. cfg holds its settings and checks them; file
+// points to the setting that names the configuration file.
 func command(use, short string, cfg interface{ check(f *misuse.Faults) }, file *string, run func(ctx context.Context, cmd *cobra.Command) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + settings.Help, Args: cobra.NoArgs}
 	settings.Bind(cmd.Flags(), cfg)

@@ -10,14 +10,13 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// ends runs a command line that must end by itself, and answers its code and what it
-// says.
+// ends runs a command line that must end by itself, and returns its exit code and output.
 func ends(t *testing.T, env []string, args ...string) (code int, says string) {
 	t.Helper()
 	return proctest.Run(t, proctest.Build(t, "../..", "./cmd/corvo-cloud"), env, args...)
 }
 
-// What is asked for wrongly ends with 2, as with corvo, and says what to do.
+// TestMisuseEndsWith2 checks that misuse ends with 2, as in corvo, and with advice.
 func TestMisuseEndsWith2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -75,7 +74,7 @@ func TestMisuseEndsWith2(t *testing.T) {
 	}
 }
 
-// What is well asked for and cannot be had ends with 1.
+// TestFailureEndsWith1 checks that a valid command that fails ends with 1.
 func TestFailureEndsWith1(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

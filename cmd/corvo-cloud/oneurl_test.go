@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestOneURL uses a cloud of parts by the gateway's URL alone, and logs in at each part.
+// TestOneURL uses a cloud of parts through the gateway's URL alone, and logs in at each part.
 func TestOneURL(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -67,7 +67,7 @@ func TestOneURL(t *testing.T) {
 	}
 }
 
-// login runs `corvo login` and returns what it says.
+// login runs `corvo login` and returns its output.
 func login(t *testing.T, endpoint, token string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), proctest.Build(t, "../..", "./cmd/corvo"), "login", "--endpoint", endpoint, "--token-file", "-")
@@ -80,7 +80,7 @@ func login(t *testing.T, endpoint, token string) string {
 	return string(out)
 }
 
-// documented are the paths of an OpenAPI document.
+// documented returns the paths of an OpenAPI document.
 func documented(t *testing.T, url string) map[string]any {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

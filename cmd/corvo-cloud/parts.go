@@ -20,13 +20,13 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// running is what every long-running command has open.
+// running holds the log and the traces of a long-running command.
 type running struct {
 	log     *slog.Logger
 	tracing *telemetry.Tracing
 }
 
-// begin opens the log and the traces of a command. Files get the whole log.
+// begin opens the log and the traces of a command. It writes the whole log to files.
 func (p *process) begin(ctx context.Context, service, instance string, files ...io.Writer) (*running, error) {
 	log, err := settings.Logger(p.LogLevel, files...)
 	if err != nil {
@@ -43,8 +43,7 @@ func (p *process) begin(ctx context.Context, service, instance string, files ...
 
 func (r *running) tracer() trace.TracerProvider { return r.tracing.Provider() }
 
-// end closes what a command had open, within its shutdown timeout, and joins what
-// goes wrong to err.
+// end closes a command's resources within its shutdown timeout and joins the errors to err.
 func (p *process) end(ctx context.Context, r *running, err error, stops ...func(context.Context) error) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.ShutdownTimeout)
 	defer cancel()
@@ -57,7 +56,7 @@ func (p *process) end(ctx context.Context, r *running, err error, stops ...func(
 	return err
 }
 
-// joining is how a part finds the control plane.
+// joining holds the flags with which a part reaches the control plane.
 type joining struct {
 	ControlPlane   string `flag:"control-plane" doc:"URL of the control plane"`
 	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts returned"`
@@ -80,7 +79,7 @@ func (j *joining) credential() (string, error) {
 	return text, nil
 }
 
-// measured is a part that serves its own metrics.
+// measured holds the flag of a part that serves its own metrics.
 type measured struct {
 	MetricsBind string `flag:"metrics-bind" doc:"address for the metrics of this process, open without a credential (default none)"`
 }
@@ -91,7 +90,7 @@ func (m *measured) check(f *misuse.Faults) {
 	}
 }
 
-// serveMetrics serves the metrics, if they are wanted, until stop is called.
+// serveMetrics serves the metrics until stop is called, if --metrics-bind is set.
 func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http.Handler, p *process, r *running) (stop func() error, err error) {
 	if m.MetricsBind == "" {
 		return func() error { return nil }, nil
@@ -109,12 +108,12 @@ func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http
 	return func() error { cancel(); return <-served }, nil
 }
 
-// checkBind refuses an address that nobody could listen on.
+// checkBind refuses an invalid listening address.
 func checkBind(f *misuse.Faults, flag, address string) {
 	f.Refuse(settings.IsAddress(address), "%s is %q; it must be host:port or :port, such as :8080", flag, address)
 }
 
-// checkURL refuses a URL that is missing, or is none.
+// checkURL refuses a missing or invalid URL.
 func checkURL(f *misuse.Faults, flag, url, what, example string) {
 	f.Refuse(url != "", "%s is missing: %s", flag, what)
 	f.Refuse(url == "" || settings.IsURL(url), "%s is %q; it must be a URL such as %s", flag, url, example)

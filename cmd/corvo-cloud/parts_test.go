@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// parts is a cloud whose control plane, gateway and host are processes of their
-// own, each behind an address that outlives it.
+// parts is a cloud whose control plane, gateway and host are separate processes, each behind an address that
+// outlives it.
 type parts struct {
 	t                                 *testing.T
 	dir                               string
@@ -41,7 +41,7 @@ func startParts(t *testing.T) *parts {
 	return p
 }
 
-// register makes a credential as an operator does and keeps it in a file.
+// register creates a credential, as an operator does, and writes it to a file.
 func (p *parts) register(kind string) string {
 	p.t.Helper()
 	made, err := p.operator.CreateHost(p.t.Context(), api.CreateHostRequest{Name: kind + "-1", Kind: kind})
@@ -55,7 +55,7 @@ func (p *parts) register(kind string) string {
 	return path
 }
 
-// listening is the address in a greeting's last line.
+// listening returns the address in a greeting's last line.
 func listening(p *proctest.Process) string {
 	_, address, _ := strings.Cut(p.Greeting[len(p.Greeting)-1], "http://")
 	return address
@@ -82,7 +82,7 @@ func (p *parts) startGateway() {
 	p.door.To(listening(p.gateway))
 }
 
-// tenant is a namespace and a client of it.
+// tenant is a namespace and a client for it.
 type tenant struct {
 	*client.Client
 	id, key string
@@ -106,10 +106,9 @@ func (p *parts) newTenant(ctx context.Context, org, name string) tenant {
 	return tenant{newClient(p.t, p.door.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
 }
 
-// TestAnyPartMayBeKilled kills each part of a cloud while tenants work. What was
-// acknowledged is there, the control plane is not needed to serve, what it was
-// doing is finished, and the usage that was reported is in the bill, to the
-// nano-dollar and once.
+// TestAnyPartMayBeKilled kills each part of a cloud while tenants work. Every acknowledged job survives, the
+// other parts serve without the control plane, the control plane finishes its interrupted operations, and the
+// bill holds the reported usage once, to the nano-dollar.
 func TestAnyPartMayBeKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -128,7 +127,7 @@ func TestAnyPartMayBeKilled(t *testing.T) {
 	}
 	work(3)
 
-	// Without the control plane tenants are served, also by parts that start.
+	// Without the control plane, tenants are still served, even by parts that start now.
 	op, err := p.operator.CreateNamespace(ctx, org.ID, api.CreateNamespaceRequest{Name: "b"})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +166,7 @@ func TestAnyPartMayBeKilled(t *testing.T) {
 		return report.Totals.CostUSD.Nano() == want && report.Totals.InputTokens.Int64() == 12*7 && report.Totals.Reports.Int64() == 12
 	})
 
-	// Deleted, with all data.
+	// The namespace can be deleted with all its data.
 	if op, err = p.operator.DeleteNamespace(ctx, a.id, 0); err == nil {
 		op, err = p.operator.WaitOperation(ctx, op.ID)
 	}
@@ -182,7 +181,7 @@ func TestAnyPartMayBeKilled(t *testing.T) {
 	}
 }
 
-// runJob takes one job through its life with usage worth 123 nano-dollars.
+// runJob takes one job through its life and reports usage worth 123 nano-dollars.
 func (p *parts) runJob(ctx context.Context, a tenant) {
 	p.t.Helper()
 	must := func(err error) {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// testTimeout bounds a whole test. It is generous: disks of shared machines stall.
+// testTimeout bounds a whole test. It is long, because disks of shared machines stall.
 const testTimeout = 4 * time.Minute
 
 func start(t *testing.T, ready string, args ...string) *proctest.Process {
@@ -27,7 +27,7 @@ func start(t *testing.T, ready string, args ...string) *proctest.Process {
 	return p
 }
 
-// dev is a running `corvo-cloud dev` and what its user knows of it.
+// dev is a running `corvo-cloud dev` with the environment of its user.
 type dev struct {
 	*proctest.Process
 	env map[string]string // of dev.env
@@ -39,7 +39,7 @@ func startDev(t *testing.T, dir string, args ...string) dev {
 	return dev{p, readEnv(t, dir)}
 }
 
-// tryLine is the line of the banner that works when pasted.
+// tryLine returns the banner's command line that works when pasted.
 func (d dev) tryLine(t *testing.T) string {
 	t.Helper()
 	for _, line := range d.Greeting {

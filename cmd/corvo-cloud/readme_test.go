@@ -10,8 +10,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestTheReadmeIsTrue pastes the README's curl lines about the cloud, in their
-// order, at a fresh one.
+// TestTheReadmeIsTrue pastes the README's curl lines about the cloud in their order at a fresh cloud.
 func TestTheReadmeIsTrue(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)
@@ -20,7 +19,7 @@ func TestTheReadmeIsTrue(t *testing.T) {
 	if len(lines) < 9 {
 		t.Fatalf("the README has %d curl lines for the cloud", len(lines))
 	}
-	// On a disk that others keep busy the first view takes its time.
+	// Wait, because the first view takes long on a busy disk.
 	c := d.client(t)
 	eventually(t, t.Context(), "a list of queues", func() bool { _, err := c.Queues(t.Context(), client.Read{}); return err == nil })
 	var env []string

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// serverConfig is what `corvo-cloud server` can be told.
+// serverConfig is the configuration of `corvo-cloud server`.
 type serverConfig struct {
 	process
 	Bind     string `flag:"bind" default:":8081" doc:"address for the cloud API and for gateways and hosts"`
@@ -27,7 +27,7 @@ type serverConfig struct {
 	Endpoint string `flag:"endpoint" doc:"URL of the gateway, shown as the endpoint of namespaces"`
 }
 
-// operatorKeyFile holds, below the data directory, the first operator's key.
+// operatorKeyFile is the file below the data directory with the first operator's key.
 const operatorKeyFile = "operator.key"
 
 func newServer() *cobra.Command {
