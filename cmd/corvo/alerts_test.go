@@ -14,9 +14,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// TestAnAlertSurvivesKill kills the node again and again while a rule fires, and while
-// its webhook cannot be reached: it is told of each change, and of none twice but for
-// an attempt that was under way.
+// TestAnAlertSurvivesKill kills the node again and again while a rule fires and while its webhook cannot be
+// reached. The webhook receives each change, and none twice except for an attempt that a kill interrupted.
 func TestAnAlertSurvivesKill(t *testing.T) {
 	t.Parallel()
 	to := newListener(t)
@@ -54,7 +53,7 @@ func TestAnAlertSurvivesKill(t *testing.T) {
 		return len(all) > 0 && all[0].State == api.DeliveryDelivered
 	}
 	eventually(t, t.Context(), "that is known", delivered)
-	for range 2 { // it goes on firing, and nobody is told again
+	for range 2 { // the rule goes on firing, without another notification
 		p.Kill(t)
 		start()
 		var test api.WebhookTest
@@ -69,14 +68,14 @@ func TestAnAlertSurvivesKill(t *testing.T) {
 	start()
 	eventually(t, t.Context(), "the webhook is told of that", func() bool { return strings.HasSuffix(to.told(), "alert_resolved") })
 	eventually(t, t.Context(), "that is known too", delivered)
-	// What was under way at a kill may have come twice.
+	// The webhook may have received a delivery twice that a kill interrupted.
 	once := strings.ReplaceAll(to.told(), "alert_resolved alert_resolved", "alert_resolved")
 	if want := "alert_fired test test alert_resolved"; once != want {
 		t.Errorf("told %q, want %q", to.told(), want)
 	}
 }
 
-// listener keeps the events that a webhook is sent, while it is up.
+// listener keeps the events that a webhook receives while it is up.
 type listener struct {
 	*httptest.Server
 	up  atomic.Bool
@@ -103,14 +102,14 @@ func newListener(t *testing.T) *listener {
 	return l
 }
 
-// told are the events in their order.
+// told returns the events in their order.
 func (l *listener) told() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.got, " ")
 }
 
-// askNode makes a request that works.
+// askNode makes a request that must succeed.
 func askNode(t *testing.T, endpoint, key string, into any, method, path, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, endpoint+"/api/v1"+path, strings.NewReader(body))

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// TestAuditCommands verifies a node's log and an export, and one that was changed.
+// TestAuditCommands verifies a node's log, an export of it, and a changed export.
 func TestAuditCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

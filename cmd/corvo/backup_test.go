@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/dataplane/backup"
 )
 
-// commandOf runs a command that works at a node, or fails the test.
+// commandOf runs a command at a node and fails the test if the command fails.
 func commandOf(t *testing.T, endpoint, key string, args ...string) string {
 	t.Helper()
 	a := corvoFed(t, nil, []string{"CORVO_ENDPOINT=" + endpoint, "CORVO_API_KEY=" + key}, args...)
@@ -30,9 +30,9 @@ func commandOf(t *testing.T, endpoint, key string, args ...string) string {
 	return a.stdout
 }
 
-// A backup that is taken of a follower while jobs run holds every job that was done
-// before it was asked for; in the cluster that is founded on it none of them runs
-// again, and others join.
+// TestABackupOfAFollowerBecomesACluster takes a backup of a follower while jobs run. The backup holds every
+// job that was done before the request; a cluster founded on it runs none of them again, and other nodes join
+// it.
 func TestABackupOfAFollowerBecomesACluster(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
@@ -105,8 +105,8 @@ func TestABackupOfAFollowerBecomesACluster(t *testing.T) {
 	}
 }
 
-// A node that is killed while it sends a backup, and a restore that is killed while it
-// writes, leave nothing that passes for whole, and both can be done again.
+// TestKilledWhileABackupIsTakenOrRestored kills a node while it sends a backup, and a restore while it
+// writes. Neither leaves anything that looks complete, and both can be repeated.
 func TestKilledWhileABackupIsTakenOrRestored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func TestKilledWhileABackupIsTakenOrRestored(t *testing.T) {
 	if err := restore.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// As soon as it writes, and wherever it is then.
+	// Kill the restore as soon as it writes, at any point.
 	eventually(t, within(t), "the restore has begun", func() bool {
 		_, err := os.Stat(filepath.Join(fresh, "restoring"))
 		return err == nil
@@ -174,8 +174,8 @@ func TestKilledWhileABackupIsTakenOrRestored(t *testing.T) {
 	}
 }
 
-// On stdout a backup is the same bytes as in a file, with what is said of it on stderr;
-// one that breaks off ends with a failure, and a terminal gets none.
+// TestABackupIsPiped checks that stdout carries the same bytes as a file, with the summary on stderr. A
+// backup that breaks off ends with a failure, and the command refuses to write to a terminal.
 func TestABackupIsPiped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -212,7 +212,7 @@ func TestABackupIsPiped(t *testing.T) {
 	}
 }
 
-// Other mistakes, each with what to do about it.
+// TestRestoreRefusesWhatItCannotDo makes other mistakes and checks that each error gives advice.
 func TestRestoreRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	some := filepath.Join(t.TempDir(), "some")

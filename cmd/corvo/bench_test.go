@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestBench makes each load in each way at a real node, and finds that every job was
-// measured and no queue is left.
+// TestBench runs each load over each transport at a real node. It checks that every job was measured and no
+// queue is left.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestBench(t *testing.T) {
 	if err != nil || len(queues) > 0 {
 		t.Errorf("left are %v, %v", queues, err)
 	}
-	// As all commands it takes who it is from wherever that is said.
+	// The bench accepts credentials from the same sources as every command.
 	kept := benchOnce(t, nil, 0, "--endpoint", p.endpoint, "--api-key-file", filepath.Join(dir, "admin.key"), "--jobs", "5", "--keep")
 	if a := corvoFed(t, strings.NewReader(adminKey(t, dir)), nil, "bench", "--endpoint", p.endpoint, "--api-key-file", "-", "--jobs", "5"); a.code != 0 {
 		t.Errorf("with a key from stdin it ended with %d: %s", a.code, a.stderr)
@@ -85,8 +85,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// A bench shows its phases on a terminal's stderr and takes them away before the report.
-// Into a pipe, or as JSON for a program, it shows nothing of them.
+// TestBenchProgress checks that a bench shows its phases on a terminal's stderr and clears them before the
+// report, and shows none of them in a pipe or with JSON.
 func TestBenchProgress(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,7 +112,7 @@ func TestBenchProgress(t *testing.T) {
 	}
 }
 
-// benchOnce makes one load that ends as it should.
+// benchOnce runs one load and checks its exit code.
 func benchOnce(t *testing.T, env []string, code int, args ...string) loadgen.Report {
 	t.Helper()
 	a := corvo(t, env, append([]string{"bench", "--output", "json"}, args...)...)
@@ -132,7 +132,7 @@ func readReport(t *testing.T, text string) (r loadgen.Report) {
 	return r
 }
 
-// interruptBench ends a load of a day as Ctrl-C does, as soon as jobs are there.
+// interruptBench interrupts a load of a day, as Ctrl-C does, as soon as it has enqueued jobs.
 func interruptBench(t *testing.T, c *client.Client, env []string) {
 	t.Helper()
 	cmd := exec.CommandContext(within(t), proctest.Build(t, "../..", "./cmd/corvo"), "bench", "--workload", "steady", "--for", "24h", "--warmup", "0", "--clients", "2", "--output", "json", "--payload", "999")
@@ -162,7 +162,7 @@ func interruptBench(t *testing.T, c *client.Client, env []string) {
 	}
 }
 
-// What is asked for wrongly, and what nobody may do, is told before anything is made.
+// TestBenchIsRefused checks that bench refuses misuse and missing permissions before it creates anything.
 func TestBenchIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -199,7 +199,7 @@ func TestBenchIsRefused(t *testing.T) {
 	}
 }
 
-// What a bench prints, for people and for programs.
+// TestBenchReports checks the report for people and for programs.
 func TestBenchReports(t *testing.T) {
 	t.Parallel()
 	steady := loadgen.Report{

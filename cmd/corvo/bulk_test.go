@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What `corvo search` prints, a list of ids, and an id a line are all read.
+// TestBulkReadsIDs reads the output of `corvo search`, a JSON list of ids, and ids one a line.
 func TestBulkReadsIDs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -31,7 +31,7 @@ func TestBulkReadsIDs(t *testing.T) {
 	}
 }
 
-// However many ids come in, each counts once, and what is told is their sum.
+// TestBulkSplitsManyIDs checks that each of many ids counts once and that the command prints the sum.
 func TestBulkSplitsManyIDs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,8 +65,8 @@ func TestBulkSplitsManyIDs(t *testing.T) {
 	}
 }
 
-// Stdout has the outcome alone: which jobs were not affected is said beside it, before how
-// it ended, or in the document.
+// TestBulkTellsOfFailuresBesideTheOutcome checks that stdout holds only the outcome. Stderr lists the jobs
+// that were not affected, before the outcome's error; the JSON document contains them.
 func TestBulkTellsOfFailuresBesideTheOutcome(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func make10001() (ids []string) {
 	return ids
 }
 
-// What is told of a bulk operation is in the words of its action, whatever came of it.
+// TestBulkIsToldInWords checks that the outcome uses the words of the action for every result.
 func TestBulkIsToldInWords(t *testing.T) {
 	t.Parallel()
 	did := map[string]string{

@@ -12,8 +12,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// chaosClients is how many producers and as many workers the cluster has to serve
-// while things go wrong.
+// chaosClients is the number of producers, and of workers, that the cluster serves during faults.
 const chaosClients = 4
 
 // startCluster starts three nodes in network namespaces, or skips the test.
@@ -25,15 +24,13 @@ func startCluster(t *testing.T, flags ...string) *chaos.Cluster {
 	return chaos.Start(t, proctest.Build(t, "../..", "./cmd/corvo"), 3, append(flags, "--snapshot-threshold", "1048576")...)
 }
 
-// TestChaos has three real nodes killed, cut off and frozen under load. What
-// clients were told must hold: no acknowledged job is lost, none is leased to two
-// workers at once, no acknowledged ack is undone, and every job's history at all
-// nodes together is that of one job.
+// TestChaos kills, partitions and freezes three real nodes under load. The promises to clients must hold: no
+// acknowledged job is lost, no job is leased to two workers at once, no acknowledged ack is undone, and every
+// job's history at all nodes together fits one job.
 //
-// CORVO_CHAOS is how many faults are drawn; the default is a short list. When they
-// happen depends on the machine, so that a seed repeats the faults, not the run.
-// With CORVO_CHAOS_CLOCK the machine's own clock is set, too: only on one that does
-// nothing else.
+// CORVO_CHAOS sets the number of faults; the default is a short list. Their times depend on the machine, so
+// that a seed repeats the faults, not the run. With CORVO_CHAOS_CLOCK the test also sets the machine's own
+// clock: use it only on a machine that does nothing else.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -61,8 +58,8 @@ func TestChaos(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestFailover measures how long nobody can write after the leader was killed:
-// CORVO_FAILOVERS=20 for the figures of docs/benchmarks.md.
+// TestFailover measures how long no client can write after the leader is killed: CORVO_FAILOVERS=20 for the
+// figures of docs/benchmarks.md.
 func TestFailover(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("CORVO_FAILOVERS"))
 	if err != nil {

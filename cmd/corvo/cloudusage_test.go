@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// People are shown what a namespace used by its name, programs by the id that stays.
+// TestCloudUsageNamesNamespaces checks that people see a namespace's name and programs its permanent id.
 func TestCloudUsageNamesNamespaces(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// freePort is a port of loopback that nobody listens on now. The nodes are told
-// each other's before they start, so they cannot choose.
+// freePort returns a free port of loopback. The nodes cannot choose their ports, because each learns the
+// others' before it starts.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,7 +22,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitVoters waits until a node knows of so many voters and their leader.
+// awaitVoters waits until a node reports n voters and their leader.
 func awaitVoters(t *testing.T, ctx context.Context, c *client.Client, n int) (status api.ClusterStatus) {
 	t.Helper()
 	begun := time.Now()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a shell offers: the words of the API, and what the server has.
+// TestCompletion checks that the shell offers the words of the API and the names on the server.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -23,12 +23,12 @@ func TestCompletion(t *testing.T) {
 		t.Helper()
 		a := corvo(t, env, append([]string{"__complete"}, words...)...)
 		lines := strings.Split(strings.TrimSpace(a.stdout), "\n")
-		if a.code != 0 || lines[len(lines)-1] != ":4" { // 4: no names of files
+		if a.code != 0 || lines[len(lines)-1] != ":4" { // 4: no file names
 			t.Errorf("%q: %d, %q", words, a.code, a.stdout)
 		}
 		return lines[:len(lines)-1]
 	}
-	// Of what was just made the view hears a moment later.
+	// The view shows a new job a moment later.
 	eventually(t, within(t), "a job to offer", func() bool {
 		return slices.Equal(offered(env, "retry", "job_"), []string{id + "\tmails pending"})
 	})
@@ -65,7 +65,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", words, got, want)
 		}
 	}
-	// Without a server there are still words.
+	// Without a server, completion still offers the words.
 	gone := []string{"CORVO_ENDPOINT=http://127.0.0.1:1"}
 	if got := offered(gone, "pause", ""); len(got) > 0 {
 		t.Errorf("queues of nobody: %q", got)
@@ -75,7 +75,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The scripts are what their shells take.
+// TestCompletionScripts checks that each shell accepts its script.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -86,7 +86,7 @@ func TestCompletionScripts(t *testing.T) {
 		}
 		path, err := exec.LookPath(shell)
 		if err != nil {
-			continue // the shell is not on this machine
+			continue // the machine has no such shell
 		}
 		check := exec.CommandContext(within(t), path, "-n")
 		check.Stdin = strings.NewReader(a.stdout)

@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// composeFile is all that our compose files say; what they say besides is refused.
+// composeFile holds all fields that our compose files use; the decoder refuses others.
 type composeFile struct {
 	Services map[string]*composeService
 	Secrets  map[string]struct{ File string }
@@ -77,8 +77,8 @@ func readCompose(t *testing.T, name string) *composeFile {
 	return &file
 }
 
-// stopTime is the longest that a node may take to stop: its requests, and then its
-// closing, have the shutdown timeout each.
+// stopTime returns the longest time that a node may take to stop: its requests and then its closing have the
+// shutdown timeout each.
 func stopTime() time.Duration {
 	timeout, err := newServer().Flags().GetDuration("shutdown-timeout")
 	if err != nil {
@@ -87,8 +87,8 @@ func stopTime() time.Duration {
 	return 2 * timeout
 }
 
-// composed are the nodes of a compose file as processes of this machine: its names
-// are ports of loopback, its volumes folders, its secret a file.
+// composed runs the nodes of a compose file as processes of this machine. Ports of loopback replace its
+// names, folders its volumes, a file its secret.
 type composed struct {
 	file  *composeFile
 	image *dockerfile
@@ -108,7 +108,7 @@ func newComposed(t *testing.T, name string) *composed {
 
 func (c *composed) dir(service string) string { return filepath.Join(c.base, service) }
 
-// here is what a word of a service's is on this machine.
+// here translates a word of a service to this machine.
 func (c *composed) here(service, word string) string {
 	var swap []string
 	for _, name := range slices.Sorted(maps.Keys(c.raft)) {
@@ -121,7 +121,7 @@ func (c *composed) here(service, word string) string {
 	return strings.NewReplacer(append(swap, "/data", c.dir(service), service, "127.0.0.1")...).Replace(word)
 }
 
-// start starts a service as its line and environment say.
+// start starts a service by its command line and environment.
 func (c *composed) start(t *testing.T, service string) *process {
 	t.Helper()
 	s := c.file.Services[service]
@@ -147,7 +147,7 @@ func (c *composed) start(t *testing.T, service string) *process {
 	return &process{Process: p, endpoint: endpointPattern.FindStringSubmatch(strings.Join(p.Greeting, "\n"))[1]}
 }
 
-// probe runs a service's health check until it is content.
+// probe runs a service's health check until it succeeds.
 func (c *composed) probe(t *testing.T, service string, p *process) {
 	t.Helper()
 	test := c.file.Services[service].Healthcheck.Test
@@ -161,9 +161,9 @@ func (c *composed) probe(t *testing.T, service string, p *process) {
 	})
 }
 
-// The compose file of three, on loopback: its lines, which are the documented ones to
-// the letter, make a cluster of three voters, which lose their leader, go on, and take
-// it back.
+// TestTheComposeLinesMakeACluster runs the compose file of three nodes on loopback. Its lines, which equal
+// the documented ones to the letter, make a cluster of three voters, which loses its leader, goes on, and
+// takes it back.
 func TestTheComposeLinesMakeACluster(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*proctest.StartTimeout)

@@ -58,7 +58,7 @@ func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	}
 }
 
-// What the flags say is what the engine does where nobody says anything.
+// TestTheDefaultsAreTheEngines checks that the flags' defaults equal the engine's.
 func TestTheDefaultsAreTheEngines(t *testing.T) {
 	t.Parallel()
 	cfg, err := load(t, nil, nil, "")
@@ -131,8 +131,8 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// A mistake in a setting ends the server as one on the command line does, wherever it
-// is said, and is told of the place where it is said.
+// TestASettingThatIsWrongIsMisuseWhereverItIsSaid checks that an invalid setting ends the server as misuse
+// from every source, and that the error names the source.
 func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 	t.Parallel()
 	file := func(text string) string {
@@ -181,7 +181,8 @@ func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 	}
 }
 
-// What cannot be had is found out before anything is served, and named by its flag.
+// TestAServerThatCannotStartServesNothing checks that the server finds missing resources before it serves,
+// and names the flag.
 func TestAServerThatCannotStartServesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -250,7 +251,7 @@ func TestDevBindsToLoopbackByDefault(t *testing.T) {
 	}
 }
 
-// The bounds of the pipeline are those it has by default, and those of the flags.
+// TestPipelineBounds checks that the pipeline's bounds follow the flags, and the defaults without flags.
 func TestPipelineBounds(t *testing.T) {
 	t.Parallel()
 	cfg, err := load(t, []string{"--durable"}, nil, "")
@@ -266,7 +267,8 @@ func TestPipelineBounds(t *testing.T) {
 	}
 }
 
-// A variable that nobody reads is told of with the one that is meant, and breaks nothing.
+// TestUnknownVariablesAreToldOf checks that an unknown variable that resembles a known one causes a warning
+// with the known one, and no failure.
 func TestUnknownVariablesAreToldOf(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(proctest.Build(t, "../..", "./cmd/corvo"), "version")

@@ -16,10 +16,10 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// dockerfile is deploy/Dockerfile: what builds the image, and the image.
+// dockerfile is deploy/Dockerfile: the instructions of the build stage and of the image.
 type dockerfile struct{ build, image []instruction }
 
-// instruction is a word such as RUN and what comes after it.
+// instruction is a keyword such as RUN with its arguments.
 type instruction struct{ word, rest string }
 
 func readDockerfile(t *testing.T) *dockerfile {
@@ -46,7 +46,7 @@ func readDockerfile(t *testing.T) *dockerfile {
 	return d
 }
 
-// of is what the image says after a word that it has once.
+// of returns the arguments of a keyword that the image has exactly once.
 func (d *dockerfile) of(t *testing.T, word string) string {
 	t.Helper()
 	all := slices.DeleteFunc(slices.Clone(d.image), func(i instruction) bool { return i.word != word })
@@ -56,7 +56,7 @@ func (d *dockerfile) of(t *testing.T, word string) string {
 	return all[0].rest
 }
 
-// exec is a command line of the image, which is a JSON array: there is no shell.
+// exec returns a command line of the image. It is a JSON array, because the image has no shell.
 func (d *dockerfile) exec(t *testing.T, word string) (command []string) {
 	t.Helper()
 	rest := d.of(t, word)
@@ -66,7 +66,7 @@ func (d *dockerfile) exec(t *testing.T, word string) (command []string) {
 	return command
 }
 
-// env is the image's environment.
+// env returns the image's environment.
 func (d *dockerfile) env(t *testing.T) map[string]string {
 	t.Helper()
 	env := map[string]string{}
@@ -77,8 +77,8 @@ func (d *dockerfile) env(t *testing.T) map[string]string {
 	return env
 }
 
-// What the Dockerfile names has to exist: the version of Go that the module wants,
-// the ports that a node listens on, settings that it knows.
+// TestTheDockerfile checks that the Dockerfile matches the module: its version of Go, the node's ports, and
+// known settings.
 func TestTheDockerfile(t *testing.T) {
 	t.Parallel()
 	d := readDockerfile(t)
@@ -98,10 +98,10 @@ func TestTheDockerfile(t *testing.T) {
 	}
 }
 
-// The image, without an engine: what the Dockerfile runs is run here, what it copies
-// is copied, and the node is started in a root that has nothing else, as the image's
-// user, with its environment. CORVO_IMAGE=1 has it built by the Dockerfile's own line,
-// which compiles everything anew; otherwise the tests' binary takes that one's place.
+// TestTheImage builds the image without a container engine: it runs the Dockerfile's commands, copies its
+// files, and starts the node in a root that has nothing else, as the image's user, with its environment. With
+// CORVO_IMAGE=1 the Dockerfile's own line builds the binary, which compiles everything anew; otherwise the
+// tests' binary replaces it.
 func TestTheImage(t *testing.T) {
 	t.Parallel()
 	const authorities = "/etc/ssl/certs/ca-certificates.crt"
@@ -123,7 +123,7 @@ func TestTheImage(t *testing.T) {
 		for name, value := range d.env(t) {
 			args = append(args, name+"="+value)
 		}
-		// chroot is looked for before there is no PATH.
+		// Look up chroot before the environment loses its PATH.
 		chroot, err := exec.LookPath("chroot")
 		if err != nil {
 			t.Skip("no chroot on this machine")
@@ -156,12 +156,12 @@ func TestTheImage(t *testing.T) {
 	}
 }
 
-// lay makes the image's files below root.
+// lay writes the image's files below root.
 func (d *dockerfile) lay(t *testing.T, root string) {
 	t.Helper()
 	stage := t.TempDir()
 	here := strings.NewReplacer("/image", stage+"/image", "/volume", stage+"/volume")
-	copied := false // the tree; what is run before that fetches modules
+	copied := false // the tree is copied; the commands before that fetch modules
 	for _, i := range d.build {
 		copied = copied || i == instruction{"COPY", ". ."}
 		if i.word != "RUN" || !copied {
@@ -170,7 +170,7 @@ func (d *dockerfile) lay(t *testing.T, root string) {
 		if strings.Contains(i.rest, "go build") && os.Getenv("CORVO_IMAGE") == "" {
 			binary := proctest.Build(t, "../..", "./cmd/corvo")
 			runLine(t, "install -D "+binary+" "+stage+"/image/corvo")
-			// That one may need libraries: it was not built to be static.
+			// The tests' binary may need libraries, because it is not built as a static one.
 			runLine(t, "libraries=$(ldd "+binary+" 2>/dev/null | grep -o '/[^ ]*') || exit 0; cp --parents -Lt "+stage+"/image $libraries")
 			continue
 		}

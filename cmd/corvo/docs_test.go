@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestTheGuidesAreTrue pastes the commands of the guides at a fresh node each, and
-// holds what it answers against what they say.
+// TestTheGuidesAreTrue pastes the commands of each guide at a fresh node and compares the answers with the
+// guide.
 func TestTheGuidesAreTrue(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)

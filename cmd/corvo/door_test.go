@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What is given on a command line is in the list of processes, which all users of a
-// machine read, and in the shell's history: secrets come from files and the environment.
-// --api-key is documented so, and stands beside a flag that takes a file.
+// TestNoFlagTakesASecret checks that secrets come from files and the environment, because all users of a
+// machine can read arguments in the process list, and the shell's history keeps them. --api-key is the
+// documented exception, beside a flag that takes a file.
 func TestNoFlagTakesASecret(t *testing.T) {
 	t.Parallel()
 	secret := regexp.MustCompile(`(?i)secret|passw|token|api-?key|credential|private-key`)

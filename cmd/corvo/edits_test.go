@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What flags say is said in their order, to whatever the request is by then; a secret
-// is read once, and the end of its line is none of it.
+// TestEdits checks that flags apply in their order to the current request, and that a secret is read once,
+// without the end of its line.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secret")

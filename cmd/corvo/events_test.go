@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What is in an event comes from anybody: its line neither ends early nor speaks to the
-// terminal.
+// TestEventsDoNotSpeakToTheTerminal checks that an event's text, which may come from anybody, neither ends
+// its line early nor controls the terminal.
 func TestEventsDoNotSpeakToTheTerminal(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{

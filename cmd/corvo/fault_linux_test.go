@@ -15,9 +15,8 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// A disk that is full ends the writes and nothing else: the process lives, says why,
-// and once there is room and it has been started again, all that was acknowledged is
-// there.
+// TestAFullDisk fills the disk. Writes fail, but the process lives and says why. After room is made and the
+// node started again, it has all acknowledged jobs.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"wal", "pebble", "bolt", "badger"} {
@@ -65,7 +64,7 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
-// A node is not started on a full disk: it says so and ends, whether it has data
+// TestAStartOnAFullDisk checks that a node refuses to start on a full disk and says why, whether it has data
 // there or not, and starts once there is room.
 func TestAStartOnAFullDisk(t *testing.T) {
 	t.Parallel()
@@ -90,7 +89,7 @@ func TestAStartOnAFullDisk(t *testing.T) {
 			}
 			enough := int64(engine.StartSpace + 1<<20)
 			if store == "badger" {
-				enough = 60 << 20 // it keeps 48 MiB free itself
+				enough = 60 << 20 // the node keeps 48 MiB free itself
 			}
 			fill(t, disk, filler, enough)
 			_, c := d.start(t)
@@ -99,7 +98,7 @@ func TestAStartOnAFullDisk(t *testing.T) {
 	}
 }
 
-// any is one of the jobs.
+// any returns one of the jobs.
 func (d *promised) any() (id string) {
 	for id = range d.ids {
 		break
@@ -107,7 +106,7 @@ func (d *promised) any() (id string) {
 	return id
 }
 
-// fill leaves so many bytes free on the disk, which is less than a node wants.
+// fill leaves so many bytes free on the disk, fewer than a node needs.
 func fill(t *testing.T, disk, path string, keep int64) {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -145,7 +144,7 @@ func unfill(t *testing.T, disk, path string) {
 	}
 }
 
-// tinyDisk mounts a file system in memory, where that is allowed.
+// tinyDisk mounts a file system in memory, or skips the test without permission to mount.
 func tinyDisk(t *testing.T, dir string, bytes int) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// Where a node of one shard keeps what.
+// The files of a node with one shard.
 const (
 	logFiles   = "ns/default/0/raft/log/*.wal"
 	tableFiles = "ns/default/0/state/db-*/*.sst"
@@ -24,14 +24,14 @@ const (
 
 const faultQueue = "faults"
 
-// promised is a data directory with what its clients were told.
+// promised is a data directory with the promises to its clients.
 type promised struct {
 	dir  string
 	ids  map[string]bool
 	args []string // of the server, besides the directory
 }
 
-// promise starts a node and enqueues so many jobs, which the view then shows.
+// promise starts a node, enqueues jobs and waits until the view shows them.
 func promise(t *testing.T, dir string, jobs int, args ...string) (*promised, *process, *client.Client) {
 	t.Helper()
 	d := &promised{dir: dir, ids: map[string]bool{}, args: args}
@@ -61,8 +61,7 @@ func (d *promised) start(t *testing.T) (*process, *client.Client) {
 	return p, newClient(t, p.endpoint, adminKey(t, d.dir))
 }
 
-// enqueue adds a job with a payload of about so many bytes, and notes it where it
-// was acknowledged.
+// enqueue adds a job with a payload of about size bytes, and records it if the node acknowledged it.
 func (d *promised) enqueue(t *testing.T, c *client.Client, size int) error {
 	t.Helper()
 	payload := fmt.Appendf(nil, "%q", strings.Repeat(fmt.Sprintf("%08x", len(d.ids)), size/8))
@@ -73,8 +72,7 @@ func (d *promised) enqueue(t *testing.T, c *client.Client, size int) error {
 	return err
 }
 
-// kept checks that each job is there, for who asks for it and for who searches, and
-// that the node goes on.
+// kept checks that a read and a search find each job, and that the node accepts another one.
 func (d *promised) kept(t *testing.T, c *client.Client) {
 	t.Helper()
 	if err := d.enqueue(t, c, 1<<10); err != nil {
@@ -100,7 +98,7 @@ func (d *promised) kept(t *testing.T, c *client.Client) {
 	}
 }
 
-// refused starts the node, which must end with a message that has these words.
+// refused starts the node, which must exit with an error that contains these words.
 func (d *promised) refused(t *testing.T, words ...string) {
 	t.Helper()
 	_, err := d.launch(t)
@@ -114,7 +112,7 @@ func (d *promised) refused(t *testing.T, words ...string) {
 	}
 }
 
-// file is the largest of those a pattern below the directory finds.
+// file returns the largest file below the directory that matches a pattern.
 func (d *promised) file(t *testing.T, pattern string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(d.dir, pattern))
@@ -138,7 +136,7 @@ func (d *promised) file(t *testing.T, pattern string) string {
 	return largest
 }
 
-// change rewrites a file in its place, so that who has it open sees it.
+// change rewrites a file in place, so that a process that has it open sees the change.
 func change(t *testing.T, path string, f func(data []byte) []byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -150,11 +148,11 @@ func change(t *testing.T, path string, f func(data []byte) []byte) {
 	}
 }
 
-// written is data without the zeros of a preallocated file's end.
+// written returns the length of data without the trailing zeros of a preallocated file.
 func written(data []byte) int { return len(bytes.TrimRight(data, "\x00")) }
 
-// What the last write before a power cut has left half written was never
-// acknowledged: it is dropped.
+// TestATornEndOfTheLogIsDropped checks that a node drops a write torn by a power cut, because nobody
+// acknowledged it.
 func TestATornEndOfTheLogIsDropped(t *testing.T) {
 	t.Parallel()
 	d, p, _ := promise(t, t.TempDir(), 20)
@@ -170,7 +168,7 @@ func TestATornEndOfTheLogIsDropped(t *testing.T) {
 	d.kept(t, c)
 }
 
-// What was acknowledged and is still to be replayed is not guessed at: the node
+// TestADamagedLogIsRefused damages acknowledged entries that a start must replay. The node does not guess: it
 // refuses to start, and says so again the next time.
 func TestADamagedLogIsRefused(t *testing.T) {
 	t.Parallel()
@@ -199,8 +197,8 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	}
 }
 
-// A damaged table is found by `corvo admin verify`, and whether the node has been
-// started since or not, nothing false is served.
+// TestADamagedStoreIsReported checks that `corvo admin verify` finds a damaged table and that the node serves
+// no false data, whether it was restarted or not.
 func TestADamagedStoreIsReported(t *testing.T) {
 	t.Parallel()
 	d, p, c := promise(t, t.TempDir(), 200)
@@ -231,7 +229,7 @@ func TestADamagedStoreIsReported(t *testing.T) {
 		t.Errorf("ready: %v", err)
 	}
 	p.Kill(t)
-	// Opening reads some tables and not all.
+	// A start reads only some of the tables.
 	if p, err = d.launch(t); err != nil {
 		if !strings.Contains(err.Error(), filepath.Join(d.dir, "ns/default/0/state")) || !strings.Contains(err.Error(), "checksum mismatch") {
 			t.Errorf("a start: %v", err)
@@ -243,8 +241,8 @@ func TestADamagedStoreIsReported(t *testing.T) {
 	}
 }
 
-// The view is made of the store: whatever becomes of its file, it is there again
-// after a start.
+// TestADamagedViewIsBuiltAgain checks that a start rebuilds the view from the store, whatever happened to its
+// file.
 func TestADamagedViewIsBuiltAgain(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, path string){
@@ -281,8 +279,8 @@ func TestADamagedViewIsBuiltAgain(t *testing.T) {
 	}
 }
 
-// SQLite has checksums of nothing: a row that reads as another is shown until rows
-// are compared with the store, as some are behind a flush. Then the view is built again.
+// TestAGarbledRowOfTheView changes a row of the view. Because SQLite has no checksums, the node shows the row
+// until it compares rows with the store, as it does with some after a flush. Then it rebuilds the view.
 func TestAGarbledRowOfTheView(t *testing.T) {
 	t.Parallel()
 	d, p, _ := promise(t, t.TempDir(), 5)

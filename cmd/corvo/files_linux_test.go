@@ -7,7 +7,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// A process that may open fewer files than it may need says so, with the numbers.
+// TestALowLimitOfFilesIsSaid checks that a process warns, with the numbers, if it may open fewer files than
+// it may need.
 func TestALowLimitOfFilesIsSaid(t *testing.T) {
 	t.Parallel()
 	binary := proctest.Build(t, "../..", "./cmd/corvo")

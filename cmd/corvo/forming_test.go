@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// within bounds a test by what a start may take.
+// within bounds a test by the longest time of a start.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proctest.StartTimeout)
@@ -22,12 +22,12 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// patience is the nodes' --heartbeat here: what a hand-over must stay below, and
-// what a busy machine does not exceed.
+// patience is the nodes' --heartbeat here. A hand-over must take less time, and a busy machine must not
+// exceed it.
 const patience = 1500 * time.Millisecond
 
-// Three that are told of each other become one cluster, and stay it whatever
-// happens to them: all of these happen to the same three.
+// TestThreePeers forms a cluster of three nodes that know each other's addresses. The same three remain one
+// cluster through all the events below.
 func TestThreePeers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, "--shards", "2", "--heartbeat", patience.String(), "--election-timeout", patience.String())
@@ -81,7 +81,7 @@ func TestThreePeers(t *testing.T) {
 		if got := clusterID(t, c.dir(lost)); got != id {
 			t.Errorf("it is in cluster %s, not in %s", got, id)
 		}
-		// It counts: with another one away, nothing stops.
+		// The node's vote counts again: writes go on although another node is down.
 		c.nodes["node-1"].Kill(t)
 		enqueue(t, lost)
 		c.start(t, "node-1")
@@ -101,14 +101,14 @@ func TestThreePeers(t *testing.T) {
 	})
 }
 
-// ledger is what was enqueued: as many jobs in each queue.
+// ledger counts the enqueued jobs, the same number in each queue.
 type ledger struct {
 	*trio
 	queues []string
 	jobs   int64
 }
 
-// enqueue has a node take another job for each queue, once.
+// enqueue makes a node accept another job for each queue, once.
 func (l *ledger) enqueue(t *testing.T, name string) {
 	t.Helper()
 	ctx, to := within(t), l.client(t, name)
@@ -122,7 +122,7 @@ func (l *ledger) enqueue(t *testing.T, name string) {
 	l.jobs++
 }
 
-// complete waits until a node has all jobs, and finds no more.
+// complete waits until a node has all jobs, and fails if it has more.
 func (l *ledger) complete(t *testing.T, name string) {
 	t.Helper()
 	ctx, to := within(t), l.client(t, name)
@@ -137,7 +137,7 @@ func (l *ledger) complete(t *testing.T, name string) {
 	}
 }
 
-// commands asks by the command line as a user would.
+// commands runs the cluster commands as a user would.
 func (c *trio) commands(t *testing.T) {
 	if got := c.do(t, "node-1", "cluster", "transfer", "node-1"); got != "transferred\n" {
 		t.Errorf("transfer: %q", got)
@@ -169,8 +169,7 @@ func (c *trio) commands(t *testing.T) {
 	}
 }
 
-// gapWhile is the longest time between two acknowledged writes to a node while
-// something happens.
+// gapWhile returns the longest time between two acknowledged writes to a node while happens runs.
 func (c *trio) gapWhile(t *testing.T, name string, happens func()) (longest time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithCancel(within(t))
@@ -189,7 +188,7 @@ func (c *trio) gapWhile(t *testing.T, name string, happens func()) (longest time
 			if n++; n == 2 {
 				close(begun)
 			}
-			if n > 1 { // the first one has to connect
+			if n > 1 { // the first one must connect
 				most = max(most, now.Sub(last))
 			}
 			last = now

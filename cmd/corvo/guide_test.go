@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The commands in the guide are there, with the flags it gives them.
+// TestTheGuideOfTheCommandLineIsTrue checks that the commands and flags in the guide exist.
 func TestTheGuideOfTheCommandLineIsTrue(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/cli.md")
@@ -44,7 +44,7 @@ func TestTheGuideOfTheCommandLineIsTrue(t *testing.T) {
 	if lines < 20 {
 		t.Errorf("the guide has %d commands", lines)
 	}
-	// And it names every command there is.
+	// The guide must name every command.
 	for _, cmd := range newRoot().Commands() {
 		if cmd.Name() != "help" && !strings.Contains(string(text), "`"+cmd.Name()) {
 			t.Errorf("the guide does not name corvo %s", cmd.Name())

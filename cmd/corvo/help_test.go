@@ -8,31 +8,32 @@ import (
 	"github.com/corvo/corvo/cmd/internal/help/helptest"
 )
 
-// Every command that runs has an example that the command line takes.
+// TestEveryCommandHasAnExample checks that every runnable command has an example that the command line
+// accepts.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	helptest.Examples(t, newRoot)
 }
 
-// The help of every command fits its width and says the same at any.
+// TestHelpFitsItsWidth checks that the help of every command fits its width and says the same at every width.
 func TestHelpFitsItsWidth(t *testing.T) {
 	t.Parallel()
 	helptest.Widths(t, newRoot)
 }
 
-// The help of every command is that of the golden file, so that a change of it is a diff.
+// TestHelpGolden compares the help of every command with the golden file, so that a change of it is a diff.
 func TestHelpGolden(t *testing.T) {
 	t.Parallel()
 	helptest.Golden(t, newRoot, "testdata/help.golden", *rewrite)
 }
 
-// The short text of every command is a heading of at most twelve words.
+// TestShortTextsAreShort checks that the short text of every command is a heading of at most twelve words.
 func TestShortTextsAreShort(t *testing.T) {
 	t.Parallel()
 	helptest.Shorts(t, newRoot)
 }
 
-// Help takes the columns of the terminal, from 80 to 120, and 80 in a pipe.
+// TestHelpInATerminal checks that help uses the terminal's width, from 80 to 120 columns, and 80 in a pipe.
 func TestHelpInATerminal(t *testing.T) {
 	t.Parallel()
 	piped := corvo(t, nil, "server", "--help")

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/cmd/corvo/internal/from03/from03test"
 )
 
-// The import copies from a running 0.3 to a node, tells of it, and writes new secrets to a
-// file that only its owner reads.
+// TestImport copies from a running 0.3 to a node. The command prints a report and writes new secrets to a
+// file that only its owner may read.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	o := from03test.Start(t)
@@ -44,14 +44,14 @@ func TestImport(t *testing.T) {
 			t.Errorf("no %q in\n%s%s", line, again.stdout, again.stderr)
 		}
 	}
-	// A difference of the two sides is a failure.
+	// A difference between the two sides fails the import.
 	o.Add("pending", "a queue/with blanks", nil)
 	if a := corvoFed(t, nil, env, "admin", "import", "--from-0.3", o.URL); a.code != exitFailed || !strings.Contains(a.stdout, "differ") || !strings.Contains(a.stderr, "the import is incomplete") {
 		t.Errorf("%+v", a)
 	}
 }
 
-// An import that is called wrongly sends nothing.
+// TestImportIsCalledWrongly checks that a misused import sends nothing.
 func TestImportIsCalledWrongly(t *testing.T) {
 	t.Parallel()
 	taken := filepath.Join(t.TempDir(), "taken")
@@ -73,7 +73,8 @@ func TestImportIsCalledWrongly(t *testing.T) {
 	}
 }
 
-// A node refuses the data directory of a Corvo 0.3 and leaves it as it is.
+// TestTheOriginalsDirectoryIsRefused checks that a node refuses the data directory of a Corvo 0.3 and leaves
+// it unchanged.
 func TestTheOriginalsDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string][]string{

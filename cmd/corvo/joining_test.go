@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/cluster"
 )
 
-// A founder mints the secret; who has it comes in, asked or invited, and who has
-// not is sent away at once.
+// TestWhoHasTheTokenComesIn checks that a founder creates the join token, that nodes with it join, asked or
+// invited, and that the cluster refuses nodes without it at once.
 func TestWhoHasTheTokenComesIn(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -76,8 +76,8 @@ func TestWhoHasTheTokenComesIn(t *testing.T) {
 	}
 }
 
-// Every log store, and a log that is not synced, keeps what was acknowledged when
-// its process is killed.
+// TestLogStores checks that every log store, and an unsynced log, keeps acknowledged writes when its process
+// is killed.
 func TestLogStores(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{

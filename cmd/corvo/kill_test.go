@@ -25,13 +25,13 @@ const (
 	killTimeout   = 3 * time.Minute
 )
 
-// book is what the clients were told: the promises the server has made.
+// book holds the promises that the server has made to its clients.
 type book struct {
 	mu       sync.Mutex
 	enqueued map[string]bool // acknowledged enqueues
 	acked    map[string]int  // acknowledged acks: the attempt each was for
 	broken   []string
-	count    atomic.Int64 // acknowledged enqueues, ever
+	count    atomic.Int64 // all acknowledged enqueues
 }
 
 func (b *book) enqueue(id string) {
@@ -47,9 +47,8 @@ func (b *book) ack(id string, attempt int) {
 	b.acked[id] = attempt
 }
 
-// fetched checks a delivery against the acks: a later attempt of a job that was
-// acknowledged as done is an ack undone. (The same or an earlier attempt is a
-// worker that was slow to look.)
+// fetched checks a delivery against the acks: a later attempt of an acknowledged job means an undone ack.
+// (The same or an earlier attempt means that a worker was slow to record it.)
 func (b *book) fetched(id string, attempt int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +57,7 @@ func (b *book) fetched(id string, attempt int) {
 	}
 }
 
-// outstanding are the acknowledged enqueues of which no worker was told that
-// they are done.
+// outstanding returns the acknowledged enqueues without an acknowledged ack.
 func (b *book) outstanding() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +70,8 @@ func (b *book) outstanding() []string {
 	return ids
 }
 
-// done says whether every acknowledged enqueue is completed. Where no ack was
-// acknowledged the node is asked: the answer may have died with the process.
+// done reports whether every acknowledged enqueue is completed. It asks the node about jobs without an
+// acknowledged ack, because the answer may have died with the process.
 func (b *book) done(ctx context.Context, c *client.Client) bool {
 	for _, id := range b.outstanding() {
 		if job, err := c.Job(ctx, id, client.Read{}); err != nil || job.State != "completed" {
@@ -83,10 +81,9 @@ func (b *book) done(ctx context.Context, c *client.Client) bool {
 	return true
 }
 
-// TestKillLosesNothingAcknowledged kills the real binary under load, several
-// times, without warning. What a client was told must hold afterwards: every
-// acknowledged enqueue is there and can be fetched, no acknowledged ack is
-// undone, what was leased at the kill comes back, and the counts are right.
+// TestKillLosesNothingAcknowledged kills the real binary under load several times, without warning. The
+// promises to clients must hold afterwards: every acknowledged enqueue can be fetched, no acknowledged ack is
+// undone, leased jobs come back, and the counts are right.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	kills := 3

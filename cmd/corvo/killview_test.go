@@ -23,9 +23,9 @@ const (
 	viewKillLease   = 3600
 )
 
-// TestKillLeavesTheViewTrue kills the real binary while its view follows a load, and
-// at times while it is being built again. Each time the view goes on from its file
-// and shows what one shows that is built from the store.
+// TestKillLeavesTheViewTrue kills the real binary while its view follows a load, and at times during a
+// rebuild of the view. Each time the view goes on from its file and shows the same as a view built from the
+// store.
 func TestKillLeavesTheViewTrue(t *testing.T) {
 	t.Parallel()
 	kills := 5
@@ -75,10 +75,10 @@ func TestKillLeavesTheViewTrue(t *testing.T) {
 // stirred is a load that ends with the process.
 type stirred struct {
 	done  atomic.Int64
-	dying atomic.Bool // errors are none
+	dying atomic.Bool // errors do not count
 }
 
-// stir has clients do all kinds of things until the process dies.
+// stir starts clients that make all kinds of changes until the process dies.
 func stir(t *testing.T, ctx context.Context, c *client.Client, rebuilding bool) *stirred {
 	s := &stirred{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,10 +127,10 @@ func stirOnce(ctx context.Context, c *client.Client, queue string, n int) error 
 	case 2:
 		_, err = c.Fail(ctx, job.JobID, api.FailRequest{LeaseToken: job.LeaseToken, Error: "no", Backtrace: "here"})
 	}
-	return err // the third stays with its worker
+	return err // the third job stays with its worker
 }
 
-// follows waits for the view to show what the node has.
+// follows waits until the view has caught up with the state.
 func follows(t *testing.T, ctx context.Context, c *client.Client) {
 	t.Helper()
 	eventually(t, ctx, "the view to follow", func() bool {
@@ -139,7 +139,7 @@ func follows(t *testing.T, ctx context.Context, c *client.Client) {
 	})
 }
 
-// shown is all that the view shows of jobs and queues.
+// shown returns all that the view shows of jobs and queues.
 func shown(t *testing.T, ctx context.Context, c *client.Client) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A binary that was taken back opens no data directory, and restores no backup, of a node
-// that was raised to what newer ones know: it says what to do, and leaves all as it is.
+// TestAnOlderBinaryRefusesWhatANewerOneWrote checks that a downgraded binary opens no data directory and
+// restores no backup of a node with a newer feature level. It gives advice and changes nothing.
 func TestAnOlderBinaryRefusesWhatANewerOneWrote(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func TestAnOlderBinaryRefusesWhatANewerOneWrote(t *testing.T) {
 	}
 }
 
-// asNewer raises the store of a node that is down to a level that comes after this
-// binary's, as an entry of a newer one would, and makes a backup of it.
+// asNewer raises a stopped node's store to the level after this binary's, as an entry of a newer binary
+// would, and makes a backup of it.
 func asNewer(t *testing.T, dir, file string) entry.Applied {
 	t.Helper()
 	store := storeOf(t, dir)

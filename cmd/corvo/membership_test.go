@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cluster"
 )
 
-// membershipOf is what the arguments say of the way into a cluster.
+// membershipOf returns how a node with these arguments joins its cluster.
 func membershipOf(t *testing.T, env map[string]string, args ...string) *cluster.Config {
 	t.Helper()
 	cfg, err := load(t, append(args, "--data-dir", t.TempDir()), env, "")
@@ -111,7 +111,7 @@ func TestAPodsDomain(t *testing.T) {
 	}
 }
 
-// zone is a DNS with what it holds: addresses by name, names by address.
+// zone is a fake DNS: addresses by name and names by address.
 type zone struct{ hosts, names map[string][]string }
 
 var errNoSuchHost = errors.New("no such host")
@@ -127,8 +127,7 @@ func (z zone) find(in map[string][]string, key string) ([]string, error) {
 	return nil, errNoSuchHost
 }
 
-// Pods find each other behind the name of their service, which a pod's own full
-// name ends in.
+// TestDiscovery checks that pods find each other by the name of their service, which ends a pod's full name.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	const service = "corvo-nodes.ns.svc.cluster.local"

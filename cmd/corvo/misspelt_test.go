@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// A misspelt command or flag is answered with the one that is near, and one that is
-// near nothing with where to look.
+// TestMisspeltWordsAreSuggested checks that a misspelt command or flag suggests the nearest one, or else
+// where to look.
 func TestMisspeltWordsAreSuggested(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string]string{
@@ -27,7 +27,7 @@ func TestMisspeltWordsAreSuggested(t *testing.T) {
 	}
 }
 
-// --version prints what the command version prints.
+// TestVersionIsAFlag checks that --version and the command version print the same.
 func TestVersionIsAFlag(t *testing.T) {
 	t.Parallel()
 	flag, command := corvo(t, nil, "--version"), corvo(t, nil, "version")

@@ -63,8 +63,8 @@ func TestTheOperationsGuideIsTrue(t *testing.T) {
 	}
 }
 
-// What the guide has an operator look for is there: metrics, codes of errors, lines of
-// the log.
+// TestTheOperationsGuideNamesWhatThereIs checks that the metrics, error codes and log lines in the guide
+// exist.
 func TestTheOperationsGuideNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	text := guide(t)
@@ -100,7 +100,7 @@ func TestTheOperationsGuideNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// sources is all our Go code below folders, without tests.
+// sources returns all our Go code below folders, without tests.
 func sources(t *testing.T, folders ...string) string {
 	t.Helper()
 	var all strings.Builder

@@ -14,7 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// What the commands print for people.
+// TestTables checks the tables that commands print for people.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	alone := api.ClusterStatus{

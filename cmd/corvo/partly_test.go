@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// A node whose data is partly gone does not start, and says which file or directory
-// is missing. Once that is back it serves all it had.
+// TestANodeWithPartOfItsDataDoesNotStart checks that a node without part of its data refuses to start and
+// names the missing file or directory. After that is back, the node serves all its data.
 func TestANodeWithPartOfItsDataDoesNotStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The profiles of who runs the tests are none of their business.
+	// The tests must not use the profiles of the person who runs them.
 	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "corvo-test-without-profiles"))
 	os.Unsetenv("CORVO_PROFILE")
 	proctest.Main(m)

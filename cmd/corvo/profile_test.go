@@ -15,7 +15,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// withProfiles is an environment whose file of profiles has a text, and a mode.
+// withProfiles creates a file of profiles with a text and a mode, and returns the environment that selects
+// it.
 func withProfiles(t *testing.T, mode os.FileMode, text string) (env string, path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,14 +27,14 @@ func withProfiles(t *testing.T, mode os.FileMode, text string) (env string, path
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path, mode); err != nil { // whatever the umask is
+	if err := os.Chmod(path, mode); err != nil { // independently of the umask
 		t.Fatal(err)
 	}
 	return "XDG_CONFIG_HOME=" + dir, path
 }
 
-// A flag wins over the environment, which wins over the profile; what a profile keeps is
-// said to its own server only.
+// TestProfiles checks that a flag overrides the environment, which overrides the profile, and that a
+// profile's secret goes to the profile's own server only.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +53,7 @@ profiles:
   gone: {endpoint: "http://127.0.0.1:1", api-key: `+key+`}
   cloud: {endpoint: `+node.endpoint+`, cloud-token: t}
 `)
-	// The same node by another name: it would take the profile's key if it got it.
+	// The same node under another name would accept the profile's key if it received it.
 	other := strings.Replace(node.endpoint, "127.0.0.1", "localhost", 1)
 	for _, c := range []struct {
 		does string
@@ -92,7 +93,7 @@ profiles:
 		}
 	}
 
-	// What is kept from stdin is nobody else's to read, and is not shown.
+	// A secret kept from stdin is readable by its owner only, and is not shown.
 	a := corvoFed(t, strings.NewReader(key), []string{config}, "profiles", "set", "kept", "--endpoint", node.endpoint, "--api-key-file", "-")
 	if info, err := os.Stat(path); a.code != 0 || err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%+v, %v, %v", a, info, err)
@@ -105,8 +106,8 @@ profiles:
 	}
 }
 
-// Of an API key and a cloud login, what is named first speaks: by a flag, by a variable,
-// by the profile. Two that are named alike are refused where one cannot be meant.
+// TestWhoSpeaks checks which of an API key and a cloud login a command uses: the one named by a flag, else by
+// a variable, else by the profile. The command refuses two of the same source if the choice is unclear.
 func TestWhoSpeaks(t *testing.T) {
 	t.Parallel()
 	var said atomic.Value
@@ -132,7 +133,7 @@ profiles:
 	for _, c := range []struct {
 		profile   string
 		env, args []string
-		want      string // who speaks, or how it is refused
+		want      string // the credential used, or the refusal
 	}{
 		{"login", nil, nil, "token-kept@kept"},
 		{"both", nil, nil, "token-kept@kept"},
@@ -167,8 +168,8 @@ profiles:
 	}
 }
 
-// A secret is read once, for a terminal and a pipe that is asked for more waits for it, and
-// one that has ended has none.
+// TestASecretIsReadOnce checks that a command reads a secret once, because a second read of a terminal or
+// pipe would wait for it, and an ended pipe has none.
 func TestASecretIsReadOnce(t *testing.T) {
 	t.Parallel()
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,8 +201,8 @@ func TestASecretIsReadOnce(t *testing.T) {
 	}
 }
 
-// A file of secrets that others may read is not used, and says how to mend it; nor is one
-// with words that mean nothing.
+// TestProfilesThatAreRefused checks that commands refuse a file of secrets that others may read, with advice,
+// and a file with unknown words.
 func TestProfilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -221,8 +222,8 @@ func TestProfilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A new profile has a name that a shell completes and nobody takes for a flag. One that is
-// there is used and deleted by any name.
+// TestNamesOfProfiles checks that a new profile's name suits shells and looks like no flag, while existing
+// profiles can be used and deleted by any name.
 func TestNamesOfProfiles(t *testing.T) {
 	t.Parallel()
 	config, path := withProfiles(t, 0o600, "profiles: {an old one: {endpoint: 'http://127.0.0.1:1'}}")
@@ -247,7 +248,7 @@ func TestNamesOfProfiles(t *testing.T) {
 	}
 }
 
-// Of a URL the case of scheme and host, and slashes at its end, say nothing.
+// TestSameEndpoint checks that the case of scheme and host, and trailing slashes, do not distinguish URLs.
 func TestSameEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -265,7 +266,8 @@ func TestSameEndpoint(t *testing.T) {
 	}
 }
 
-// Settings of a node that cannot be are as wrong as any other flag.
+// TestANodesSettingsThatCannotBeAreMisuse checks that invalid settings of a node are misuse, like any other
+// flag.
 func TestANodesSettingsThatCannotBeAreMisuse(t *testing.T) {
 	t.Parallel()
 	a := corvo(t, nil, "server", "--data-dir", t.TempDir(), "--dev", "--bind", "0.0.0.0:0")
@@ -274,7 +276,7 @@ func TestANodesSettingsThatCannotBeAreMisuse(t *testing.T) {
 	}
 }
 
-// How processes end, for each kind of what can go wrong.
+// TestExitCodes checks the exit code of each kind of error.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
@@ -292,7 +294,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Who takes a node for the cloud is told so, and what a node wants.
+// TestANodeIsNotTheCloud checks that a cloud command at a node says so, and which credential the node needs.
 func TestANodeIsNotTheCloud(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -319,7 +321,7 @@ func TestANodeIsNotTheCloud(t *testing.T) {
 	}
 }
 
-// A login at a node says that there is no cloud API there, and where one is.
+// TestLoginAtANode checks that a login at a node says that it has no cloud API, and which URL to give.
 func TestLoginAtANode(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, "--data-dir", t.TempDir())

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestPromises looks for every command and flag that the documents name in the command
-// line itself.
+// TestPromises checks that every command and flag that the documents name exists.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	promised, err := os.ReadFile("testdata/promises.txt")

@@ -46,8 +46,8 @@ func onPossibleQueue(verb, short, did string, ask func(c *client.Client, ctx con
 	cmd := &cobra.Command{
 		Use: verb + " QUEUE", Short: short, Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
-			// What else is wrong with the question, a key that may not ask it for one, is not
-			// what was to be done.
+			// Ignore other errors of this read, such as a missing permission of the key, because the read
+			// serves only the notice below.
 			_, look := c.Queue(cmd.Context(), args[0], client.Read{Strong: true})
 			if err := ask(c, cmd.Context(), args[0]); err != nil {
 				return api.Status{}, err

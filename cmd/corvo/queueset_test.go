@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// settled is a server of one queue, which somebody else pauses between a read of it and
-// the write that follows: as often as is left.
+// settled serves one queue. On each of the next others writes, another client pauses the queue just before,
+// so that the write meets a newer version.
 type settled struct {
 	t       *testing.T
 	queue   *api.Queue
@@ -49,8 +49,8 @@ func (s *settled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What somebody else does to a queue while it is set stays: the pause that they were
-// told of, above all.
+// TestQueuesSetKeepsWhatOthersDo checks that setting a queue keeps concurrent changes by others, above all a
+// pause that the server has confirmed to them.
 func TestQueuesSetKeepsWhatOthersDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

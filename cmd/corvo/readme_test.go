@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestTheReadmeIsTrue pastes the README's curl lines about a node of one's own, in
-// their order, at a fresh one.
+// TestTheReadmeIsTrue pastes the README's curl lines about a node in their order at a fresh node.
 func TestTheReadmeIsTrue(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)
@@ -20,7 +19,7 @@ func TestTheReadmeIsTrue(t *testing.T) {
 	if len(lines) < 3 {
 		t.Fatalf("the README has %d curl lines for a node", len(lines))
 	}
-	// On a disk that others keep busy the first view takes its time.
+	// Wait, because the first view takes long on a busy disk.
 	c := newClient(t, p.endpoint, adminKey(t, dir))
 	eventually(t, t.Context(), "a list of queues", func() bool { _, err := c.Queues(t.Context(), client.Read{}); return err == nil })
 	for _, line := range lines {

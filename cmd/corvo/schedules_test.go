@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// TestScheduleCommands takes a schedule through its life by the command line, at a
-// real node.
+// TestScheduleCommands takes a schedule through its life by the command line at a real node.
 func TestScheduleCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// tryLine is the greeting's curl line, without its "try: ".
+// tryLine returns the greeting's curl line without its "try: ".
 func (p *process) tryLine(t *testing.T) string {
 	t.Helper()
 	line := p.Greeting[len(p.Greeting)-1]
@@ -66,8 +66,8 @@ func assertEnqueued(t *testing.T, answer []byte) {
 	}
 }
 
-// A crash after the key's file was written and before the key was stored leaves
-// a file: the next start must take that key, not make another.
+// TestAKeyFileWithoutItsKeyIsUsed imitates a crash after writing the key's file and before storing the key.
+// The next start must use that key and not create another.
 func TestAKeyFileWithoutItsKeyIsUsed(t *testing.T) {
 	t.Parallel()
 	made := t.TempDir()
@@ -157,7 +157,7 @@ func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("the shutdown sat a poll out: %v", took)
 	}
-	<-polled // 204, or cut off before it was parked: either way it ended
+	<-polled // 204, or cut off before it was parked: it ended either way
 
 	p = startServer(t, "--data-dir", dir, "--dev")
 	queue, err := newClient(t, p.endpoint, "").Queue(ctx, "kept", client.Read{})
@@ -166,7 +166,8 @@ func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
 	}
 }
 
-// The banner shows where other nodes reach the node, with the port it was given.
+// TestTheBannerShowsTheAddressForOtherNodes checks that the banner shows the address for other nodes with its
+// actual port.
 func TestTheBannerShowsTheAddressForOtherNodes(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--data-dir", t.TempDir(), "--raft-bind", "127.0.0.1:0")

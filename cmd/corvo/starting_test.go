@@ -9,11 +9,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// While a node looks for its cluster it is alive, and sends everybody on.
+// TestANodeThatStartsIsAliveAndNotReady checks that a node that looks for its cluster is alive but refuses
+// requests.
 func TestANodeThatStartsIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
 	door := &doorway{}
-	door.drain() // nothing is parked yet
+	door.drain() // no fetch is parked yet
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/api/v1/enqueue": http.StatusServiceUnavailable, "/": http.StatusServiceUnavailable} {
 		res := httptest.NewRecorder()
 		door.ServeHTTP(res, httptest.NewRequest(http.MethodGet, path, nil))

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// A process that is started under the id of a live member is refused and ends. It
-// takes nothing from the member, whether that one follows or leads: no member is
-// evicted, and writes that are forwarded go on.
+// TestAStrangerDoesNotTakeAMembersId starts a process under the id of a live member. The cluster refuses it
+// and the process ends, whether the member follows or leads: no member is evicted, and followers go on
+// forwarding writes.
 func TestAStrangerDoesNotTakeAMembersId(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)

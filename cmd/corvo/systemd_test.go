@@ -22,7 +22,7 @@ const (
 	settingsPath = "../../deploy/corvo.yaml"
 )
 
-// readUnit reads the settings of the systemd unit; each stands there once.
+// readUnit reads the settings of the systemd unit, each of which must occur once.
 func readUnit(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(unitPath)
@@ -43,7 +43,7 @@ func readUnit(t *testing.T) map[string]string {
 	return unit
 }
 
-// filled are the node's settings by the unit's command line and a settings file.
+// filled returns the node's settings from the unit's command line and a settings file.
 func filled(t *testing.T, unit map[string]string, file string) (serverConfig, error) {
 	t.Helper()
 	var cfg serverConfig
@@ -78,20 +78,20 @@ func TestTheUnitStartsANode(t *testing.T) {
 	if seconds, err := strconv.Atoi(unit["TimeoutStopSec"]); err != nil || time.Duration(seconds)*time.Second < stopTime() {
 		t.Errorf("it is killed after %q; it may take %v to stop", unit["TimeoutStopSec"], stopTime())
 	}
-	// Without netlink a node that joins others does not find its own address.
+	// A node that joins others needs netlink to find its own address.
 	if families := strings.Fields(unit["RestrictAddressFamilies"]); !slices.Contains(families, "AF_NETLINK") {
 		t.Errorf("its sockets: %q", families)
 	}
 }
 
-// What stands in the settings file as a comment has to work without its sign.
+// TestTheSettingsFileForACluster checks that the commented-out settings in the file work when uncommented.
 func TestTheSettingsFileForACluster(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(settingsPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = regexp.MustCompile(`(?m)^raft-bind: .*\n`).ReplaceAll(text, nil) // it has a comment that is the other one
+	text = regexp.MustCompile(`(?m)^raft-bind: .*\n`).ReplaceAll(text, nil) // a commented-out line replaces it
 	text = regexp.MustCompile(`(?m)^#([a-z-]+: )`).ReplaceAll(text, []byte("$1"))
 	path := filepath.Join(t.TempDir(), "corvo.yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -117,7 +117,7 @@ func TestSystemdTakesTheUnit(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/corvo", binary)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It warns of what it does not know, and calls that a success.
+	// systemd-analyze exits with success even after warnings about unknown settings.
 	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) != 0 {
 		t.Errorf("%v\n%s", err, out)
 	}

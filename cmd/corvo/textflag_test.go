@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A flag that is given and empty, as one of an unset variable is, does not act elsewhere.
+// TestAnEmptyFlagIsRefused checks that an empty flag, such as one of an unset variable, sends no request to
+// another server.
 func TestAnEmptyFlagIsRefused(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -44,7 +45,7 @@ profiles:
 	}
 }
 
-// What no header can have is found where it was said.
+// TestWhatFitsNoHeaderIsMisuse checks that text unfit for a header is refused with the name of its source.
 func TestWhatFitsNoHeaderIsMisuse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

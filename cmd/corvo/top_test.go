@@ -18,17 +18,17 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// terminal is a pseudo-terminal with a command in it.
+// terminal is a pseudo-terminal in which a command runs.
 type terminal struct {
 	cmd   *exec.Cmd
 	pty   *os.File
-	ended chan struct{} // the command has closed it
+	ended chan struct{} // the command has closed the terminal
 
 	mu   sync.Mutex
 	sent strings.Builder
 }
 
-// inTerminal runs a command line in a terminal of a size.
+// inTerminal runs a command line in a terminal of a given size.
 func inTerminal(t *testing.T, rows, columns uint16, env []string, args ...string) *terminal {
 	t.Helper()
 	cmd := exec.CommandContext(within(t), proctest.Build(t, "../..", "./cmd/corvo"), args...)
@@ -46,7 +46,7 @@ func inTerminal(t *testing.T, rows, columns uint16, env []string, args ...string
 			term.sent.Write(buf[:n])
 			term.mu.Unlock()
 			if err != nil {
-				return // the last of its writers is gone
+				return // the last writer has closed the terminal
 			}
 		}
 	}()
@@ -54,8 +54,8 @@ func inTerminal(t *testing.T, rows, columns uint16, env []string, args ...string
 	return term
 }
 
-// stderrOnTerminal runs a command line whose stdout is a pipe and whose stderr a
-// terminal, and returns all that came on either.
+// stderrOnTerminal runs a command line with a pipe as stdout and a terminal as stderr, and returns the output
+// of both.
 func stderrOnTerminal(t *testing.T, env []string, args ...string) (shown, out string) {
 	t.Helper()
 	leader, tty, err := pty.Open()
@@ -68,7 +68,7 @@ func stderrOnTerminal(t *testing.T, env []string, args ...string) (shown, out st
 	cmd.Stderr = tty
 	read := make(chan string)
 	go func() {
-		all, _ := io.ReadAll(leader) // it ends with an error when the last writer is gone
+		all, _ := io.ReadAll(leader) // the read ends with an error after the last writer
 		read <- string(all)
 	}()
 	stdout, err := cmd.Output()
@@ -80,7 +80,7 @@ func stderrOnTerminal(t *testing.T, env []string, args ...string) (shown, out st
 	return shown, string(stdout)
 }
 
-// all is all that was ever sent to the terminal.
+// all returns everything ever sent to the terminal.
 func (x *terminal) all() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -89,7 +89,7 @@ func (x *terminal) all() string {
 
 var escapePattern = regexp.MustCompile(`\x1b\[[?0-9;]*[A-Za-z]`)
 
-// screen is what stands on the terminal: the last frame that has come whole.
+// screen returns the last complete frame on the terminal.
 func (x *terminal) screen() string {
 	text := x.all()
 	end := strings.LastIndex(text, clearBelow)
@@ -121,8 +121,8 @@ func (x *terminal) press(t *testing.T, keys string) {
 	}
 }
 
-// top lives in a real terminal at a real node: it shows what happens, obeys keys, fits
-// the terminal, and waits for a node that goes until it is back.
+// TestTopInATerminal runs top in a real terminal at a real node: it shows changes, obeys keys, fits the
+// terminal, and waits for a stopped node until it is back.
 func TestTopInATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func TestTopInATerminal(t *testing.T) {
 	}
 	top.shows(t, `2 pending, 1 active.*worker-1 +1 +\S+ +box.*\n +`+job.JobID+` .* alpha +1 of 3`)
 
-	// Right sorts by the next column, r turns it round: the longer queue comes first.
+	// Right selects the next column to sort by, and r reverses the order: the longer queue comes first.
 	top.press(t, "\x1b[C")
 	top.shows(t, `PENDING\^.*alpha.*beta`)
 	top.press(t, "r")
@@ -154,7 +154,7 @@ func TestTopInATerminal(t *testing.T) {
 	top.press(t, "\x1b[D\t")
 	top.shows(t, `QUEUEv`)
 
-	// A narrow terminal has the first columns, a tiny one still ends by its key.
+	// A narrow terminal shows the first columns, and top obeys its quit key even in a tiny one.
 	if err := pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 30}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestTopInATerminal(t *testing.T) {
 	}
 	top.shows(t, `STATUS`)
 
-	// The node goes: what was seen stays. It comes back.
+	// When the node stops, the screen keeps the last look. Then the node comes back.
 	address := strings.TrimPrefix(node.endpoint, "http://")
 	node.Kill(t)
 	top.shows(t, `NO ANSWER since .*refused.*worker-1`)
@@ -186,8 +186,8 @@ func TestTopInATerminal(t *testing.T) {
 	}
 }
 
-// Long work has a bar on a terminal; what a terminal is not gets none, as the transcripts
-// show.
+// TestProgressOnATerminal checks that long work shows a bar on a terminal. The transcripts show that other
+// outputs get none.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -218,7 +218,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// lookOf is a look with many queues, and workers with many jobs.
+// lookOf makes a look with many queues, and workers with many jobs.
 func lookOf(queues, workers, jobs int) look {
 	at := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	l := look{At: at}
@@ -235,8 +235,8 @@ func lookOf(queues, workers, jobs int) look {
 	return l
 }
 
-// Whatever the size of the terminal, the view fits it, and what a worker calls itself
-// does not speak to it.
+// TestTheViewFitsEveryTerminal checks that the view fits a terminal of any size, and that a worker's name
+// cannot control the terminal.
 func TestTheViewFitsEveryTerminal(t *testing.T) {
 	t.Parallel()
 	for _, l := range []look{lookOf(0, 0, 0), lookOf(1, 1, 1), lookOf(40, 20, 3)} {
@@ -260,7 +260,7 @@ func TestTheViewFitsEveryTerminal(t *testing.T) {
 	}
 }
 
-// The keys move what is shown, no further than there is something.
+// TestKeysMoveTheView checks that keys scroll the view, but not past its ends.
 func TestKeysMoveTheView(t *testing.T) {
 	t.Parallel()
 	v := newView(lookOf(40, 6, 0))
@@ -294,7 +294,7 @@ func TestKeysMoveTheView(t *testing.T) {
 		v.press(keyUp)
 	}
 	holds("the last first", "queue-39", "queue-01")
-	v.press(keyRight) // by pending jobs, which are numbers
+	v.press(keyRight) // by pending jobs, as numbers
 	holds("by number", "1521", "queue-01")
 	v.press(keyTab)
 	for range 99 {
@@ -306,7 +306,7 @@ func TestKeysMoveTheView(t *testing.T) {
 	}
 }
 
-// Keys are read however the terminal cuts what it sends.
+// TestKeysAreRead checks that keys are recognised however the terminal splits their bytes.
 func TestKeysAreRead(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string][]key{

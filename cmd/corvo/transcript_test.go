@@ -16,14 +16,13 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// TestTranscripts has the commands of testdata/transcripts run at a real node, each
-// file at one of its own, and holds what they print against what is written there.
+// TestTranscripts runs the commands of each file of testdata/transcripts at a real node of its own, and
+// compares their output with the file.
 //
-// A line is a command in quotes as a shell has them, "$ corvo ...", or two with a pipe
-// between them, "$ corvo ... | corvo ...", or a request that
-// has no command, "METHOD /path body". Ids are written as which of their
-// kind they are, times as zeros, all as wide as they are; "exit 2" is how a command ends
-// that fails. The reader of a pipe is shown with how it ends, as in a shell.
+// A line is a command in shell quotes, "$ corvo ...", or two with a pipe between them, "$ corvo ... | corvo
+// ...", or a request without a command, "METHOD /path body". A mask of the same width replaces each id by its
+// ordinal among its kind and each time by zeros; "exit 2" is the exit code of a failed command. For a pipe,
+// the file shows only the reader's output and exit code, as a shell does.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/transcripts/*.txt")
@@ -71,7 +70,7 @@ func TestTheCloudsTranscripts(t *testing.T) {
 		env[name] = value
 	}
 	s := newTranscript(t, env["CORVO_ENDPOINT"])
-	// A gateway's count of requests is applied some seconds after them.
+	// The control plane applies a gateway's count of requests some seconds later.
 	s.optional = regexp.MustCompile(`, as of 0000-00-00T00:00:00Z|,"as_of":"0000-00-00T00:00:00Z"`)
 	s.places["TOKEN_FILE"] = filepath.Join(t.TempDir(), "token")
 	s.places["NEW_FILE"] = filepath.Join(t.TempDir(), "new")
@@ -81,7 +80,7 @@ func TestTheCloudsTranscripts(t *testing.T) {
 	s.hold(t, path, string(want))
 }
 
-// hold plays a transcript and holds what it prints against what is written.
+// hold plays a transcript and compares its output with the file.
 func (s *transcript) hold(t *testing.T, path, want string) {
 	t.Helper()
 	got := s.play(t, want)
@@ -99,9 +98,9 @@ type transcript struct {
 	endpoint, key string
 	env           []string
 	places        map[string]string // words that stand for paths
-	masks         map[string]string // ids, and what stands for them
+	masks         map[string]string // masks by id
 	counts        map[string]int    // ids so far, by their prefix
-	optional      *regexp.Regexp    // what is printed or not, by how far the server is; nil = nothing
+	optional      *regexp.Regexp    // output that depends on the server's progress; nil = nothing
 }
 
 func newTranscript(t *testing.T, endpoint string, env ...string) *transcript {
@@ -113,11 +112,10 @@ func newTranscript(t *testing.T, endpoint string, env ...string) *transcript {
 	return &transcript{endpoint: endpoint, env: env, places: map[string]string{"WORKING_DIR": dir}, masks: map[string]string{}, counts: map[string]int{}}
 }
 
-// request is a line that is sent as it is.
+// request matches a line that is sent as it is.
 var request = regexp.MustCompile(`^(GET|POST|PUT|DELETE) (/\S+) ?(.*)$`)
 
-// play runs the lines of a transcript that are no output and answers it with what
-// they print now.
+// play runs the commands and requests of a transcript and returns the transcript with their current output.
 func (s *transcript) play(t *testing.T, text string) string {
 	t.Helper()
 	var got strings.Builder
@@ -143,8 +141,7 @@ func (s *transcript) play(t *testing.T, text string) string {
 	return strings.TrimPrefix(got.String(), "\n")
 }
 
-// run has a command done, or several of which each reads what the one before it prints:
-// of those what the last one prints counts, and how it ends.
+// run runs a command, or several in a pipe. It returns the output and exit code of the last.
 func (s *transcript) run(t *testing.T, line string) (a answer) {
 	t.Helper()
 	var stdin io.Reader
@@ -160,7 +157,7 @@ func (s *transcript) run(t *testing.T, line string) (a answer) {
 	return a
 }
 
-// send makes a request that works and gives its answer.
+// send makes a request that must succeed and returns its answer.
 func (s *transcript) send(t *testing.T, method, path, body string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.endpoint+"/api/v1"+path, bytes.NewReader([]byte(body)))
@@ -182,14 +179,14 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 
 var (
 	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|op|req)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
-	// The ids of API keys have no kind: they are told by where they stand.
+	// The ids of API keys have no prefix, so that only their place identifies them.
 	keyPattern     = regexp.MustCompile(`(?m)(^ID +|: key )\b[A-Za-z0-9]{16}\b`)
 	addressPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
 
-// mask replaces what differs from run to run.
+// mask replaces the parts that differ from run to run.
 func (s *transcript) mask(text string) string {
 	text = idPattern.ReplaceAllStringFunc(text, func(id string) string {
 		if s.masks[id] == "" {
@@ -220,7 +217,7 @@ func (s *transcript) mask(text string) string {
 	return addressPattern.ReplaceAllString(text, "http://127.0.0.1:8080")
 }
 
-// unmask is what a line of a transcript says here.
+// unmask replaces masks by the values of this run.
 func (s *transcript) unmask(line string) string {
 	for word, path := range s.places {
 		line = strings.ReplaceAll(line, word, path)
@@ -233,7 +230,7 @@ func (s *transcript) unmask(line string) string {
 
 var wordPattern = regexp.MustCompile(`(?:[^\s']|'[^']*')+`)
 
-// shellWords are the words of a command line, of which some are in single quotes.
+// shellWords splits a command line, some of whose words are in single quotes.
 func shellWords(line string) []string {
 	all := wordPattern.FindAllString(line, -1)
 	for i, word := range all {

@@ -20,9 +20,9 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// trio is three processes that are told of each other by --peers.
+// trio is three processes that know each other by --peers.
 type trio struct {
-	t     *testing.T // whose end is the processes'
+	t     *testing.T // the processes end with this test
 	base  string
 	names []string
 	raft  map[string]string
@@ -31,10 +31,10 @@ type trio struct {
 	key   string
 }
 
-// newTrio forms a cluster of three that are started at once.
+// newTrio forms a cluster of three nodes that start at the same time.
 func newTrio(t *testing.T, flags ...string) *trio {
 	t.Helper()
-	proctest.Build(t, "../..", "./cmd/corvo") // which may fail the test, so not in a goroutine
+	proctest.Build(t, "../..", "./cmd/corvo") // may fail the test, so not in a goroutine
 	c := &trio{t: t, base: t.TempDir(), names: []string{"node-0", "node-1", "node-2"}, raft: map[string]string{}, nodes: map[string]*process{}}
 	for _, name := range c.names {
 		c.raft[name] = freePort(t)
@@ -53,7 +53,7 @@ func newTrio(t *testing.T, flags ...string) *trio {
 	return c
 }
 
-// tokenFile is a secret of our own in a file.
+// tokenFile writes a join token to a file.
 func tokenFile(t *testing.T, secret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
@@ -65,7 +65,7 @@ func tokenFile(t *testing.T, secret string) string {
 
 func (c *trio) dir(name string) string { return filepath.Join(c.base, name) }
 
-// args are a node's, however it comes in.
+// args returns a node's flags, without those for joining.
 func (c *trio) args(name string) []string {
 	return append([]string{"--node-id", name, "--raft-bind", c.raft[name], "--data-dir", c.dir(name)}, c.flags...)
 }
@@ -78,7 +78,7 @@ func (c *trio) peers() string {
 	return strings.Join(all, ",")
 }
 
-// start starts nodes at once and waits for all.
+// start starts nodes at the same time and waits for all.
 func (c *trio) start(t *testing.T, names ...string) {
 	t.Helper()
 	c.launch(t, names, "--peers", c.peers())
@@ -106,12 +106,12 @@ func (c *trio) client(t *testing.T, name string) *client.Client {
 	return newClient(t, c.nodes[name].endpoint, c.key)
 }
 
-// others are all nodes but one.
+// others returns all nodes but one.
 func (c *trio) others(name string) []string {
 	return slices.DeleteFunc(slices.Clone(c.names), func(s string) bool { return s == name })
 }
 
-// leader is who leads the first shard.
+// leader returns the leader of the first shard.
 func (c *trio) leader(t *testing.T) (name string) {
 	t.Helper()
 	ctx := within(t)
@@ -123,7 +123,7 @@ func (c *trio) leader(t *testing.T) (name string) {
 	return name
 }
 
-// clusterID is the cluster a directory belongs to, as it says itself.
+// clusterID returns the cluster that a data directory records.
 func clusterID(t *testing.T, dir string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
@@ -139,13 +139,13 @@ func clusterID(t *testing.T, dir string) string {
 	return r.Cluster
 }
 
-// answer is what a command has said and how it ended.
+// answer is a command's output and exit code.
 type answer struct {
 	stdout, stderr string
 	code           int
 }
 
-// corvo runs a command line as a user would; it is killed after the test's time.
+// corvo runs a command line as a user would, and kills it after the test's time.
 func corvo(t *testing.T, env []string, args ...string) answer {
 	t.Helper()
 	return corvoFed(t, nil, env, args...)
@@ -167,7 +167,7 @@ func corvoFed(t *testing.T, stdin io.Reader, env []string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// refused runs a server that must end with an error that says all of this.
+// refused runs a server that must end with an error that contains all these texts.
 func refused(t *testing.T, args []string, says ...string) {
 	t.Helper()
 	a := corvo(t, nil, append([]string{"server", "--bind", "127.0.0.1:0", "--log-level", "error"}, args...)...)
@@ -185,7 +185,7 @@ func refused(t *testing.T, args []string, says ...string) {
 	}
 }
 
-// do runs a command against a node and gives what it prints.
+// do runs a command against a node and returns its output.
 func (c *trio) do(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	a := corvo(t, []string{"CORVO_ENDPOINT=" + c.nodes[name].endpoint, "CORVO_API_KEY=" + c.key}, args...)
@@ -195,7 +195,7 @@ func (c *trio) do(t *testing.T, name string, args ...string) string {
 	return a.stdout
 }
 
-// queuesOn are names of queues, one on each of two shards.
+// queuesOn returns the names of two queues, one on each of two shards.
 func queuesOn(prefix string) (names []string) {
 	for i := 0; len(names) < 2; i++ {
 		name := fmt.Sprintf("%s%d", prefix, i)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// toldElsewhere are the commands that no transcript can have, and what has them run.
+// toldElsewhere maps the commands that no transcript can contain to the tests that run them.
 var toldElsewhere = map[string]string{
 	"corvo server": "every test that starts a node",
 	"corvo bench":  "its own tests: it takes its time",
@@ -22,7 +22,7 @@ var toldElsewhere = map[string]string{
 // wrongArticle finds "a alert rule", where "an" belongs; not "a one-time".
 var wrongArticle = regexp.MustCompile(`\b[Aa] ([aeiAEI]|o[^n])\w+`)
 
-// Every command has a line in a transcript, and says what it is.
+// TestEveryCommandHasATranscript checks that every command has a line in a transcript and a short text.
 func TestEveryCommandHasATranscript(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
@@ -72,7 +72,7 @@ func TestEveryCommandHasATranscript(t *testing.T) {
 	walk(root)
 }
 
-// The documented commands are there, by the names they are documented by.
+// TestTheDocumentedCommandsAreThere checks that the documented commands exist under their documented names.
 func TestTheDocumentedCommandsAreThere(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
