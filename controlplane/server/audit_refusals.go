@@ -16,7 +16,7 @@ import (
 )
 
 // The server collects refused requests before it records them, because a row of the audit log costs a commit
-// and is never deleted, and a refused request must cost its sender more than the server. Equal requests
+// and is stored for 400 days, and a refused request must cost its sender more than the server. Equal requests
 // become one row with a count. Each organisation has its own budget of rows, and all unauthenticated callers
 // share one. A flood therefore raises counts and hides no other organisation's rows. One commit writes the
 // rows of all budgets.

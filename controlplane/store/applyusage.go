@@ -27,12 +27,7 @@ func (*ApplyUsage) Class() pipeline.Class { return table[numApplyUsage].class }
 func (o *ApplyUsage) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
-	p.add("namespace", checkID(o.Namespace))
-	p.add("stream", checkWord(o.Stream, MaxStream))
-	p.add("incarnation", checkWord(o.Incarnation, MaxStream))
-	if o.From == 0 || o.To < o.From || o.To > math.MaxInt64 {
-		p.add("from", fmt.Errorf("and to are %d and %d: they hold nothing", o.From, o.To))
-	}
+	p.checkFrame(billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation}, o.From, o.To)
 	if n := len(o.Rows); n == 0 || n > billing.MaxFrameRows {
 		p.add("rows", fmt.Errorf("has %d entries: it takes 1 to %d", n, billing.MaxFrameRows))
 		return p.err()
@@ -41,6 +36,16 @@ func (o *ApplyUsage) Validate() error {
 		r.check(&p, i)
 	}
 	return p.err()
+}
+
+// checkFrame adds the faults of a frame's source and of its numbers.
+func (p *problems) checkFrame(source billing.Source, from, to uint64) {
+	p.add("namespace", checkID(source.Namespace))
+	p.add("stream", checkWord(source.Stream, MaxStream))
+	p.add("incarnation", checkWord(source.Incarnation, MaxStream))
+	if from == 0 || to < from || to > math.MaxInt64 {
+		p.add("from", fmt.Errorf("and to are %d and %d: they hold nothing", from, to))
+	}
 }
 
 // check adds the faults of the i-th row of a frame.

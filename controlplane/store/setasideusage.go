@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
@@ -31,12 +30,7 @@ func (*SetAsideUsage) Class() pipeline.Class { return table[numSetAsideUsage].cl
 func (o *SetAsideUsage) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
-	p.add("namespace", checkID(o.Namespace))
-	p.add("stream", checkWord(o.Stream, MaxStream))
-	p.add("incarnation", checkWord(o.Incarnation, MaxStream))
-	if o.From == 0 || o.To < o.From || o.To > math.MaxInt64 {
-		p.add("from", fmt.Errorf("and to are %d and %d: they hold nothing", o.From, o.To))
-	}
+	p.checkFrame(billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation}, o.From, o.To)
 	p.add("code", checkWord(o.Code, MaxAsideReason))
 	p.add("reason", checkUTF8(o.Reason, MaxAsideReason))
 	switch n := len(o.Frame); {

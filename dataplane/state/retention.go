@@ -20,14 +20,14 @@ import (
 // rejected: the op writes every settled job of the queue, or of the namespace, before the
 // first one goes, and the queue needs a mark of its progress that a later change supersedes.
 
-// settledStates is how many states a job may settle in.
+// settledStates is the number of states in which a job may settle.
 const settledStates = int(job.Cancelled-job.Completed) + 1
 
-// settledList is what is known of the settled jobs of a queue that are in one state.
+// settledList describes the settled jobs of a queue in one state.
 type settledList struct {
-	oldestNs int64 // no job of the list settled before that; latest = the list is empty
+	oldestNs int64 // no job of the list settled earlier; latest = the list is empty
 	addedNs  int64 // the same of the jobs added since the list was last read
-	keepNs   int64 // a negative time is for ever
+	keepNs   int64 // retention; negative = for ever
 }
 
 // dueNs returns when the retention of the list's oldest job is over, or a time before.
@@ -38,14 +38,14 @@ func (l *settledList) dueNs() int64 {
 	return l.oldestNs + l.keepNs
 }
 
-// retentions are the settled jobs of all queues, as of the last commit.
+// retentions describes the settled jobs of all queues, as of the last commit.
 type retentions struct {
-	reading sync.Mutex // held by the one reader who may raise oldestNs; before mu
+	reading sync.Mutex // held by the one reader that may raise oldestNs; taken before mu
 
 	mu        sync.Mutex
-	namespace *job.Retention // of queues that say nothing; never changed in place
+	namespace *job.Retention // of queues without a retention of their own; never changed in place
 	queues    map[string]*[settledStates]settledList
-	nextNs    int64  // no retention is over before that
+	nextNs    int64  // no retention ends earlier
 	settled   uint64 // jobs added since the store was opened
 }
 
@@ -79,8 +79,7 @@ func (r *retentions) keep(rec *Queue, lists *[settledStates]settledList) {
 	}
 }
 
-// publishRetentions notes which jobs the entry has settled, and how long jobs are kept
-// after it.
+// publishRetentions adds the jobs that the entry has settled, and applies the retentions that it has changed.
 func (tx *Tx) publishRetentions() {
 	r := &tx.s.retentions
 	r.mu.Lock()
@@ -151,8 +150,8 @@ func (tx *Tx) moveSettled(h *entryJob) error {
 	return tx.batch.Set(tx.key, nil, nil)
 }
 
-// RetentionOver says whether a job that the entry has read has settled and been kept for
-// as long as its queue, or else the namespace, says now. A job that keeps its unique key
+// RetentionOver reports whether a job that the entry has read has settled, and the current retention of its queue,
+// or else of the namespace, is over. A job that keeps its unique key
 // is kept until the key is free, because the key would be free without the job.
 func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	ix, err := derive(j)
