@@ -4,6 +4,7 @@ package perf_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -68,8 +69,8 @@ func lifecycleAcks(t *testing.T, c *cell.Cell) func(caller int) error {
 	}
 }
 
-// errNotTimed ends a call that is not to be timed.
-var errNotTimed = fmt.Errorf("not timed")
+// errNotTimed ends a call that neither failed nor is timed.
+var errNotTimed = errors.New("not timed")
 
 // cancelWaiting cancels all that waits in the queue that fillMixed fills, and returns
 // when that has ended.
