@@ -133,7 +133,7 @@ func BenchmarkScrub(b *testing.B) {
 	h.enqueue("q", 10*scrubJobs)
 	h.settle()
 	h.closeView()
-	v := newView(h.dir, h.store, h.options(), h.patience)
+	v := newView(h.dir, h.store, h.options(), h.limits)
 	must(b, v.resume(b.Context()))
 	b.Cleanup(func() { must(b, v.db.close()) })
 	snap := h.store.Snapshot()

@@ -213,7 +213,7 @@ func TestScrubPassesAll(t *testing.T) {
 	h.enqueue("q", 2*scrubJobs+10)
 	h.settle()
 	h.closeView()
-	v := newView(h.dir, h.store, h.options(), h.patience)
+	v := newView(h.dir, h.store, h.options(), h.limits)
 	must(t, v.resume(t.Context()))
 	snap := h.store.Snapshot()
 	defer snap.Close()

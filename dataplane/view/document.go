@@ -105,10 +105,10 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	if j.State == job.Active {
 		doc.LeaseExpiresAt = optionalTime(j.Lease.GetExpiresNs())
 	}
-	if err := enqueued(&doc, j); err != nil {
+	if err := documentEnqueue(&doc, j); err != nil {
 		return api.Job{}, err
 	}
-	waiting(&doc, j)
+	documentHold(&doc, j)
 	documentAgent(&doc, j)
 	for i, e := range errs {
 		doc.Errors[i] = api.JobError{
@@ -124,7 +124,7 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 		doc.LastError = &doc.Errors[n-1].Error
 	}
 	doc.Attempts = attempts(j, &doc, errs)
-	showExtra(&doc, j)
+	documentExtra(&doc, j)
 	return doc, nil
 }
 
@@ -132,7 +132,7 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 // The SQL view job_errors shifts by the same number of bits.
 const errorShift = 7
 
-func errorID(number uint64, place int) int64 { return int64(number)<<errorShift | int64(place) }
+func errorID(number uint64, position int) int64 { return int64(number)<<errorShift | int64(position) }
 
 // attempts derives the job's attempts from its errors and its latest lease. It reads the lease only of an
 // active or completed job, because a pending job's lease may never have reached a worker and then counts as

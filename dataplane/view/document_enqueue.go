@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// enqueued fills in the fields that the job's enqueue request set.
-func enqueued(doc *api.Job, j *job.Job) error {
+// documentEnqueue fills in the fields that the job's enqueue request set.
+func documentEnqueue(doc *api.Job, j *job.Job) error {
 	doc.UniqueKey = optional(j.Options.GetUniqueKey())
 	if j.Options.GetUniqueKey() != "" {
 		seconds := j.Options.GetUniquePeriodMs() / time.Second.Milliseconds()
@@ -26,7 +26,7 @@ func enqueued(doc *api.Job, j *job.Job) error {
 		return fmt.Errorf("parent of job number %d: %w", j.Number, err)
 	}
 	if doc.ReplayOf, err = jobText(j.Options.GetReplayOf()); err != nil {
-		return fmt.Errorf("what job number %d goes on from: %w", j.Number, err)
+		return fmt.Errorf("job number %d continues a job: %w", j.Number, err)
 	}
 	doc.FairnessKey, doc.Provider, doc.Model = optional(j.FairnessKey), optional(j.Options.GetProvider()), optional(j.Options.GetModel())
 	doc.FairnessWeight = positive(j.FairnessWeight)

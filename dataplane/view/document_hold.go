@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// waiting fills in the person or the gate that a job waits for.
-func waiting(doc *api.Job, j *job.Job) {
+// documentHold fills in the person or the gate that a job waits for.
+func documentHold(doc *api.Job, j *job.Job) {
 	d := j.Detail
 	doc.HoldReason = optional(d.GetHoldReason())
 	if j.State == job.Held {

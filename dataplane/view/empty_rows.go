@@ -7,14 +7,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// lost lists, for each table, the jobs that have nothing to store in the table but may have old rows there.
-// Most of them never had any, so forget asks once for all of them: asking for each job would cost another
-// statement for each job written.
-type lost struct{ extras, iterations, scores, works, errors []uint64 } // by number, rising
+// emptyRows lists, for each table, the jobs that have nothing to store in the table but may have old rows
+// there. Most of them never had any, so forget asks once for all of them: asking for each job would cost
+// another statement for each job written.
+type emptyRows struct{ extras, iterations, scores, works, errors []uint64 } // by number, rising
 
 // note records which tables must have no rows of the job. more says whether the job has a row in extra.
-func (l *lost) note(j *job.Job, t touched, more bool) {
-	if t.whole && j.Blobs&leftBehind == 0 {
+func (l *emptyRows) note(j *job.Job, t touchedJob, more bool) {
+	if t.whole && j.Blobs&attemptBlobs == 0 {
 		l.works = append(l.works, j.Number)
 	}
 	if t.whole && j.Errors == 0 {
@@ -33,21 +33,21 @@ func (l *lost) note(j *job.Job, t touched, more bool) {
 }
 
 // forget drops the rows of the listed jobs.
-func (l *lost) forget(w *writer) error {
-	for i, numbers := range [len(lostTables)][]uint64{l.extras, l.iterations, l.scores, l.works, l.errors} {
+func (l *emptyRows) forget(w *writer) error {
+	for i, numbers := range [len(emptyTables)][]uint64{l.extras, l.iterations, l.scores, l.works, l.errors} {
 		if len(numbers) == 0 {
 			continue
 		}
 		// If few jobs have rows in the table, there is mostly none between the first and the last number. One
 		// search finds that out faster than a search for each job.
-		table := lostTables[i]
+		table := emptyTables[i]
 		lo, hi := int64(numbers[0])<<table.shift, int64(numbers[len(numbers)-1]+1)<<table.shift
 		var id [1]driver.Value
-		some, err := w.first(w.findLost[i], id[:], lo, hi)
+		some, err := w.first(w.findEmpty[i], id[:], lo, hi)
 		if err == nil && some {
 			var text string
 			if text, err = list(numbers); err == nil {
-				err = w.exec(w.dropLost[i], text)
+				err = w.exec(w.dropEmpty[i], text)
 			}
 		}
 		if err != nil {
@@ -57,20 +57,20 @@ func (l *lost) forget(w *writer) error {
 	return nil
 }
 
-// lostTables are the tables from which forget drops the rows of many jobs, in the order of lost's fields. An
-// id in a table consists of a job's number and, below it, shift more bits.
-var lostTables = [...]struct {
+// emptyTables are the tables from which forget drops the rows of many jobs, in the order of emptyRows's
+// fields. An id in a table consists of a job's number and, below it, shift more bits.
+var emptyTables = [...]struct {
 	name, id string
 	shift    int
 }{{"extra", "number", 0}, {"job_iteration", "id", iterationShift}, {"job_score", "id", errorShift}, {"work", "number", 0}, {"job_error", "id", errorShift}}
 
-// lostStatements returns two statements for each table: one finds whether rows lie between two ids, the other
+// emptyStatements returns two statements for each table: one finds whether rows lie between two ids, the other
 // drops the rows of a list of jobs.
-func (w *writer) lostStatements() (all []statement) {
-	for i, t := range lostTables {
+func (w *writer) emptyStatements() (all []statement) {
+	for i, t := range emptyTables {
 		all = append(all,
-			statement{&w.findLost[i], fmt.Sprintf("SELECT %[2]s FROM %[1]s WHERE %[2]s >= ? AND %[2]s < ? LIMIT 1", t.name, t.id)},
-			statement{&w.dropLost[i], fmt.Sprintf(`DELETE FROM %[1]s WHERE %[2]s IN (SELECT t.%[2]s FROM json_each(?) p
+			statement{&w.findEmpty[i], fmt.Sprintf("SELECT %[2]s FROM %[1]s WHERE %[2]s >= ? AND %[2]s < ? LIMIT 1", t.name, t.id)},
+			statement{&w.dropEmpty[i], fmt.Sprintf(`DELETE FROM %[1]s WHERE %[2]s IN (SELECT t.%[2]s FROM json_each(?) p
 				CROSS JOIN %[1]s t ON t.%[2]s >= p.value << %[3]d AND t.%[2]s < (p.value + 1) << %[3]d)`, t.name, t.id, t.shift)})
 	}
 	return all

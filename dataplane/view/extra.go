@@ -22,7 +22,7 @@ INSERT OR REPLACE INTO extra (number, detail,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // extra writes a job's row in extra and reports whether the job has one. It writes no row for a plain record
-// and does not drop an old one either: see lost.
+// and does not drop an old one either: see emptyRows.
 func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err error) {
 	if plainRecord(j) {
 		return false, nil
@@ -151,8 +151,8 @@ func mark(set bool) any {
 	return nil
 }
 
-// showExtra fills in the fields of few jobs that no other function of Document fills in.
-func showExtra(doc *api.Job, j *job.Job) {
+// documentExtra fills in the fields of few jobs that no other function of Document fills in.
+func documentExtra(doc *api.Job, j *job.Job) {
 	if len(j.Options.GetScheduleId()) == len(job.ID{}) {
 		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.Options.GetScheduleId())))
 	}

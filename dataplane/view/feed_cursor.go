@@ -17,12 +17,12 @@ type cursor struct {
 	clockNs int64 // of the last entry that the flusher has read from the feed
 	// seen is the newest entry that rows may show. The flusher makes rows from the current records, so rows
 	// can be newer than the position in the feed, but never newer than seen.
-	seen landmark
+	seen historyMark
 }
 
-// landmark is an entry of the feed, or no entry if index is 0. history.go explains which conclusions a
-// landmark allows.
-type landmark struct {
+// historyMark is an entry of the feed, or no entry if index is 0. history.go explains which conclusions a
+// historyMark allows.
+type historyMark struct {
 	seq     uint64 // of the first event after the entry
 	index   uint64
 	clockNs int64
@@ -66,22 +66,22 @@ func (w *writer) saveCursor(c cursor) error {
 		int64(c.seen.seq), int64(c.seen.index), c.seen.clockNs, int64(c.seen.term), c.seen.leader)
 }
 
-// newest returns the landmark of everything that snap holds.
-func newest(snap *state.Snapshot) (landmark, error) {
+// newest returns the history mark of everything that snap holds.
+func newest(snap *state.Snapshot) (historyMark, error) {
 	head := snap.Head()
 	terms, err := snap.Terms()
 	if err != nil {
-		return landmark{}, err
+		return historyMark{}, err
 	}
-	mark := landmark{seq: head.GetFeedNextSeq(), term: head.GetTerm(), leader: terms.Last()}
+	mark := historyMark{seq: head.GetFeedNextSeq(), term: head.GetTerm(), leader: terms.Last()}
 	item, err := lastItem(snap, mark.seq)
 	switch {
 	case err != nil:
-		return landmark{}, err
+		return historyMark{}, err
 	case item.Entry != nil:
 		mark.index, mark.clockNs = item.Entry.Index, item.Entry.ClockNs
 	case mark.seq > 1:
-		// The store has trimmed the whole feed. No entry is left to compare with this landmark, but compare
+		// The store has trimmed the whole feed. No entry is left to compare with this history mark, but compare
 		// can still recognise a store that is behind it.
 		mark.index, mark.clockNs = head.GetIndex(), head.GetClockNs()
 	}

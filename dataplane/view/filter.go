@@ -94,7 +94,7 @@ func (w *wrong) filter(f *api.SearchFilter) Query {
 	for i, word := range f.State {
 		s, ok := job.ParseState(word)
 		if !ok {
-			w.Invalid(fmt.Sprintf("state[%d]", i), "%s is not a state: use %s", apitext.Quote(word), stateWords())
+			w.Invalid(fmt.Sprintf("state[%d]", i), "%s is not a state: use %s", apitext.Quote(word), allStateWords())
 		}
 		q.States = append(q.States, s)
 	}
@@ -116,8 +116,8 @@ func (w *wrong) filter(f *api.SearchFilter) Query {
 	return q
 }
 
-// stateWords returns the names of all states.
-func stateWords() string {
+// allStateWords returns the names of all states.
+func allStateWords() string {
 	var all []string
 	for s := job.State_STATE_UNSPECIFIED + 1; s < job.States; s++ {
 		all = append(all, s.Word())

@@ -14,15 +14,15 @@ import (
 const (
 	// retryDelay is the wait after a failed projection before the flusher tries again.
 	retryDelay = time.Second
-	// replayPatience is the longest time that the view keeps a file unused while the store is behind the file
+	// replayTimeout is the longest time that the view keeps a file unused while the store is behind the file
 	// and does not move. A store waits for a leader to say how much of its log was agreed on, so the bound
 	// matters for a group without a majority. It also bounds the wait for a group that lost its log's tail
 	// and its vote, and has a clock that was set back.
-	replayPatience = time.Minute
+	replayTimeout = time.Minute
 )
 
-// errAsked ends the wait for the store because a caller asks for a rebuild.
-var errAsked = errors.New("the view is to be built again")
+// errRebuildRequested ends the wait for the store because a caller asks for a rebuild.
+var errRebuildRequested = errors.New("the view is to be built again")
 
 // run brings the file to the end of the feed, waits, and repeats.
 func (v *View) run(ctx context.Context) {
@@ -65,11 +65,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pause waits until there is something to flush. Then it lets the feed gather events for FlushEvery, unless a
+// pause waits until there is something to flush. Then it lets the feed collect events for FlushEvery, unless a
 // reader is waiting.
 func (v *View) pause(ctx context.Context) {
-	gather := time.NewTimer(v.o.FlushEvery)
-	defer gather.Stop()
+	delay := time.NewTimer(v.o.FlushEvery)
+	defer delay.Stop()
 	select {
 	case <-v.grown:
 	case <-v.prompted:
@@ -78,7 +78,7 @@ func (v *View) pause(ctx context.Context) {
 		return
 	}
 	select {
-	case <-gather.C:
+	case <-delay.C:
 	case <-v.prompted:
 	case <-ctx.Done():
 	}
@@ -88,12 +88,12 @@ func (v *View) pause(ctx context.Context) {
 func (v *View) catchUp(ctx context.Context) error {
 	rebuilt := false
 	for ctx.Err() == nil {
-		if asked := v.takeAsked(); len(asked) > 0 {
-			v.answer(asked, v.rebuild(ctx, "it was asked for"))
+		if requests := v.takeRebuildRequests(); len(requests) > 0 {
+			v.answer(requests, v.rebuild(ctx, "it was asked for"))
 		}
-		if doubt := v.doubt.Swap(nil); doubt != nil {
+		if damage := v.damage.Swap(nil); damage != nil {
 			v.withdraw()
-			if err := v.rebuild(ctx, *doubt); err != nil {
+			if err := v.rebuild(ctx, *damage); err != nil {
 				return err
 			}
 		}
@@ -115,13 +115,13 @@ func (v *View) catchUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// advance takes one step: it opens the file or flushes one batch.
+// advance takes one step: it opens the file or flushes one part of the feed.
 func (v *View) advance(ctx context.Context) (more bool, err error) {
 	if v.db != nil {
 		return v.flush()
 	}
 	err = v.resume(ctx)
-	if errors.Is(err, errAsked) {
+	if errors.Is(err, errRebuildRequested) {
 		return true, nil
 	}
 	if err == nil {
@@ -168,7 +168,7 @@ func (v *View) resume(ctx context.Context) (err error) {
 	case c.seen.index == 0 && c.old(snap.Head()) != nil:
 		return stale("it has seen nothing, and the feed starts at %d", first)
 	}
-	// The entries after the landmark made no events, so the store may have lost them unnoticed.
+	// The entries after the history mark made no events, so the store may have lost them unnoticed.
 	c.index = min(c.index, c.seen.index)
 	toNs, err := c.shownTo(snap)
 	if err != nil {
@@ -194,39 +194,39 @@ func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
 	return missing.Entry.ClockNs, nil
 }
 
-// awaitReplay returns when the store has reached the file's landmark or cannot reach it.
+// awaitReplay returns when the store has reached the file's history mark or cannot reach it.
 //
 // After a crash the store replays its log from its last flush, so the file is ahead of the store. The view
 // does not query the file meanwhile, because the file shows jobs that the store does not know yet and may
 // have lost.
 func (v *View) awaitReplay(ctx context.Context, c *cursor) error {
-	patience := time.NewTimer(v.patience.replay)
-	defer patience.Stop()
+	timeout := time.NewTimer(v.limits.replay)
+	defer timeout.Stop()
 	tick := time.NewTicker(v.o.FlushEvery) // because entries without events do not notify the view
 	defer tick.Stop()
-	for at, told := v.store.Head().GetIndex(), false; ; {
+	for at, logged := v.store.Head().GetIndex(), false; ; {
 		head := v.store.Head()
 		wait, err := c.compare(head)
 		if err != nil || !wait {
 			return err
 		}
-		if !told {
+		if !logged {
 			v.log.Info("the view waits for the store to replay its log", "view at", c.seen.index, "store at", head.GetIndex())
-			told = true
+			logged = true
 		}
 		if head.GetIndex() != at {
 			at = head.GetIndex()
-			patience.Reset(v.patience.replay)
+			timeout.Reset(v.limits.replay)
 		}
 		select {
 		case <-v.grown:
 		case <-tick.C:
 		case <-v.prompted:
-			if v.isAsked() {
-				return errAsked
+			if v.rebuildRequested() {
+				return errRebuildRequested
 			}
-		case <-patience.C:
-			return stale("it has seen index %d, and the store has stood at %d for %v", c.seen.index, at, v.patience.replay)
+		case <-timeout.C:
+			return stale("it has seen index %d, and the store has stood at %d for %v", c.seen.index, at, v.limits.replay)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -242,7 +242,7 @@ func (v *View) use(db *database, c cursor, nextDocument uint64) {
 	v.publish(c.position)
 }
 
-// flush projects one batch of the feed and reports whether more is left.
+// flush projects one part of the feed and reports whether more is left.
 func (v *View) flush() (more bool, err error) {
 	if err := v.db.present(); err != nil {
 		return false, err
@@ -256,7 +256,7 @@ func (v *View) flush() (more bool, err error) {
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	// A snapshot of the group may have replaced the store, so the flusher checks the history again. It
-	// accepts a feed that no longer holds the landmark, because the store trims the feed up to the position
+	// accepts a feed that no longer holds the history mark, because the store trims the feed up to the position
 	// that the view has read.
 	if _, err := v.cursor.precedes(snap); err != nil {
 		return false, err
@@ -266,20 +266,20 @@ func (v *View) flush() (more bool, err error) {
 		return false, err
 	}
 	if head.GetFeedNextSeq() == v.cursor.seq {
-		return false, v.flushUntold(snap)
+		return false, v.flushWithoutEvents(snap)
 	}
-	b, err := gather(snap, v.cursor)
+	changed, err := readChanges(snap, v.cursor)
 	if err != nil {
 		return false, err
 	}
-	// batch.write writes jobs in the order of their numbers, which is roughly the order of their ids, so one
+	// changes.write writes jobs in the order of their numbers, which is roughly the order of their ids, so one
 	// iterator reads them with short steps.
 	records, err := snap.JobIterator()
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
-	next := b.next
+	next := changed.next
 	next.incarnation = head.GetIncarnation()
 	if next.seen, err = newest(snap); err != nil {
 		return false, err
@@ -288,13 +288,13 @@ func (v *View) flush() (more bool, err error) {
 		next.index = head.GetIndex()
 	}
 	if err := v.db.writer.transact(func() error {
-		if err := b.write(v.db.writer, records, v.nextDocument); err != nil {
+		if err := changed.write(v.db.writer, records, v.nextDocument); err != nil {
 			return err
 		}
-		if err := v.db.writer.saveSpans(); err != nil {
+		if err := v.db.writer.saveTimeRanges(); err != nil {
 			return err
 		}
-		if err := v.db.writer.followUsage(snap, b.next.clockNs); err != nil {
+		if err := v.db.writer.followUsage(snap, changed.next.clockNs); err != nil {
 			return err
 		}
 		if err := v.db.writer.followAudit(snap); err != nil {
@@ -309,10 +309,10 @@ func (v *View) flush() (more bool, err error) {
 	}
 	v.measurePace(next.seq-v.cursor.seq, clock()-looked)
 	v.cursor = next
-	v.rates.add(b.counts)
+	v.rates.add(changed.counts)
 	v.shown.Store(clock())
-	v.nextDocument = max(v.nextDocument, b.nextDocument())
-	v.reach(looked, head, b.next.clockNs)
+	v.nextDocument = max(v.nextDocument, changed.nextDocument())
+	v.reach(looked, head, changed.next.clockNs)
 	v.publish(next.position)
 	if !more {
 		if err := v.scrub(records); err != nil {
@@ -322,9 +322,9 @@ func (v *View) flush() (more bool, err error) {
 	return more, v.db.boundLog()
 }
 
-// flushUntold copies the changes that make no events: trimmed usage, audit records of refused requests, and
-// API keys. Other entries without events change nothing that a view shows.
-func (v *View) flushUntold(snap *state.Snapshot) error {
+// flushWithoutEvents copies the changes that make no events: trimmed usage, audit records of refused
+// requests, and API keys. Other entries without events change nothing that a view shows.
+func (v *View) flushWithoutEvents(snap *state.Snapshot) error {
 	head, w := snap.Head(), v.db.writer
 	if err := w.forgetUsage(head); err != nil {
 		return err

@@ -61,7 +61,7 @@ func byHand(b *testing.B) (*shard, *View) {
 	h := newShard(b)
 	h.settle()
 	h.closeView()
-	v := newView(h.dir, h.store, h.options(), h.patience)
+	v := newView(h.dir, h.store, h.options(), h.limits)
 	must(b, v.resume(b.Context()))
 	b.Cleanup(func() { must(b, v.db.close()) })
 	return h, v
@@ -200,8 +200,8 @@ func BenchmarkFlush(b *testing.B) {
 				h.enqueueMany(20_000)
 				h.settle()
 				h.closeView()
-				v := newView(h.dir, h.store, h.options(), h.patience)
-				v.patience.scrub = time.Hour
+				v := newView(h.dir, h.store, h.options(), h.limits)
+				v.limits.scrub = time.Hour
 				must(b, v.resume(b.Context()))
 				b.Cleanup(func() { must(b, v.db.close()) })
 				flush := func() {
@@ -270,7 +270,7 @@ func BenchmarkRebuild(b *testing.B) {
 			half := ids[:jobs/2]
 			h.changeMany(half, fetched("w"), evStarted)
 			h.changeMany(half, complete, evCompleted)
-			v := newView(h.dir, h.store, h.options(), h.patience)
+			v := newView(h.dir, h.store, h.options(), h.limits)
 			used := cpuTime(b)
 			for b.Loop() {
 				must(b, v.rebuild(b.Context(), "it is measured"))

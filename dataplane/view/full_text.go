@@ -55,9 +55,9 @@ func wordTerms(text string) (terms []string, err error) {
 	return terms, nil
 }
 
-// named finds the job whose whole id the full-text query contains, if the rest of the query fits the job and
-// the branch of match does not find the job already.
-func named(question, match string) []branch {
+// branchByID finds the job whose whole id the full-text query contains, if the rest of the query fits the job
+// and the branch of match does not find the job already.
+func branchByID(question, match string) []branch {
 	terms, _ := wordTerms(question) // matchText has reported its errors
 	for i, term := range terms {
 		id, err := job.ParseID(strings.Trim(term, `"`))

@@ -104,11 +104,11 @@ func TestSearchesThatEndByTime(t *testing.T) {
 		})
 	}
 	h.settle()
-	h.view.patience.search.time = 1
-	if _, err := h.view.Search(t.Context(), Query{PayloadContains: "y"}); api.CodeOf(err) != api.Overloaded || h.view.doubt.Load() != nil {
+	h.view.limits.search.time = 1
+	if _, err := h.view.Search(t.Context(), Query{PayloadContains: "y"}); api.CodeOf(err) != api.Overloaded || h.view.damage.Load() != nil {
 		t.Errorf("a search without time for one job: %v", err)
 	}
-	h.view.patience.search.time = 3 * time.Millisecond
+	h.view.limits.search.time = 3 * time.Millisecond
 	slices.Sort(want)
 	for _, sort := range sorts {
 		q := Query{PayloadJQ: `.n == 77 or .n == 577 or .n == 1077 or .n == 1577 or .n == 2077 or .n == 2577`, Sort: sort}

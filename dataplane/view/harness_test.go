@@ -54,7 +54,7 @@ type shard struct {
 	dir         string
 	logged      *logBuffer
 	view        *View
-	patience    patience
+	limits      timeLimits
 	flushEvery  time.Duration
 	ids         int
 }
@@ -65,7 +65,7 @@ func newShard(t testing.TB) *shard {
 	h := &shard{
 		t: t, incarnation: entry.Incarnation{7}, dir: t.TempDir(), logged: &logBuffer{},
 		// Queries have a minute, because the machine may be busy.
-		patience: patience{replay: replayPatience, query: time.Minute, search: budget{time: time.Minute, rows: searchRows, few: maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
+		limits: timeLimits{replay: replayTimeout, query: time.Minute, search: budget{time: time.Minute, rows: searchRows, few: maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
 	}
 	h.store = h.openStore()
 	t.Cleanup(func() { must(t, h.store.Close()) })
@@ -95,7 +95,7 @@ func (h *shard) openStore() *state.Store {
 func (h *shard) openView() {
 	h.t.Helper()
 	h.logged.Reset()
-	h.view = start(h.dir, h.store, h.options(), h.patience)
+	h.view = start(h.dir, h.store, h.options(), h.limits)
 }
 
 func (h *shard) options() Options {

@@ -13,19 +13,19 @@ import (
 // entry with the nanosecond in which it makes it. Two leaders may begin at one clock, if their own clocks
 // were behind, but they would have to make entries of one index in the same nanosecond. A log appends an
 // entry once, after all entries before it, so two histories that share an entry are the same up to it; and
-// apply is deterministic, so their records are the same, too. Entries after the landmark made no events, so a
-// view does not show whether they are the same.
+// apply is deterministic, so their records are the same, too. Entries after the history mark made no events,
+// so a view does not show whether they are the same.
 //
 // If the store has trimmed the feed past that entry, the terms of leaders tell (inTerm).
 
 // compare compares the store at this head with the file. It returns wait if the store may yet reach the
-// file's landmark, and a staleError if the view cannot continue the file. A return without wait and error
+// file's history mark, and a staleError if the view cannot continue the file. A return without wait and error
 // proves nothing; precedes does.
 //
-// A store that is behind cannot reach the landmark once it has passed the landmark's index, clock or term,
-// because none of these ever falls along a log. So the first entry of a new leader already shows that the log
-// lost its tail: its term is higher or, if the group lost its vote as well, its clock is later, unless that
-// clock was set back.
+// A store that is behind cannot reach the history mark once it has passed the history mark's index, clock or
+// term, because none of these ever falls along a log. So the first entry of a new leader already shows that
+// the log lost its tail: its term is higher or, if the group lost its vote as well, its clock is later,
+// unless that clock was set back.
 func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 	seen := &c.seen
 	switch {

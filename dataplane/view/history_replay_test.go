@@ -116,7 +116,7 @@ func TestLostEntriesWithoutEvents(t *testing.T) {
 	must(t, h.store.Close())
 	h.store, h.ids = h.openStore(), 0
 	h.enqueue("q", 3)
-	v := newView(h.dir, h.store, h.options(), h.patience)
+	v := newView(h.dir, h.store, h.options(), h.limits)
 	must(t, v.resume(t.Context()))
 	_, index := v.Cursor()
 	must(t, v.db.close())
@@ -175,7 +175,7 @@ func TestLostTailIsNoticed(t *testing.T) {
 			h.reopen(func() {
 				h.throwBack(2)
 				if c.name == "nothing" {
-					h.patience.replay = time.Millisecond
+					h.limits.replay = time.Millisecond
 				}
 			})
 			if c.name != "nothing" {
@@ -206,7 +206,7 @@ func TestRowsNewerThanTheFeedThatWasRead(t *testing.T) {
 	h.fetch(ids[0], "w")
 	h.ack(ids[0], "")
 
-	v := newView(h.dir, h.store, h.options(), h.patience)
+	v := newView(h.dir, h.store, h.options(), h.limits)
 	must(t, v.resume(t.Context()))
 	if more, err := v.flush(); !more || err != nil {
 		t.Fatalf("the flush left nothing for another: %v", err)
@@ -267,14 +267,14 @@ func TestCloseWhileTheStoreReplays(t *testing.T) {
 	}
 }
 
-// TestPatienceIsWithAStoreThatStands checks that a replay may take longer than replayPatience as long as the
+// TestReplayTimeoutOfAStoreThatStands checks that a replay may take longer than replayTimeout as long as the
 // store moves.
-func TestPatienceIsWithAStoreThatStands(t *testing.T) {
+func TestReplayTimeoutOfAStoreThatStands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := killed(t, 2)
 		for _, step := range script[2:] {
-			time.Sleep(replayPatience - time.Second)
+			time.Sleep(replayTimeout - time.Second)
 			step(h)
 		}
 		sameAsStore(t, h)
@@ -282,7 +282,7 @@ func TestPatienceIsWithAStoreThatStands(t *testing.T) {
 			t.Fatalf("built again:\n%s", h.logged)
 		}
 		h.reopen(func() { h.throwBack(2) })
-		time.Sleep(replayPatience + time.Second)
+		time.Sleep(replayTimeout + time.Second)
 		synctest.Wait()
 		sameAsStore(t, h)
 		if n := h.logged.rebuilt("has stood at 2"); n != 1 {

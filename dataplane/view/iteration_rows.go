@@ -23,16 +23,17 @@ func iterationID(number uint64, iteration uint32) int64 {
 	return int64(number)<<iterationShift | int64(iteration)
 }
 
-// iterated reads the iterations of jobs.
-type iterated interface {
+// iterationReader reads the iterations of jobs.
+type iterationReader interface {
 	// Iterations returns a job's iterations whose numbers are greater than after, in order.
 	Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error]
 }
 
-var _ iterated = (*state.JobIterator)(nil)
+var _ iterationReader = (*state.JobIterator)(nil)
 
-// judge writes the rows of a job's iterations and scores. If the job has none, judge leaves old rows to lost.
-func (w *writer) judge(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
+// writeIterations writes the rows of a job's iterations and scores. If the job has none, writeIterations
+// leaves old rows to emptyRows.
+func (w *writer) writeIterations(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) error {
 	if j.Detail.GetIterationsKept() > 0 {
 		if err := w.iterations(r, j.Number, t); err != nil {
 			return fmt.Errorf("iterations: %w", err)
@@ -53,12 +54,12 @@ func (w *writer) judge(r *state.JobIterator, j *job.Job, t touched, fresh bool) 
 // iterations writes the iterations of a job that have no row yet. A job only ever adds iterations, until it
 // begins again and has none. Writing all of them each time would make each iteration of a long-running agent
 // cost more than the one before.
-func (w *writer) iterations(r iterated, number uint64, t touched) error {
+func (w *writer) iterations(r iterationReader, number uint64, t touchedJob) error {
 	newest, err := w.newestRow(number)
 	if err != nil {
 		return err
 	}
-	if t.again && newest > 0 {
+	if t.restarted && newest > 0 {
 		if err := w.exec(w.dropIterations, iterationID(number, 0), iterationID(number+1, 0)); err != nil {
 			return err
 		}

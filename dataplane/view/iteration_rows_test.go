@@ -33,8 +33,8 @@ func TestScoreRows(t *testing.T) {
 	}
 	set(ids[0], 0.5, -1.25)
 	set(ids[1], 1)
-	row := func(id job.ID, number, place int, value, scorer, at string) string {
-		return fmt.Sprintf("%d|%s|d%d|%s|%s|1970-01-01T00:00:00.%s000000Z", number*128+place, id, place, value, scorer, at)
+	row := func(id job.ID, number, position int, value, scorer, at string) string {
+		return fmt.Sprintf("%d|%s|d%d|%s|%s|1970-01-01T00:00:00.%s000000Z", number*128+position, id, position, value, scorer, at)
 	}
 	const all = "SELECT * FROM job_scores"
 	one := row(ids[1], 2, 0, "1", "", "003")
@@ -122,8 +122,8 @@ func TestIterationRows(t *testing.T) {
 	}
 	of, other := &iterationsOf{}, &iterationsOf{}
 	other.end(3, 500)
-	must(t, w.iterations(other, 8, touched{}))
-	must(t, w.iterations(other, 6, touched{}))
+	must(t, w.iterations(other, 8, touchedJob{}))
+	must(t, w.iterations(other, 6, touchedJob{}))
 	for _, step := range []struct {
 		name  string
 		do    func()
@@ -141,7 +141,7 @@ func TestIterationRows(t *testing.T) {
 	} {
 		step.do()
 		of.read = 0
-		must(t, w.iterations(of, 7, touched{again: step.again}))
+		must(t, w.iterations(of, 7, touchedJob{restarted: step.again}))
 		if got, want := rows(7), want(of); got != want {
 			t.Fatalf("%s: the rows are\n%s\nand should be\n%s", step.name, got, want)
 		}
@@ -158,16 +158,16 @@ func TestIterationRows(t *testing.T) {
 	if rows(7) != "" || rows(6) != want(other) || rows(8) != want(other) {
 		t.Errorf("after the job has gone there are\n%s\n%s\n%s", rows(6), rows(7), rows(8))
 	}
-	must(t, (&lost{iterations: []uint64{5, 6}}).forget(w))
+	must(t, (&emptyRows{iterations: []uint64{5, 6}}).forget(w))
 	if rows(6) != "" || rows(8) != want(other) {
 		t.Errorf("after one job has lost them there are\n%s\n%s", rows(6), rows(8))
 	}
-	must(t, (&lost{extras: []uint64{8}}).forget(w))
+	must(t, (&emptyRows{extras: []uint64{8}}).forget(w))
 	if rows(8) != "" {
 		t.Errorf("after a job has lost all that few have there are\n%s", rows(8))
 	}
 	of.all = []*job.Iteration{{Number: 1 << iterationShift}}
-	if err := w.iterations(of, 7, touched{again: true}); err == nil || !strings.Contains(err.Error(), "room") {
+	if err := w.iterations(of, 7, touchedJob{restarted: true}); err == nil || !strings.Contains(err.Error(), "room") {
 		t.Errorf("an iteration beyond what ids have room for: %v", err)
 	}
 }

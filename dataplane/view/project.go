@@ -50,27 +50,27 @@ var rewrites = map[state.EventType]bool{
 	state.EventType_EVENT_MOVED:     true,
 }
 
-// batch is the set of records that a part of the feed touched. Their number of changes and the order of
+// changes is the set of records that a part of the feed touched. Their number of changes and the order of
 // changes do not matter, because the rows are made from the records as they are now.
-type batch struct {
-	jobs   map[uint64]touched // by number
-	queues map[string]bool
-	groups groups
-	next   cursor // after the last entry read
-	counts map[happening]api.Rates
+type changes struct {
+	jobs    map[uint64]touchedJob // by number
+	queues  map[string]bool
+	records touchedRecords
+	next    cursor // after the last entry read
+	counts  map[queueSecond]api.Rates
 }
 
-type touched struct {
-	id    job.ID
-	whole bool // read blobs and errors too
-	anew  bool // also rewrite rows that are normally written once
-	freed bool // the job may have given up its debounce key
-	again bool // the job began again, without its previous iterations
+type touchedJob struct {
+	id        job.ID
+	whole     bool // read blobs and errors too
+	rewrite   bool // also rewrite rows that are normally written once
+	keyFreed  bool // the job may have given up its debounce key
+	restarted bool // the job began again, without its previous iterations
 }
 
-// gather reads the feed from the cursor on.
-func gather(snap *state.Snapshot, from cursor) (*batch, error) {
-	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, groups: newGroups(), next: from, counts: map[happening]api.Rates{}}
+// readChanges reads the feed from the cursor on.
+func readChanges(snap *state.Snapshot, from cursor) (*changes, error) {
+	c := &changes{jobs: map[uint64]touchedJob{}, queues: map[string]bool{}, records: newTouchedRecords(), next: from, counts: map[queueSecond]api.Rates{}}
 	events := 0
 	for item, err := range snap.Feed(from.seq) {
 		if err != nil {
@@ -78,28 +78,28 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 		}
 		e := item.Entry
 		for _, event := range e.Events {
-			if err := b.touch(event); err != nil {
+			if err := c.touch(event); err != nil {
 				return nil, fmt.Errorf("entry %d of the feed: %w", e.Index, err)
 			}
-			note(b.counts, event, e.ClockNs)
+			countEvent(c.counts, event, e.ClockNs)
 		}
-		b.next.seq = item.FirstSeq + uint64(len(e.Events))
-		b.next.index, b.next.clockNs = e.Index, e.ClockNs
-		if events += len(e.Events); events >= maxFlushEvents || len(b.jobs) >= maxFlushJobs {
+		c.next.seq = item.FirstSeq + uint64(len(e.Events))
+		c.next.index, c.next.clockNs = e.Index, e.ClockNs
+		if events += len(e.Events); events >= maxFlushEvents || len(c.jobs) >= maxFlushJobs {
 			break
 		}
 	}
-	return b, nil
+	return c, nil
 }
 
-func (b *batch) touch(e *state.Event) error {
+func (c *changes) touch(e *state.Event) error {
 	for _, queue := range [...]string{e.Queue, e.FromQueue} {
 		if queue != "" {
-			b.queues[queue] = true
+			c.queues[queue] = true
 		}
 	}
 	if len(e.RecordId) > 0 {
-		return b.groups.touch(e)
+		return c.records.touch(e)
 	}
 	if len(e.JobId) == 0 {
 		return nil
@@ -108,20 +108,20 @@ func (b *batch) touch(e *state.Event) error {
 	if err != nil {
 		return fmt.Errorf("event %v of job number %d: %w", e.Type, e.JobNumber, err)
 	}
-	before := b.jobs[e.JobNumber]
-	b.jobs[e.JobNumber] = touched{
-		id:    id,
-		whole: before.whole || !lightEvents[e.Type],
-		anew:  before.anew || rewrites[e.Type],
-		freed: before.freed || e.Type == state.EventType_EVENT_MOVED || e.Type == state.EventType_EVENT_CONTINUED,
-		again: before.again || e.Type == state.EventType_EVENT_REVIVED,
+	before := c.jobs[e.JobNumber]
+	c.jobs[e.JobNumber] = touchedJob{
+		id:        id,
+		whole:     before.whole || !lightEvents[e.Type],
+		rewrite:   before.rewrite || rewrites[e.Type],
+		keyFreed:  before.keyFreed || e.Type == state.EventType_EVENT_MOVED || e.Type == state.EventType_EVENT_CONTINUED,
+		restarted: before.restarted || e.Type == state.EventType_EVENT_REVIVED,
 	}
 	return nil
 }
 
-// nextDocument returns one more than the highest number that the batch touched.
-func (b *batch) nextDocument() (next uint64) {
-	for number := range b.jobs {
+// nextDocument returns one more than the highest number that the changes touched.
+func (c *changes) nextDocument() (next uint64) {
+	for number := range c.jobs {
 		next = max(next, number+1)
 	}
 	return next
@@ -133,15 +133,15 @@ func (b *batch) nextDocument() (next uint64) {
 const yieldJobs = 32
 
 // write makes the touched rows agree with the records, in order of rowid.
-func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) error {
+func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64) error {
 	// Write the jobs.
-	var lost lost
+	var empty emptyRows
 	j := &job.Job{} // nothing keeps a reference to it
-	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
+	for i, number := range slices.Sorted(maps.Keys(c.jobs)) {
 		if i%yieldJobs == yieldJobs-1 {
 			runtime.Gosched()
 		}
-		t := b.jobs[number]
+		t := c.jobs[number]
 		found, err := records.Load(t.id, j)
 		if err != nil {
 			return err
@@ -157,28 +157,28 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 		if j.Number < number {
 			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
 		}
-		b.queues[j.Queue] = true
+		c.queues[j.Queue] = true
 		// A job that moves into a queue gives up a debounce key that another job holds there. A job that
 		// waits for its tools gives up the key of its first attempt.
-		t.anew = t.anew || t.freed && j.Options.GetDebounceMs() > 0
+		t.rewrite = t.rewrite || t.keyFreed && j.Options.GetDebounceMs() > 0
 		fresh := number >= firstNew
 		more, err := w.job(records, j, t, fresh)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", t.id, err)
 		}
 		if !fresh {
-			lost.note(j, t, more)
+			empty.note(j, t, more)
 		}
 	}
 	// Drop the rows of properties that jobs no longer have.
 	if err := w.putRows(); err != nil {
 		return err
 	}
-	if err := lost.forget(w); err != nil {
+	if err := empty.forget(w); err != nil {
 		return fmt.Errorf("what jobs do not have any more: %w", err)
 	}
-	// Write the queues, and then the groups.
-	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
+	// Write the queues, and then the other records.
+	for _, name := range slices.Sorted(maps.Keys(c.queues)) {
 		q, err := records.Queue(name)
 		if err != nil {
 			return err
@@ -192,28 +192,28 @@ func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) er
 			return fmt.Errorf("queue %q: %w", name, err)
 		}
 	}
-	return b.groups.write(w, records)
+	return c.records.write(w, records)
 }
 
 // job writes a job's rows: always its hot row and its row of extra, the document of a new job, and blobs and
 // errors if they may have changed. more reports whether the job has properties that few jobs have.
-func (w *writer) job(r *state.JobIterator, j *job.Job, t touched, fresh bool) (more bool, err error) {
+func (w *writer) job(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) (more bool, err error) {
 	if err := w.hot(j, fresh); err != nil {
 		return false, err
 	}
-	w.spans.note(j)
+	w.timeRanges.note(j)
 	if more, err = w.extra(r, j, t.id); err != nil {
 		return false, err
 	}
-	if t.whole || t.anew || fresh {
+	if t.whole || t.rewrite || fresh {
 		err = w.rest(r, j, t, fresh)
 	}
 	return more, err
 }
 
 // rest writes a job's rows that are not made from its record alone.
-func (w *writer) rest(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
-	document := fresh || t.anew
+func (w *writer) rest(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) error {
+	document := fresh || t.rewrite
 	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
 	if !document {
 		wanted &^= 1<<job.Payload | 1<<job.Previous | 1<<job.ResultSchema // written once, and possibly long
@@ -240,7 +240,7 @@ func (w *writer) rest(r *state.JobIterator, j *job.Job, t touched, fresh bool) e
 	if err := w.work(j, blobs, fresh); err != nil {
 		return err
 	}
-	if err := w.judge(r, j, t, fresh); err != nil {
+	if err := w.writeIterations(r, j, t, fresh); err != nil {
 		return err
 	}
 	return w.errors(j.Number, errs, fresh)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// told are the feed events that ops emit for each event of the lifecycle.
-var told = map[job.Event][]state.EventType{
+// feedEvents are the feed events that ops emit for each event of the lifecycle.
+var feedEvents = map[job.Event][]state.EventType{
 	job.OnEnqueue: {evEnqueued}, job.OnSchedule: {evScheduled}, job.OnPromote: {evPromoted}, job.OnFetch: {evStarted},
 	job.OnContinue: {evContinued}, job.OnAwait: {evContinued}, job.OnSuspend: {evHeld},
 	job.OnRenew: {evRenewed}, job.OnReturn: {evReturned}, job.OnAck: {evCompleted},
@@ -37,7 +37,7 @@ func TestEveryRowOfTheLifecycleIsProjected(t *testing.T) {
 			}
 			walked++
 			events[e] = true
-			if told[e] == nil {
+			if feedEvents[e] == nil {
 				t.Fatalf("nobody says which events tell of %q", e)
 			}
 			for _, full := range []bool{true, false} {
@@ -46,10 +46,10 @@ func TestEveryRowOfTheLifecycleIsProjected(t *testing.T) {
 			}
 		}
 	}
-	if len(events) != len(told) || walked < len(events) {
-		t.Errorf("walked %d transitions of %d events, there are %d", walked, len(events), len(told))
+	if len(events) != len(feedEvents) || walked < len(events) {
+		t.Errorf("walked %d transitions of %d events, there are %d", walked, len(events), len(feedEvents))
 	}
-	if job.Event(len(told)) != job.OnRevive+1 {
+	if job.Event(len(feedEvents)) != job.OnRevive+1 {
 		t.Errorf("there are events after %q", job.OnRevive)
 	}
 	h.same()
@@ -70,14 +70,14 @@ func (h *shard) transit(from job.State, e job.Event, to job.State, full bool) {
 		}
 		events := []state.EventType{evEnqueued}
 		if born {
-			from, events = to, told[e]
+			from, events = to, feedEvents[e]
 		}
 		h.stand(tx, j, from)
 		must(h.t, tx.CreateJob(j, events...))
 	})
 	sameJob(h, id)
 	if !born {
-		h.change(id, func(tx *state.Tx, j *job.Job) { h.leaveBehind(tx, j, to, full) }, told[e]...)
+		h.change(id, func(tx *state.Tx, j *job.Job) { h.leaveBehind(tx, j, to, full) }, feedEvents[e]...)
 		sameJob(h, id)
 	}
 	if !to.Settled() {

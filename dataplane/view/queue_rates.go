@@ -26,14 +26,14 @@ type minute [ratePeriod]struct {
 	count  api.Rates
 }
 
-// happening identifies one queue and one second.
-type happening struct {
+// queueSecond identifies one queue and one second.
+type queueSecond struct {
 	queue  string
 	second int64
 }
 
-// note counts an event of an entry.
-func note(counts map[happening]api.Rates, e *state.Event, clockNs int64) {
+// countEvent counts an event of an entry.
+func countEvent(counts map[queueSecond]api.Rates, e *state.Event, clockNs int64) {
 	var one api.Rates
 	switch e.Type {
 	case state.EventType_EVENT_ENQUEUED, state.EventType_EVENT_SCHEDULED:
@@ -45,12 +45,12 @@ func note(counts map[happening]api.Rates, e *state.Event, clockNs int64) {
 	default:
 		return
 	}
-	at := happening{e.Queue, clockNs / int64(time.Second)}
+	at := queueSecond{e.Queue, clockNs / int64(time.Second)}
 	counts[at] = counts[at].Plus(one)
 }
 
 // add adds the counts of a flush.
-func (r *rates) add(counts map[happening]api.Rates) {
+func (r *rates) add(counts map[queueSecond]api.Rates) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	newest := int64(0)

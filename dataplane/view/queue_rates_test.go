@@ -13,9 +13,9 @@ func TestRates(t *testing.T) {
 	t.Parallel()
 	var r rates
 	add := func(queue string, second int64, types ...state.EventType) {
-		counts := map[happening]api.Rates{}
+		counts := map[queueSecond]api.Rates{}
 		for _, kind := range types {
-			note(counts, &state.Event{Type: kind, Queue: queue}, second*int64(time.Second)+1)
+			countEvent(counts, &state.Event{Type: kind, Queue: queue}, second*int64(time.Second)+1)
 		}
 		r.add(counts)
 	}

@@ -24,7 +24,7 @@ func errBuilding() error {
 // read runs f in a read transaction on one of the pool's connections, so that all of f's reads are of one
 // moment. f returns *api.Error if the caller is at fault.
 func (v *View) read(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
-	return v.readWithin(ctx, v.patience.query, f)
+	return v.readWithin(ctx, v.limits.query, f)
 }
 
 func (v *View) readWithin(ctx context.Context, limit time.Duration, f func(context.Context, *sql.Tx) error) error {

@@ -32,7 +32,7 @@ func (v *View) Rebuild(ctx context.Context) error {
 		v.mu.Unlock()
 		return errClosed
 	}
-	v.asked = append(v.asked, done)
+	v.rebuildRequests = append(v.rebuildRequests, done)
 	v.mu.Unlock()
 	signal(v.prompted)
 	select {
@@ -43,22 +43,22 @@ func (v *View) Rebuild(ctx context.Context) error {
 	}
 }
 
-func (v *View) isAsked() bool {
+func (v *View) rebuildRequested() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.asked) > 0
+	return len(v.rebuildRequests) > 0
 }
 
-func (v *View) takeAsked() []chan error {
+func (v *View) takeRebuildRequests() []chan error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	asked := v.asked
-	v.asked = nil
-	return asked
+	requests := v.rebuildRequests
+	v.rebuildRequests = nil
+	return requests
 }
 
-func (v *View) answer(asked []chan error, err error) {
-	for _, done := range asked {
+func (v *View) answer(requests []chan error, err error) {
+	for _, done := range requests {
 		done <- err
 	}
 }
@@ -128,7 +128,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 		if err != nil {
 			return fmt.Errorf("job number %d: %w", j.Number, err)
 		}
-		if _, err := w.job(records, j, touched{id: id}, true); err != nil {
+		if _, err := w.job(records, j, touchedJob{id: id}, true); err != nil {
 			return fmt.Errorf("job %s: %w", id, err)
 		}
 		return nil
@@ -149,7 +149,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 			if err := w.putRows(); err != nil {
 				return err
 			}
-			if err := w.saveSpans(); err != nil {
+			if err := w.saveTimeRanges(); err != nil {
 				return err
 			}
 			return ctx.Err()
@@ -180,7 +180,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 				return fmt.Errorf("queue %q: %w", q.Name, err)
 			}
 		}
-		return loadGroups(w, snap)
+		return loadRecords(w, snap)
 	})
 }
 

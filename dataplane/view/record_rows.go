@@ -20,34 +20,35 @@ INSERT OR REPLACE INTO schedule (id, name, queue, cron, timezone, payload, uniqu
 	paused, last_run_ns, next_run_ns, created_ns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// groups are the batches, schedules and resources that a piece of the feed touched. Each has a record of its
-// own and concerns many jobs.
-type groups struct {
+// touchedRecords are the batches, schedules and resources that a piece of the feed touched. Each has a record
+// of its own and concerns many jobs.
+type touchedRecords struct {
 	batches   map[job.ID]bool
 	schedules map[job.ID]bool
 	resources map[job.ID]bool
 }
 
-func newGroups() groups {
-	return groups{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}, resources: map[job.ID]bool{}}
+func newTouchedRecords() touchedRecords {
+	return touchedRecords{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}, resources: map[job.ID]bool{}}
 }
 
 // touch notes the batch, schedule or resource that an event names.
-func (g *groups) touch(e *state.Event) error {
+func (t *touchedRecords) touch(e *state.Event) error {
 	id, err := job.IDFromBytes(e.RecordId)
 	if err != nil {
 		return fmt.Errorf("event %v of record %x: %w", e.Type, e.RecordId, err)
 	}
 	switch e.Type {
 	case state.EventType_EVENT_BATCH_CHANGED, state.EventType_EVENT_BATCH_COMPLETED, state.EventType_EVENT_BATCH_DELETED:
-		g.batches[id] = true
+		t.batches[id] = true
 	case state.EventType_EVENT_SCHEDULE_CHANGED, state.EventType_EVENT_SCHEDULE_DELETED:
-		g.schedules[id] = true
+		t.schedules[id] = true
 	case state.EventType_EVENT_RESOURCE_CHANGED, state.EventType_EVENT_RESOURCE_DELETED:
-		g.resources[id] = true
+		t.resources[id] = true
 	case state.EventType_EVENT_ACCOUNT_CHANGED, state.EventType_EVENT_BUDGET_EXCEEDED, state.EventType_EVENT_BUDGET_ALERT,
 		state.EventType_EVENT_ALERT_FIRED, state.EventType_EVENT_ALERT_RESOLVED:
-		// The view has no rows for the values that these events change, such as the money that a budget has spent.
+		// The view has no rows for the values that these events change, such as the money that a budget has
+		// spent.
 	default:
 		return fmt.Errorf("event %v of record %x: nobody knows what kind of record", e.Type, e.RecordId)
 	}
@@ -55,8 +56,8 @@ func (g *groups) touch(e *state.Event) error {
 }
 
 // write makes the rows of all touched records anew, and drops the rows of deleted ones.
-func (g *groups) write(w *writer, records *state.JobIterator) error {
-	for _, id := range inOrder(g.batches) {
+func (t *touchedRecords) write(w *writer, records *state.JobIterator) error {
+	for _, id := range inOrder(t.batches) {
 		b, err := records.Batch(id)
 		if err == nil {
 			err = w.batch(records.Snapshot, id, b)
@@ -65,7 +66,7 @@ func (g *groups) write(w *writer, records *state.JobIterator) error {
 			return fmt.Errorf("batch %s: %w", idWord(batchPrefix, id), err)
 		}
 	}
-	for _, id := range inOrder(g.schedules) {
+	for _, id := range inOrder(t.schedules) {
 		s, err := records.Schedule(id)
 		if err == nil {
 			err = w.schedule(id, s)
@@ -74,15 +75,15 @@ func (g *groups) write(w *writer, records *state.JobIterator) error {
 			return fmt.Errorf("schedule %s: %w", idWord(schedulePrefix, id), err)
 		}
 	}
-	return g.writeResources(w, records)
+	return t.writeResources(w, records)
 }
 
 func inOrder(ids map[job.ID]bool) []job.ID {
 	return slices.SortedFunc(maps.Keys(ids), func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// loadGroups writes the rows of every batch, schedule and resource.
-func loadGroups(w *writer, snap *state.Snapshot) error {
+// loadRecords writes the rows of every batch, schedule and resource.
+func loadRecords(w *writer, snap *state.Snapshot) error {
 	for b, err := range snap.Batches() {
 		if err != nil {
 			return err

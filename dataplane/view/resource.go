@@ -48,16 +48,16 @@ func (w *writer) resourceStatements() (all []statement) {
 }
 
 // writeResources makes the rows of resources agree with the resource index.
-func (g *groups) writeResources(w *writer, records *state.JobIterator) error {
-	if len(g.resources) == 0 {
+func (t *touchedRecords) writeResources(w *writer, records *state.JobIterator) error {
+	if len(t.resources) == 0 {
 		return nil
 	}
-	book, err := records.ResourceIndex()
+	index, err := records.ResourceIndex()
 	if err != nil {
 		return err
 	}
-	for _, id := range inOrder(g.resources) {
-		r := book.ResourceByID(id)
+	for _, id := range inOrder(t.resources) {
+		r := index.ResourceByID(id)
 		if r == nil {
 			err = w.forgetResource(id)
 		} else {
@@ -72,12 +72,12 @@ func (g *groups) writeResources(w *writer, records *state.JobIterator) error {
 
 // loadResources writes the rows of every resource.
 func loadResources(w *writer, snap *state.Snapshot) error {
-	book, err := snap.ResourceIndex()
+	index, err := snap.ResourceIndex()
 	if err != nil {
 		return err
 	}
 	for _, t := range resourceTables {
-		for _, r := range book.Resources(t.kind) {
+		for _, r := range index.Resources(t.kind) {
 			if err := w.resource(r); err != nil {
 				return fmt.Errorf("%s %q: %w", t.name, r.Name, err)
 			}

@@ -9,7 +9,7 @@ import (
 
 // schemaVersion is written to the file's user_version. Raise it with every change of the schema or of the
 // rows that the projection writes. The view builds a file of another version again.
-const schemaVersion = 10
+const schemaVersion = 11
 
 var (
 	//go:embed schema/tables.sql

@@ -43,10 +43,10 @@ func (v *View) scrub(records *state.JobIterator) error {
 	if now < v.scrubbed.due {
 		return nil
 	}
-	v.scrubbed.due = now + int64(v.patience.scrub)
+	v.scrubbed.due = now + int64(v.limits.scrub)
 	wrong, err := v.scrubFrom(records, v.scrubbed.to)
 	if err == nil && wrong != "" {
-		v.scrubbed.due = clock() + int64(max(v.patience.scrub, scrubAgain))
+		v.scrubbed.due = clock() + int64(max(v.limits.scrub, scrubAgain))
 		err = stale("it shows something else than the store: %s", wrong)
 	}
 	return err
@@ -118,7 +118,7 @@ func (s *scratch) load(records *state.JobIterator, from job.ID) error {
 				continue
 			}
 			s.numbers = append(s.numbers, j.Number)
-			if _, err := s.writer.job(records, j, touched{id: id}, true); err != nil {
+			if _, err := s.writer.job(records, j, touchedJob{id: id}, true); err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
 			}
 		}

@@ -51,20 +51,20 @@ type search struct {
 	began    time.Time
 	busy     func() bool // reports whether jobs change meanwhile
 
-	branches []branch
-	rest     conditions // conditions that jobs of the branches must still be checked against
-	names    string     // Queues, as a list for fromList
-	words    string     // States, likewise
-	listed   int64      // jobs in the queues and states of the query
-	told     bool       // the query has no other condition, so the counters give the number of jobs that fit
+	branches   []branch
+	rest       conditions // conditions that jobs of the branches must still be checked against
+	queueList  string     // Queues, as a list for fromList
+	stateList  string     // States, likewise
+	listed     int64      // jobs in the queues and states of the query
+	countKnown bool       // the query has no other condition, so the counters give the number of jobs that fit
 	// lo and hi bound the numbers still to examine: lo <= number < hi.
 	lo, hi int64
-	place  place // where the page begins
+	start  pageStart // where the page begins
 
 	looked  int // jobs examined
 	reason  string
 	found   []key // of the page and the job after it, in order
-	counted int64 // jobs that fit from the place on, as far as they were counted
+	counted int64 // jobs that fit from the start on, as far as they were counted
 	whole   bool  // the total is exact
 }
 
@@ -90,8 +90,8 @@ func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *se
 		return err
 	}
 	// The time of a search begins when the search has a connection.
-	return v.readWithin(ctx, v.patience.query+2*v.patience.search.time, func(ctx context.Context, tx *sql.Tx) error {
-		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), busy: v.busy, hi: maxNumber}
+	return v.readWithin(ctx, v.limits.query+2*v.limits.search.time, func(ctx context.Context, tx *sql.Tx) error {
+		s := &search{Query: q, tx: tx, budget: v.limits.search, counting: v.limits.count, began: time.Now(), busy: v.busy, hi: maxNumber}
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (s *search) begin(ctx context.Context) (err error) {
 	if s.Below > 0 {
 		s.hi = int64(min(s.Below, maxNumber))
 	}
-	if s.place, err = parsePlace(s.Cursor, s.hash); err != nil {
+	if s.start, err = parsePageStart(s.Cursor, s.hash); err != nil {
 		return api.Errorf(api.ValidationError, "%v", err)
 	}
-	s.place.narrow(s)
-	return s.spanned(ctx)
+	s.start.restrict(s)
+	return s.restrictToTimes(ctx)
 }
 
 // look finds the page.
@@ -130,7 +130,7 @@ func (s *search) look(ctx context.Context) error {
 		return nil
 	case s.Sort != SortCreated:
 		return s.sort(ctx)
-	case s.rest.none() && s.told:
+	case s.rest.none() && s.countKnown:
 		return s.lookUp(ctx)
 	}
 	return s.walk(ctx)
@@ -197,7 +197,7 @@ var errPageFull = errors.New("page full")
 func (s *search) page(ctx context.Context) (Page, error) {
 	page := Page{Jobs: []api.Job{}, Total: s.total(), TotalIsEstimate: !s.whole, Partial: s.partial(), PartialReason: s.reason, CursorAfter: s.cursorAfter}
 	if page.Partial && page.PartialReason == "" {
-		page.PartialReason = reasonStretch
+		page.PartialReason = reasonWindow
 	}
 	wanted := s.found[:min(len(s.found), s.Limit)]
 	text, err := list(numbersOf(wanted))

@@ -54,10 +54,10 @@ func (c *conditions) joins(b *branch, hot bool) string {
 
 // conditions collects the conditions that no index answers.
 func (s *search) conditions() (err error) {
-	if s.names, err = list(s.Queues); err != nil {
+	if s.queueList, err = list(s.Queues); err != nil {
 		return err
 	}
-	if s.words, err = list(words(s.States)); err != nil {
+	if s.stateList, err = list(stateWords(s.States)); err != nil {
 		return err
 	}
 	c := &s.rest
@@ -93,7 +93,7 @@ func (s *search) conditions() (err error) {
 	if s.ErrorContains != "" {
 		c.hot("h.errors > 0 AND EXISTS (SELECT 1 "+errors+" AND instr(o.error, ?) > 0)", s.ErrorContains)
 	}
-	if err := s.tagged(c); err != nil {
+	if err := s.tagConditions(c); err != nil {
 		return err
 	}
 	if s.PayloadContains != "" {
@@ -110,10 +110,10 @@ func (s *search) conditions() (err error) {
 	return nil
 }
 
-// tagged adds a condition for each tag. Searching the text for the tag's name and value is cheap; parsing the
-// JSON to check that the value belongs to the name is not, so SQLite parses only the documents that contain
-// the text.
-func (s *search) tagged(c *conditions) error {
+// tagConditions adds a condition for each tag. Searching the text for the tag's name and value is cheap;
+// parsing the JSON to check that the value belongs to the name is not, so SQLite parses only the documents
+// that contain the text.
+func (s *search) tagConditions(c *conditions) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Tags)) {
 		value := s.Tags[name]
 		quoted, err := json.Marshal(map[string]string{name: value}) // as pairsText writes it
@@ -126,14 +126,14 @@ func (s *search) tagged(c *conditions) error {
 	return nil
 }
 
-// timeRange is a filter's range for one of a job's times.
-type timeRange struct {
+// timeFilter is a filter's range for one of a job's times.
+type timeFilter struct {
 	column        string
 	after, before time.Time
 }
 
-func (q *Query) times() []timeRange {
-	return []timeRange{
+func (q *Query) times() []timeFilter {
+	return []timeFilter{
 		{"created", q.CreatedAfter, q.CreatedBefore},
 		{"scheduled", q.ScheduledAfter, q.ScheduledBefore},
 		{"started", q.StartedAfter, q.StartedBefore},
@@ -141,30 +141,30 @@ func (q *Query) times() []timeRange {
 	}
 }
 
-// inLists adds the conditions on queues and states. The unary pluses keep SQLite from using the indexes on
-// these columns, because those indexes yield another order.
-func (s *search) inLists(c *conditions) {
+// queuesAndStates adds the conditions on queues and states. The unary pluses keep SQLite from using the
+// indexes on these columns, because those indexes yield another order.
+func (s *search) queuesAndStates(c *conditions) {
 	if s.Queue != "" {
 		c.hot("+h.queue = ?", s.Queue)
 	}
 	if s.Queues != nil {
-		c.hot("+h.queue IN "+fromList, s.names)
+		c.hot("+h.queue IN "+fromList, s.queueList)
 	}
 	if len(s.States) > 0 {
-		c.hot("+h.state IN "+fromList, s.words)
+		c.hot("+h.state IN "+fromList, s.stateList)
 	}
 }
 
-// prefixed adds the condition on the start of the id.
-func (s *search) prefixed(c *conditions) {
+// idPrefix adds the condition on the start of the id.
+func (s *search) idPrefix(c *conditions) {
 	if s.IDPrefix != "" {
 		c.document("+d2.id >= ? AND +d2.id < ?", s.prefixArgs()...)
 	}
 }
 
-// narrowed adds the condition on a column of extra.
-func (s *search) narrowed(c *conditions) {
-	if n := s.narrowing(); n.index != "" {
+// indexedProperties adds the condition on a column of extra.
+func (s *search) indexedProperties(c *conditions) {
+	if n := s.indexFilter(); n.index != "" {
 		c.hot("EXISTS (SELECT 1 FROM extra x WHERE x.number = h.number AND "+n.where+")", n.args...)
 	}
 }

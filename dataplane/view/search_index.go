@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// narrowing is the part of a filter that concerns properties few jobs have.
-type narrowing struct {
+// indexFilter is the part of a filter that concerns properties few jobs have.
+type indexFilter struct {
 	index  string // of extra: the index to search; "" if the filter has no such part
 	sorts  bool   // the index yields jobs in another order than by number
 	column string // of the index
@@ -18,10 +18,10 @@ type narrowing struct {
 	args   []any
 }
 
-// narrowing returns the rows of extra that a query wants. It chooses one column whose index is read, as a
+// indexFilter returns the rows of extra that a query wants. It chooses one column whose index is read, as a
 // rule the one that finds the fewest jobs. A plus before the other columns keeps SQLite from using their
 // indexes.
-func (q *Query) narrowing() (n narrowing) {
+func (q *Query) indexFilter() (n indexFilter) {
 	var conditions []string
 	add := func(index, column, condition string, value any) {
 		if n.index == "" {
@@ -59,7 +59,7 @@ func (q *Query) narrowing() (n narrowing) {
 }
 
 // condition returns the condition that a row of the index must meet.
-func (n *narrowing) condition() string {
+func (n *indexFilter) condition() string {
 	return fmt.Sprintf("x.%s IS NOT NULL AND %s", n.column, n.where)
 }
 

@@ -73,7 +73,7 @@ func begotten(q Query, i int) bool {
 		(q.ExpireBefore.IsZero() || j.Detail.GetExpireNs() != 0 && time.Unix(0, j.Detail.GetExpireNs()).Before(q.ExpireBefore))
 }
 
-func TestSearchByWhatFewHave(t *testing.T) {
+func TestSearchByIndexedProperties(t *testing.T) {
 	t.Parallel()
 	h, ids := family(t, 120)
 	id := func(n int) job.ID { return job.ID(otherID(n)) }
@@ -198,7 +198,7 @@ func texts(ids ...job.ID) (all []string) {
 // begun returns a search that is ready to look for jobs.
 func begun(ctx context.Context, t *testing.T, tx *sql.Tx, q Query, match string) *search {
 	t.Helper()
-	s := &search{Query: q, tx: tx, hi: maxNumber, budget: defaultPatience.search}
+	s := &search{Query: q, tx: tx, hi: maxNumber, budget: defaultLimits.search}
 	must(t, s.begin(ctx))
 	must(t, s.plan(ctx, match))
 	return s
@@ -211,7 +211,7 @@ func planned(t *testing.T, h *shard, q Query, plan, text string, sorts bool) {
 	must(t, err)
 	must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		s := begun(ctx, t, tx, q, match)
-		query, args := s.lookedUp()
+		query, args := s.lookUpQuery()
 		got := explain(ctx, t, tx, query, args)
 		if len(s.branches) != 1 || !strings.Contains(got, plan) || !strings.Contains(query, text) || strings.Contains(got, "TEMP B-TREE") != sorts {
 			t.Errorf("%+v: the plan of %d branches,\n%s\nis\n%s", q, len(s.branches), query, got)
@@ -220,7 +220,7 @@ func planned(t *testing.T, h *shard, q Query, plan, text string, sorts bool) {
 	}))
 }
 
-func TestPlansByWhatFewHave(t *testing.T) {
+func TestPlansByIndexedProperties(t *testing.T) {
 	t.Parallel()
 	h, _ := family(t, 60)
 	id := job.ID(otherID(1))

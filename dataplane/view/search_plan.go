@@ -24,7 +24,7 @@ type branch struct {
 }
 
 // plan decides where to find the jobs and which parts of the filter each candidate must still be checked
-// against. If the counters give the number of jobs, plan sets told.
+// against. If the counters give the number of jobs, plan sets countKnown.
 func (s *search) plan(ctx context.Context, match string) error {
 	if s.Queues != nil && len(s.Queues) == 0 {
 		return nil
@@ -38,15 +38,15 @@ func (s *search) plan(ctx context.Context, match string) error {
 	}
 	// Find out whether an index on rare properties, or the index on ids, yields few jobs.
 	few := s.listed <= int64(s.budget.few)
-	n := s.narrowing()
-	var narrow, prefix bool
+	n := s.indexFilter()
+	var indexed, prefix bool
 	if n.index != "" {
-		if narrow, err = s.short(ctx, "extra x INDEXED BY "+n.index, n.condition(), n.args); err != nil {
+		if indexed, err = s.isSmall(ctx, "extra x INDEXED BY "+n.index, n.condition(), n.args); err != nil {
 			return err
 		}
 	}
-	if s.IDPrefix != "" && !narrow {
-		if prefix, err = s.short(ctx, "document d INDEXED BY document_by_id", prefixed, s.prefixArgs()); err != nil {
+	if s.IDPrefix != "" && !indexed {
+		if prefix, err = s.isSmall(ctx, "document d INDEXED BY document_by_id", idRange, s.prefixArgs()); err != nil {
 			return err
 		}
 	}
@@ -54,59 +54,61 @@ func (s *search) plan(ctx context.Context, match string) error {
 	s.branches = lists
 	switch {
 	case match != "":
-		s.branches = append([]branch{{tables: "words", where: "words MATCH ?", args: []any{match}, key: "words.rowid"}}, named(s.Words, match)...)
-		s.leave(s.inLists, s.prefixed, s.narrowed)
-	case narrow, n.index != "" && !prefix && !few:
+		s.branches = append([]branch{{tables: "words", where: "words MATCH ?", args: []any{match}, key: "words.rowid"}}, branchByID(s.Words, match)...)
+		s.addConditions(s.queuesAndStates, s.idPrefix, s.indexedProperties)
+	case indexed, n.index != "" && !prefix && !few:
 		b := branch{tables: "extra x INDEXED BY " + n.index, where: n.condition(), args: n.args, key: "x.number"}
-		if !narrow && n.sorts {
+		if !indexed && n.sorts {
 			b.tables = "extra x NOT INDEXED"
 		}
 		s.branches = []branch{b}
-		s.leave(s.inLists, s.prefixed)
+		s.addConditions(s.queuesAndStates, s.idPrefix)
 	case prefix:
-		s.branches = []branch{{tables: "document d INDEXED BY document_by_id", where: prefixed, args: s.prefixArgs(), key: "d.number"}}
-		s.leave(s.inLists, s.narrowed)
-	case !few && s.faulty() && s.failures(ctx) < s.listed:
+		s.branches = []branch{{tables: "document d INDEXED BY document_by_id", where: idRange, args: s.prefixArgs(), key: "d.number"}}
+		s.addConditions(s.queuesAndStates, s.indexedProperties)
+	case !few && s.onlyWithErrors() && s.errorCount(ctx) < s.listed:
 		// The job's first error stands for the job.
 		s.branches = []branch{{tables: "job_error e", where: fmt.Sprintf("e.id & %d = 0", 1<<errorShift-1), key: "e.id", shift: errorShift}}
-		s.leave(s.inLists, s.prefixed, s.narrowed)
+		s.addConditions(s.queuesAndStates, s.idPrefix, s.indexedProperties)
 	default:
-		s.leave(s.prefixed, s.narrowed)
-		s.told = s.rest.none() && s.Below == 0
+		s.addConditions(s.idPrefix, s.indexedProperties)
+		s.countKnown = s.rest.none() && s.Below == 0
 		if walks {
-			s.leave(s.inLists)
+			s.addConditions(s.queuesAndStates)
 		}
 	}
 	if match == "" {
-		s.gather(ctx)
+		s.preferWalk(ctx)
 	}
 	return nil
 }
 
-// leave adds conditions that each candidate must be checked against.
-func (s *search) leave(parts ...func(*conditions)) {
+// addConditions adds conditions that each candidate must be checked against.
+func (s *search) addConditions(parts ...func(*conditions)) {
 	for _, add := range parts {
 		add(&s.rest)
 	}
 }
 
-// short reports whether a range of an index is small.
-func (s *search) short(ctx context.Context, tables, where string, args []any) (bool, error) {
+// isSmall reports whether a range of an index is small.
+func (s *search) isSmall(ctx context.Context, tables, where string, args []any) (bool, error) {
 	var n int
 	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.budget.few+1), args...).Scan(&n)
 	return n <= s.budget.few, err
 }
 
 // No character of an id sorts after "~".
-const prefixed = "d.id >= ? AND d.id < ?"
+const idRange = "d.id >= ? AND d.id < ?"
 
 func (s *search) prefixArgs() []any { return []any{s.IDPrefix, s.IDPrefix + "~"} }
 
-// faulty reports whether only jobs with errors can fit.
-func (s *search) faulty() bool { return s.ErrorContains != "" || s.HasErrors != nil && *s.HasErrors }
+// onlyWithErrors reports whether only jobs with errors can fit.
+func (s *search) onlyWithErrors() bool {
+	return s.ErrorContains != "" || s.HasErrors != nil && *s.HasErrors
+}
 
-// failures returns roughly how many errors there are.
-func (s *search) failures(ctx context.Context) (n int64) {
+// errorCount returns roughly how many errors there are.
+func (s *search) errorCount(ctx context.Context) (n int64) {
 	if err := s.tx.QueryRowContext(ctx, "SELECT coalesce(sum(failed_total), 0) FROM queue").Scan(&n); err != nil {
 		return maxNumber // a fault here is a fault of the search, too, which reports it
 	}
@@ -149,15 +151,15 @@ var (
 	everyDocument = branch{tables: "document d2 NOT INDEXED", where: "1", key: "d2.number", d2: true}
 )
 
-// gather replaces many lists by a walk of all jobs, if candidates must be checked or sorted and the walk
+// preferWalk replaces many lists by a walk of all jobs, if candidates must be checked or sorted and the walk
 // passes fewer other jobs per job of the lists than there are lists.
-func (s *search) gather(ctx context.Context) {
+func (s *search) preferWalk(ctx context.Context) {
 	if s.rest.none() && s.Sort == SortCreated || len(s.branches) < 2 {
 		return
 	}
 	if last, err := s.last(ctx); err == nil && last/s.listed < int64(len(s.branches)) {
 		s.branches = []branch{everyJob}
-		s.leave(s.inLists)
+		s.addConditions(s.queuesAndStates)
 	}
 }
 
@@ -229,7 +231,7 @@ func (s *search) counts(ctx context.Context) (counts [job.States]int64, err erro
 // Or it can walk all jobs by number and leave out those of other queues. The fewer jobs the queues have, the
 // more other jobs the walk passes.
 func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool, err error) {
-	ranges, err := s.ranges(ctx, s.names)
+	ranges, err := s.ranges(ctx, s.queueList)
 	if err != nil || len(ranges) == 0 {
 		return nil, false, err
 	}
@@ -253,7 +255,7 @@ func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool,
 
 // ranges returns the pairs of queue and state that have jobs, and adds up those jobs.
 func (s *search) ranges(ctx context.Context, names string) (ranges [][2]string, err error) {
-	wanted := words(s.wanted())
+	wanted := stateWords(s.wanted())
 	columns, into := "name", []any{new(string)}
 	for _, word := range wanted {
 		columns, into = columns+", "+word, append(into, new(int64))

@@ -269,8 +269,8 @@ func TestSearchFindsWhatFits(t *testing.T) {
 	z := newZoo(t, 1, 90)
 	rapid.Check(t, func(t *rapid.T) {
 		q := z.ask(t)
-		z.view.patience.search.rows = rapid.SampledFrom([]int{7, 40, searchRows}).Draw(t, "rows")
-		z.view.patience.search.few = rapid.SampledFrom([]int{0, 10, maxRange}).Draw(t, "few")
+		z.view.limits.search.rows = rapid.SampledFrom([]int{7, 40, searchRows}).Draw(t, "rows")
+		z.view.limits.search.few = rapid.SampledFrom([]int{0, 10, maxRange}).Draw(t, "few")
 		stirs := rapid.Bool().Draw(t, "stirs")
 		var want []api.Job
 		for _, d := range z.docs {
@@ -318,7 +318,7 @@ func TestSearchFindsWhatFits(t *testing.T) {
 		slices.SortFunc(want, func(a, b api.Job) int { return ordered(&q, &a, &b) })
 		found, wanted := still(got), still(want)
 		if partial && q.Sort != SortCreated {
-			// Jobs are in order only within each stretch.
+			// Jobs are in order only within each window.
 			slices.Sort(found)
 			slices.Sort(wanted)
 		}

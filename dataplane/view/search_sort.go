@@ -12,8 +12,8 @@ import (
 // Only creation has an index that yields jobs in its order, because an index on a column that changes with
 // every transition makes every transition more expensive. For every other sort, the search must examine all
 // jobs that fit to find the first page, and again to find the next. If they are more than a search may
-// examine, it takes as many as it may, by number. These jobs are a stretch: they are sorted among themselves,
-// and all their pages are read before the next stretch begins. In this way every job is still shown exactly
+// examine, it takes as many as it may, by number. These jobs are a window: they are sorted among themselves,
+// and all their pages are read before the next window begins. In this way every job is still shown exactly
 // once.
 
 // column returns the column by which jobs are sorted.
@@ -72,21 +72,21 @@ func compareKeys(order Order, a, b key) int {
 
 // sort finds a page that is not sorted by creation.
 func (s *search) sort(ctx context.Context) error {
-	bounded := s.place.bounded
+	bounded := s.start.bounded
 	with := s.rest
-	if s.place.cut {
+	if s.start.cut {
 		with.hotArgs, with.onHot = slices.Clone(with.hotArgs), slices.Clone(with.onHot)
-		s.beyond(&with)
+		s.excludePreviousPages(&with)
 	}
 	// The statement counts jobs only if the counters do not give the number. sorted_by must not be the name
 	// of a column, because in an expression SQLite prefers a table's column, such as json_each's value.
 	columns := ", " + s.Sort.column() + " AS sorted_by, 0"
-	if !s.told {
+	if !s.countKnown {
 		columns = ", " + s.Sort.column() + " AS sorted_by, count(*) OVER ()"
 	}
 	direction := s.direction()
 	order := fmt.Sprintf("sorted_by IS NULL, sorted_by %s, {number} %s", direction, direction)
-	err := s.steps(ctx, bounded, func(ctx context.Context, c chunk) (bool, error) {
+	err := s.examine(ctx, bounded, func(ctx context.Context, c chunk) (bool, error) {
 		var more []key
 		var counted int64
 		for i := range s.branches {
@@ -110,17 +110,17 @@ func (s *search) sort(ctx context.Context) error {
 		s.found = s.found[:min(len(s.found), s.need())]
 		return false, nil
 	})
-	s.whole = s.told || s.reason == "" && !s.cutShort()
+	s.whole = s.countKnown || s.reason == "" && !s.cutShort()
 	return err
 }
 
-// beyond adds the condition that excludes the jobs of previous pages.
-func (s *search) beyond(c *conditions) {
+// excludePreviousPages adds the condition that excludes the jobs of previous pages.
+func (s *search) excludePreviousPages(c *conditions) {
 	column, than := s.Sort.column(), "<"
 	if s.Order == Ascending {
 		than = ">"
 	}
-	last := s.place.last
+	last := s.start.last
 	if last.null {
 		c.hot(fmt.Sprintf("(%s IS NULL AND h.number %s ?)", column, than), last.number)
 		return

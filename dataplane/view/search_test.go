@@ -392,7 +392,7 @@ func TestPlans(t *testing.T) {
 			}
 			for _, b := range s.branches {
 				s.branches = []branch{b}
-				query, args := s.lookedUp()
+				query, args := s.lookUpQuery()
 				plan := explain(ctx, t, tx, query, args)
 				sorts := c.q.IDPrefix != "" || strings.Contains(c.plan, "SEARCH x")
 				alone := strings.Contains(c.plan, "SEARCH d2") && strings.Count(plan, "INTEGER PRIMARY KEY") > 1
@@ -464,7 +464,7 @@ func TestReadersCannotWrite(t *testing.T) {
 func TestQueryLimit(t *testing.T) {
 	t.Parallel()
 	h, _ := mixture(t)
-	h.reopen(func() { h.patience.query = queryLimit })
+	h.reopen(func() { h.limits.query = queryLimit })
 	h.settle()
 	err := h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		return each(ctx, tx, func(*sql.Rows) error { return nil },

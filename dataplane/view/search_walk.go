@@ -13,15 +13,15 @@ import (
 const (
 	// minChunk and maxChunk bound the number of jobs that one statement examines between two looks at the
 	// clock. After a chunk quicker than quickChunk the next is larger, after one slower than slowChunk it is
-	// smaller. While no jobs change, chunks may take calm times as long.
+	// smaller. While no jobs change, chunks may take idleFactor times as long.
 	minChunk   = 256
 	maxChunk   = 16_384
 	quickChunk = time.Millisecond
 	slowChunk  = 4 * time.Millisecond
-	calm       = 8
-	// gaspChunk is the number of jobs that a search examines if it could not finish even its first chunk in
+	idleFactor = 8
+	// retryChunk is the number of jobs that a search examines if it could not finish even its first chunk in
 	// time.
-	gaspChunk = 8
+	retryChunk = 8
 
 	// maxNumber is greater than the number of any job, because the id of an iteration has no room for a
 	// larger one.
@@ -68,11 +68,11 @@ func (s *search) statement(with conditions, c chunk, limit int) (query string, a
 // lookUp finds a page if the branches yield only jobs that fit. It reads a page of each branch.
 func (s *search) lookUp(ctx context.Context) error {
 	s.whole = true
-	query, args := s.lookedUp()
+	query, args := s.lookUpQuery()
 	return s.find(ctx, query, args)
 }
 
-func (s *search) lookedUp() (query string, args []any) {
+func (s *search) lookUpQuery() (query string, args []any) {
 	if b := &s.branches[0]; b.ranges != "" {
 		// One statement reads at most a page of each range, for any number of ranges. A UNION would limit
 		// their number.
@@ -141,9 +141,9 @@ func (s *search) passed(c chunk) {
 	}
 }
 
-// steps calls look with the remaining candidates, chunk by chunk, until look has enough or the budget is
+// examine calls look with the remaining candidates, chunk by chunk, until look has enough or the budget is
 // spent, which it records in s.reason. If bounded is true, the candidates are few enough to need no budget.
-func (s *search) steps(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
+func (s *search) examine(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
 	// step examines the next chunk.
 	step := func(ctx context.Context, size int) (enough bool, err error) {
 		if !bounded {
@@ -172,7 +172,7 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 			s.reason = reasonTime
 			return nil
 		case err != nil && ctx.Err() == nil && interrupted(err) && size > 1:
-			size = max(1, min(size/gaspChunk, gaspChunk))
+			size = max(1, min(size/retryChunk, retryChunk))
 			continue
 		case err != nil || enough:
 			return err
@@ -180,11 +180,11 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 		passed = true
 		s.looked += size
 		took := time.Since(began)
-		if err := s.rests(ctx, took); err != nil {
+		if err := s.yield(ctx, took); err != nil {
 			return err
 		}
 		if !s.busy() {
-			took /= calm
+			took /= idleFactor
 		}
 		if took < quickChunk {
 			size = min(2*size, maxChunk)
@@ -204,9 +204,9 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 	return nil
 }
 
-// rests lets other goroutines run after a chunk. While jobs change, it pauses for as long as the chunk took,
+// yield lets other goroutines run after a chunk. While jobs change, it pauses for as long as the chunk took,
 // so that acks get half of a core that searches would otherwise occupy.
-func (s *search) rests(ctx context.Context, took time.Duration) error {
+func (s *search) yield(ctx context.Context, took time.Duration) error {
 	if !s.busy() {
 		runtime.Gosched()
 		return nil
@@ -224,7 +224,7 @@ func (s *search) rests(ctx context.Context, took time.Duration) error {
 // walk examines the candidates in the order of their numbers until the page is full. Then it continues for a
 // short time to count the other jobs that fit.
 func (s *search) walk(ctx context.Context) error {
-	err := s.steps(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
+	err := s.examine(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
 		before := len(s.found)
 		query, args := s.statement(s.rest, c, s.need()-before)
 		if err := s.find(ctx, query, args); err != nil {
@@ -238,10 +238,10 @@ func (s *search) walk(ctx context.Context) error {
 	}
 	s.counted = int64(len(s.found))
 	if len(s.found) < s.need() {
-		s.whole = s.told || s.reason == ""
+		s.whole = s.countKnown || s.reason == ""
 		return nil
 	}
-	if s.whole = s.told; s.whole {
+	if s.whole = s.countKnown; s.whole {
 		return nil
 	}
 	s.passed(chunk{s.found[s.Limit].number, s.found[s.Limit].number + 1})
@@ -252,7 +252,7 @@ func (s *search) walk(ctx context.Context) error {
 func (s *search) count(ctx context.Context) error {
 	lo, hi, budget := s.lo, s.hi, s.budget
 	s.budget, s.began, s.looked = s.counting, time.Now(), 0
-	err := s.steps(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
+	err := s.examine(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
 		query, args := s.statement(s.rest, c, -1)
 		var n int64
 		err := s.tx.QueryRowContext(ctx, "SELECT count(*) FROM ("+query+")", args...).Scan(&n)

@@ -14,7 +14,7 @@ func list[T any](values []T) (string, error) {
 	return string(text), err
 }
 
-func words(states []job.State) []string {
+func stateWords(states []job.State) []string {
 	all := make([]string, len(states))
 	for i, s := range states {
 		all[i] = s.Word()

@@ -42,7 +42,7 @@ type View struct {
 	stopped  chan struct{} // closed when the flusher has ended
 	grown    chan struct{} // the feed has grown
 	prompted chan struct{} // a reader waits
-	patience patience
+	limits   timeLimits
 
 	// behindSince is the time when the feed first grew after the last flush that reached its end, in
 	// nanoseconds of the process's clock; 0 if nothing is new.
@@ -61,8 +61,8 @@ type View struct {
 	// shown is the time, by the same clock, when a flush last showed something new.
 	shown atomic.Int64
 
-	// doubt is a fault that a reader found in the file.
-	doubt     atomic.Pointer[string]
+	// damage is a fault that a reader found in the file.
+	damage    atomic.Pointer[string]
 	suspected atomic.Int64 // when a reader last doubted a file that SQLite says is sound; by clock
 
 	swap    sync.RWMutex
@@ -70,12 +70,12 @@ type View struct {
 
 	rates rates
 
-	mu       sync.Mutex
-	position position      // as readers see it
-	moved    chan struct{} // closed when position changes
-	failure  error         // why the last attempt to project failed
-	asked    []chan error  // callers of Rebuild
-	closed   bool
+	mu              sync.Mutex
+	position        position      // as readers see it
+	moved           chan struct{} // closed when position changes
+	failure         error         // why the last attempt to project failed
+	rebuildRequests []chan error  // callers of Rebuild
+	closed          bool
 
 	// Only the flusher uses these.
 	db     *database
@@ -107,11 +107,11 @@ func Open(dir string, store *state.Store, o Options) (*View, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the view's directory: %w", err)
 	}
-	return start(dir, store, o, defaultPatience), nil
+	return start(dir, store, o, defaultLimits), nil
 }
 
-// patience holds the time limits of the view. Tests set their own.
-type patience struct {
+// timeLimits holds the time limits of the view. Tests set their own.
+type timeLimits struct {
 	replay time.Duration // for a store that is behind the file
 	query  time.Duration // for a query
 	search budget        // for a search that has a connection
@@ -119,13 +119,13 @@ type patience struct {
 	scrub  time.Duration // between two comparisons of rows with the store
 }
 
-var defaultPatience = patience{
-	replay: replayPatience, query: queryLimit, scrub: scrubEvery,
+var defaultLimits = timeLimits{
+	replay: replayTimeout, query: queryLimit, scrub: scrubEvery,
 	search: budget{time: searchTime, rows: searchRows, few: maxRange}, count: budget{time: countTime, rows: countRows, chunk: countChunk},
 }
 
-func start(dir string, store *state.Store, o Options, p patience) *View {
-	v := newView(dir, store, o, p)
+func start(dir string, store *state.Store, o Options, limits timeLimits) *View {
+	v := newView(dir, store, o, limits)
 	ctx, cancel := context.WithCancel(context.Background())
 	v.stop = cancel
 	v.Notify()
@@ -133,7 +133,7 @@ func start(dir string, store *state.Store, o Options, p patience) *View {
 	return v
 }
 
-func newView(dir string, store *state.Store, o Options, p patience) *View {
+func newView(dir string, store *state.Store, o Options, limits timeLimits) *View {
 	return &View{
 		store:    store,
 		o:        o,
@@ -143,7 +143,7 @@ func newView(dir string, store *state.Store, o Options, p patience) *View {
 		grown:    make(chan struct{}, 1),
 		prompted: make(chan struct{}, 1),
 		moved:    make(chan struct{}),
-		patience: p,
+		limits:   limits,
 	}
 }
 
@@ -188,7 +188,7 @@ func (v *View) Close() error {
 	v.mu.Lock()
 	v.closed = true
 	v.mu.Unlock()
-	v.answer(v.takeAsked(), errClosed)
+	v.answer(v.takeRebuildRequests(), errClosed)
 	if v.db == nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (v *View) suspect(err error) {
 		}
 	}
 	reason := err.Error()
-	v.doubt.Store(&reason)
+	v.damage.Store(&reason)
 	signal(v.prompted)
 }
 

@@ -199,7 +199,7 @@ func TestCoalescing(t *testing.T) {
 	}
 	snap := h.store.Snapshot()
 	defer snap.Close()
-	b, err := gather(snap, cursor{position: position{seq: 1}})
+	b, err := readChanges(snap, cursor{position: position{seq: 1}})
 	must(t, err)
 	if len(b.jobs) != 1 || b.next.seq != snap.Head().FeedNextSeq {
 		t.Fatalf("%d events touched %d jobs and read up to %d of %d", 101, len(b.jobs), b.next.seq, snap.Head().FeedNextSeq)
@@ -219,7 +219,7 @@ func TestFlushIsBounded(t *testing.T) {
 	}
 	snap := h.store.Snapshot()
 	defer snap.Close()
-	b, err := gather(snap, cursor{position: position{seq: 1}})
+	b, err := readChanges(snap, cursor{position: position{seq: 1}})
 	must(t, err)
 	if len(b.jobs) != maxFlushJobs || b.next.seq != maxFlushJobs+1 {
 		t.Fatalf("a flush takes %d jobs and ends at %d", len(b.jobs), b.next.seq)

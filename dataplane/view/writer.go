@@ -25,12 +25,12 @@ type writer struct {
 	begin, commit, rollback                       prepared
 	newHot, putHot, newDocument, newWork, putWork rows
 
-	putSpan, trimSpans                                                                         prepared
-	spans                                                                                      spans // not saved yet
+	putTimeRange, trimTimeRanges                                                               prepared
+	timeRanges                                                                                 timeRanges // not saved yet
 	putWords, replaceWords, dropWords                                                          prepared
 	putDocument, putExtra, putError, putQueue, putBatch, putSchedule, putCursor                prepared
 	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule prepared
-	findLost, dropLost                                                                         [len(lostTables)]prepared
+	findEmpty, dropEmpty                                                                       [len(emptyTables)]prepared
 	putUsage, trimUsage, newestUsage                                                           prepared
 	usageFirst                                                                                 uint64 // the usage has no row before it
 	putAudit, trimAudit, newestAudit                                                           prepared
@@ -61,7 +61,7 @@ type statement struct {
 func newWriter(pool *sql.DB) (_ *writer, err error) {
 	ctx := context.Background()
 	w := &writer{
-		spans:       spans{},
+		timeRanges:  timeRanges{},
 		newHot:      newRows("INSERT OR FAIL", "hot", hotColumns, "", 7, 11),
 		putHot:      newRows("INSERT OR FAIL", "hot", hotColumns, replacing(hotColumns), 11, 13),
 		newDocument: newRows("INSERT OR FAIL", "document", documentColumns, "", 7, 9),
@@ -85,7 +85,7 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 // prepareAll prepares the writer's single statements, one for each kind of row and operation.
 func (w *writer) prepareAll(conn any) (err error) {
 	w.driver = conn.(driver.ConnPrepareContext)
-	statements := append(w.resourceStatements(), w.lostStatements()...)
+	statements := append(w.resourceStatements(), w.emptyStatements()...)
 	for _, s := range append(statements, []statement{
 		{&w.begin, "BEGIN IMMEDIATE"},
 		{&w.commit, "COMMIT"},
@@ -102,8 +102,8 @@ func (w *writer) prepareAll(conn any) (err error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putBatch, putBatchSQL},
 		{&w.putSchedule, putScheduleSQL},
-		{&w.putSpan, putSpanSQL},
-		{&w.trimSpans, fmt.Sprintf("DELETE FROM span WHERE number < (SELECT min(number) FROM hot) >> %d", spanShift)},
+		{&w.putTimeRange, putTimeRangeSQL},
+		{&w.trimTimeRanges, fmt.Sprintf("DELETE FROM time_range WHERE number < (SELECT min(number) FROM hot) >> %d", timeRangeShift)},
 		{&w.putWords, "INSERT INTO words (rowid, queue, payload, tags) VALUES (?, ?, ?, ?)"},
 		{&w.replaceWords, "INSERT OR REPLACE INTO words (rowid, queue, payload, tags) VALUES (?, ?, ?, ?)"},
 		{&w.dropWords, "DELETE FROM words WHERE rowid = ?"},
@@ -210,11 +210,11 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 	return w.exec(w.putDocument, values[:]...)
 }
 
-// leftBehind are the kinds of blobs that the table work holds.
-const leftBehind = 1<<job.Progress | 1<<job.Checkpoint | 1<<job.Result
+// attemptBlobs are the kinds of blobs that the table work holds.
+const attemptBlobs = 1<<job.Progress | 1<<job.Checkpoint | 1<<job.Result
 
 // work writes the blobs that attempts left behind, and no row if they left none. It does not drop the row of
-// a job whose record has no such blob: see lost.
+// a job whose record has no such blob: see emptyRows.
 func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 	progress, err1 := blobText(blobs[job.Progress])
 	checkpoint, err2 := blobText(blobs[job.Checkpoint])
@@ -223,7 +223,7 @@ func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 		return err
 	}
 	if progress == nil && checkpoint == nil && result == nil {
-		if fresh || j.Blobs&leftBehind == 0 {
+		if fresh || j.Blobs&attemptBlobs == 0 {
 			return nil
 		}
 		return w.exec(w.dropWork, int64(j.Number))
@@ -235,7 +235,7 @@ func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 	return w.add(rows, int64(j.Number), result, progress, checkpoint)
 }
 
-// errors makes errs the job's errors. It does not drop the rows of a job without errors: see lost.
+// errors makes errs the job's errors. It does not drop the rows of a job without errors: see emptyRows.
 func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) error {
 	if len(errs) > 1<<errorShift {
 		return fmt.Errorf("job number %d has %d errors, more than their ids have room for", number, len(errs))

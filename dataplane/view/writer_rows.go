@@ -211,7 +211,7 @@ func (f *form) drop() {
 
 // putRows writes all rows that wait. The caller must call it before it reads tables or ends a transaction.
 func (w *writer) putRows() error {
-	for _, r := range w.waiting() {
+	for _, r := range w.waitingRows() {
 		if err := w.put(r); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (w *writer) putRows() error {
 }
 
 func (w *writer) dropRows() {
-	for _, r := range w.waiting() {
+	for _, r := range w.waitingRows() {
 		for i := range r.forms {
 			r.forms[i].drop()
 		}
@@ -228,6 +228,6 @@ func (w *writer) dropRows() {
 	}
 }
 
-func (w *writer) waiting() []*rows {
+func (w *writer) waitingRows() []*rows {
 	return []*rows{&w.newHot, &w.putHot, &w.newDocument, &w.newWork, &w.putWork}
 }

@@ -50,7 +50,7 @@ CREATE TABLE work (
     result     TEXT
 ) STRICT;
 
--- id is the job's number times 128 plus the error's place among the job's
+-- id is the job's number times 128 plus the error's position among the job's
 -- errors, so that a job's errors lie together and need no index.
 CREATE TABLE job_error (
     id         INTEGER PRIMARY KEY,
@@ -111,7 +111,7 @@ CREATE TABLE job_iteration (
     created_ns            INTEGER NOT NULL
 ) STRICT;
 
--- id is the job's number times 128 plus the score's place among the job's.
+-- id is the job's number times 128 plus the score's position among the job's.
 CREATE TABLE job_score (
     id         INTEGER PRIMARY KEY,
     dimension  TEXT NOT NULL,
@@ -290,7 +290,7 @@ CREATE TABLE api_key (
 -- Where there can be jobs of a time: the earliest and the latest of each time that a
 -- job of 4,096 numbers ever had, NULL where none had one. number is that of the jobs,
 -- without its lowest 12 bits.
-CREATE TABLE span (
+CREATE TABLE time_range (
     number          INTEGER PRIMARY KEY,
     created_first   INTEGER,
     created_last    INTEGER,
