@@ -14,35 +14,35 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// alertsEvery is how often alert rules are looked at, while there are any.
+// alertsEvery is the interval at which the leader evaluates alert rules, while there are any.
 const alertsEvery = 2 * time.Second
 
-// alerts is what a leader remembers of the alert rules. How long a condition has held
-// is known to nobody else: it begins anew with each leader.
+// alerts is the leader's memory of the alert rules. Only the leader knows since when a condition has held, so
+// that time starts anew with each leader.
 type alerts struct {
-	next  int64 // when the rules are looked at again
+	next  int64 // time of the next evaluation
 	book  *state.ResourceIndex
 	held  map[job.ID]holding
-	blind int // looks in a row at which something could not be measured
+	blind int // evaluations in a row in which something could not be measured
 
 	dropped atomic.Uint64
 }
 
-// holding is since when the condition of a rule holds that does not fire yet.
+// holding records since when the condition of a rule that does not fire yet holds.
 type holding struct {
 	version uint64 // of the rule
 	sinceNs int64
 }
 
-// forget begins anew.
+// forget discards everything, for a new term.
 func (a *alerts) forget() { a.next, a.book, a.held, a.blind = 0, nil, map[job.ID]holding{}, 0 }
 
-// AlertsDropped is how many alerts this leader could tell nobody of, because as many
-// deliveries are kept as may be.
+// AlertsDropped returns the number of alert changes that this leader could not deliver, because the store
+// holds as many deliveries as it may.
 func (d *Duties) AlertsDropped() uint64 { return d.alerts.dropped.Load() }
 
-// watchAlerts looks at the alert rules and proposes what has changed, so that a
-// namespace in which nothing does has nothing logged.
+// watchAlerts evaluates the alert rules and proposes only the changes, so that a namespace in which nothing
+// changes adds nothing to the log.
 func watchAlerts(ctx context.Context, d *Duties) (int64, error) {
 	book := d.cfg.Store.ResourceIndex()
 	rules := book.Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE)
@@ -85,15 +85,15 @@ func watchAlerts(ctx context.Context, d *Duties) (int64, error) {
 	d.blindTo(failed)
 	if len(o.Changes) > 0 {
 		if err := d.setAlerts(ctx, o); err != nil {
-			return 0, err // it is looked at again, and held on to since when
+			return 0, err // the next pass evaluates again, and held keeps the start times
 		}
 	}
 	d.alerts.book, d.alerts.next = book, nowNs+int64(alertsEvery)
 	return d.alerts.next, nil
 }
 
-// fires says whether a rule is to fire from now on, or not any more; nil where
-// nothing changes. held gets since when its condition holds.
+// fires reports whether a rule starts or stops firing now; nil means no change. It records in held since when
+// the rule's condition holds.
 func (d *Duties) fires(r *state.Resource, value float64, nowNs int64, held map[job.ID]holding) (*bool, error) {
 	id := job.ID(r.Id)
 	a, err := d.cfg.Store.Alert(id)
@@ -117,7 +117,7 @@ func (d *Duties) fires(r *state.Resource, value float64, nowNs int64, held map[j
 	return &holds, nil
 }
 
-// setAlerts proposes what has changed.
+// setAlerts proposes the changes and counts those that could not be delivered.
 func (d *Duties) setAlerts(ctx context.Context, o *op.SetAlerts) error {
 	result, err := d.cfg.SetAlerts(ctx, o)
 	if err != nil {
@@ -131,11 +131,11 @@ func (d *Duties) setAlerts(ctx context.Context, o *op.SetAlerts) error {
 	return nil
 }
 
-// blindAfter is how many looks in a row have to fail before it is said: while a
-// namespace is opened, some do.
+// blindAfter is the number of failed evaluations in a row before blindTo logs, because some fail while a
+// namespace is opened.
 const blindAfter = 3
 
-// blindTo logs that something cannot be measured, once until it can.
+// blindTo logs that something cannot be measured, once until it can be measured again.
 func (d *Duties) blindTo(err error) {
 	if err == nil {
 		d.alerts.blind = 0
@@ -146,7 +146,7 @@ func (d *Duties) blindTo(err error) {
 	}
 }
 
-// AlertWatch is what an alert rule watches, as clients and receivers see it.
+// AlertWatch returns the condition of an alert rule, as clients and receivers see it.
 func AlertWatch(r *state.Resource) api.AlertWatch {
 	rule := r.GetAlertRule()
 	w := api.AlertWatch{
@@ -161,7 +161,7 @@ func AlertWatch(r *state.Resource) api.AlertWatch {
 	return w
 }
 
-// AlertBody is what a webhook is sent of an alert.
+// AlertBody returns the body of the webhook delivery for an alert.
 func AlertBody(r *state.Resource, firing bool, value float64, nowNs int64) *job.Blob {
 	e := api.AlertEvent{
 		Event: op.EventAlertResolved, Rule: AlertWatch(r), Value: value, Threshold: r.GetAlertRule().GetThreshold(),
@@ -171,14 +171,14 @@ func AlertBody(r *state.Resource, firing bool, value float64, nowNs int64) *job.
 		e.Event = op.EventAlertFired
 	}
 	data, err := json.Marshal(e)
-	if err != nil { // only of what is no number, which is not let this far
+	if err != nil { // only NaN or infinity fails, and watchAlerts refuses those
 		data = []byte("{}")
 	}
 	return &job.Blob{Data: data}
 }
 
-// purgeDeliveries has deliveries forgotten that are long over, and while there are
-// many also those that are over since not so long.
+// purgeDeliveries removes deliveries that ended long ago. While the store holds more than op.DeliveriesAim,
+// it also removes those that ended recently.
 func purgeDeliveries(ctx context.Context, d *Duties) (int64, error) {
 	for {
 		nowNs := d.cfg.NowNs()

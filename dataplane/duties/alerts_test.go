@@ -16,15 +16,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// gauge is what the alert rules of a test watch.
+// gauge supplies the values that a test's alert rules watch.
 type gauge struct {
 	value  atomic.Int64
 	failed atomic.Pointer[error]
 	asked  atomic.Int64
-	lost   atomic.Uint32 // changes that nobody can be told of
+	lost   atomic.Uint32 // changes that SetAlerts reports as dropped
 }
 
-// inAlerted is inShard with one webhook and a gauge for rules to watch.
+// inAlerted runs a test in inShard with one webhook, and a gauge that the rules watch.
 func inAlerted(t *testing.T, test func(s *shard, g *gauge)) {
 	t.Helper()
 	g := &gauge{}
@@ -62,7 +62,7 @@ func inAlerted(t *testing.T, test func(s *shard, g *gauge)) {
 	})
 }
 
-// declare declares a resource, as a server would.
+// declare declares a resource as a server would.
 func (s *shard) declare(name string, r *state.Resource) {
 	s.t.Helper()
 	s.ids++
@@ -81,7 +81,7 @@ func (s *shard) rule(name string, held time.Duration) {
 	}})
 }
 
-// told are the events that the webhook is to be sent, in order.
+// told returns the events that are to be sent to the webhook, in order.
 func (s *shard) told() (all []api.AlertEvent) {
 	s.t.Helper()
 	v := s.store.Snapshot()
@@ -150,7 +150,7 @@ func TestAnAlertWaitsForItsTime(t *testing.T) {
 		s.rule("a", time.Minute)
 		g.value.Store(11)
 		later(50 * time.Second)
-		g.value.Store(0) // too short
+		g.value.Store(0) // before the rule's time is over
 		later(alertsEvery)
 		g.value.Store(11)
 		later(58 * time.Second)
@@ -158,7 +158,7 @@ func TestAnAlertWaitsForItsTime(t *testing.T) {
 		later(2 * alertsEvery)
 		s.wantTold("a alert_fired 11, ")
 
-		// Another rule of the name begins anew.
+		// Another rule of the same name starts its time anew.
 		s.rule("b", time.Minute)
 		later(50 * time.Second)
 		s.rule("b", time.Minute)
@@ -169,8 +169,7 @@ func TestAnAlertWaitsForItsTime(t *testing.T) {
 	})
 }
 
-// What cannot be measured, and what cannot be proposed, changes nothing and is looked
-// at again.
+// A failed measurement and a refused proposal change nothing, and the duty evaluates the rule again.
 func TestAnAlertOutlivesFailures(t *testing.T) {
 	inAlerted(t, func(s *shard, g *gauge) {
 		s.rule("a", 0)
@@ -221,7 +220,7 @@ func TestWhatIsNoNumberIsNotCompared(t *testing.T) {
 	})
 }
 
-// What nobody can be told of is counted.
+// The leader counts the alert changes that it could not deliver.
 func TestDroppedAlertsAreCounted(t *testing.T) {
 	inAlerted(t, func(s *shard, g *gauge) {
 		s.rule("a", 0)

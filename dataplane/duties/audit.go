@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// trimAudit removes audit records that are older than they are kept, and the oldest
-// where there are more than may be. Like usage rows they go by the day.
+// trimAudit removes audit records that are older than Config.AuditKept, and the oldest ones beyond
+// Config.AuditKeep. Like usage rows, it removes them once a day and not one by one.
 func trimAudit(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.audit.next {
@@ -29,21 +29,21 @@ func trimAudit(ctx context.Context, d *Duties) (int64, error) {
 	if to == first {
 		return d.audit.dueNs, nil
 	}
-	d.audit.dueNs = d.audit.next // to see when the records that are left are due
+	d.audit.dueNs = d.audit.next // to find out when the remaining records are due
 	err = d.cfg.Propose(ctx, &op.TrimAudit{Meta: &op.Meta{Principal: "duty"}, FirstSeq: to})
 	if err == nil {
 		return d.audit.next, nil
 	}
 	d.audit.dirty.Store(true)
 	if api.CodeOf(err) == api.StateConflict {
-		// A leader before or after this one has removed more. The next look sees it.
+		// An earlier or later leader has removed more. The next look sees it.
 		return d.audit.next, nil
 	}
 	return 0, err
 }
 
-// auditTrim is the number of the first audit record, and of the one that should be
-// the first. It notes when the records that are there are due.
+// auditTrim returns the number of the first audit record, and the number of the record that should be the
+// first. It sets d.audit.dueNs to the time at which the stored records are due.
 func (d *Duties) auditTrim(nowNs int64) (first, to uint64, err error) {
 	snap := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()

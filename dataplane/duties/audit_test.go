@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// manage leaves n audit records.
+// manage creates n audit records.
 func (s *shard) manage(n int) {
 	s.t.Helper()
 	for range n {

@@ -12,20 +12,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// stuckBudgets is when budgets are looked at again whose window is over and could not
-// be turned: their zone is not known here. Until then what was spent in the old window
-// counts.
+// stuckBudgets is the delay before the duty tries again to turn budgets whose window is over but whose time
+// zone this binary does not know. Until then the spending of the old window counts.
 const stuckBudgets = time.Second
 
-// periods are the windows of budgets that the calendar has.
+// periods are the windows of budgets that follow the calendar.
 var periods = map[state.Window]billing.Period{
 	state.Window_WINDOW_DAY:   billing.Day,
 	state.Window_WINDOW_WEEK:  billing.Week,
 	state.Window_WINDOW_MONTH: billing.Month,
 }
 
-// BudgetWindows are a budget's windows by the calendar at nowNs, one for each of its
-// limits that has one.
+// BudgetWindows returns the calendar windows of a budget at nowNs, one for each limit that has a calendar
+// window.
 func BudgetWindows(b *state.Budget, nowNs int64) (all []*state.Spent, err error) {
 	zone, err := Zone(b.Timezone)
 	if err != nil {
@@ -40,9 +39,9 @@ func BudgetWindows(b *state.Budget, nowNs int64) (all []*state.Spent, err error)
 	return all, nil
 }
 
-// turnBudgets begins the new windows of budgets whose old ones are over, and has shards
-// tell each other what they have to of those that they share. Those that cannot be
-// turned stay the first that are due, so it looks at all there may be.
+// turnBudgets begins the new windows of budgets whose old ones are over, and makes shards exchange their
+// reports and grants of shared budgets. It reads as many timers as there can be budgets, because budgets that
+// cannot be turned remain the first that are due.
 func turnBudgets(ctx context.Context, d *Duties) (int64, error) {
 	for {
 		nowNs := d.cfg.NowNs()
@@ -94,7 +93,7 @@ func turnBudgets(ctx context.Context, d *Duties) (int64, error) {
 	}
 }
 
-// turnsOf are the windows of one budget that are over.
+// turnsOf returns the turns for the windows of one budget that are over.
 func (d *Duties) turnsOf(id [16]byte, a *state.Account, nowNs int64) (turns []*op.Turn, err error) {
 	r := d.cfg.Store.ResourceIndex().ResourceByID(id)
 	if r == nil || a == nil {

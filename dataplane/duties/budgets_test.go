@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// budget makes a budget of the namespace with a limit for each of the windows.
+// budget creates a budget of the namespace with a limit for each of the windows.
 func (s *shard) budget(zone string, windows ...state.Window) *state.Resource {
 	s.t.Helper()
 	b := &state.Budget{Scope: state.BudgetScope_BUDGET_SCOPE_NAMESPACE, Target: op.BudgetTarget, Timezone: zone, ReserveNanoUsd: 1}
@@ -30,7 +30,7 @@ func (s *shard) budget(zone string, windows ...state.Window) *state.Resource {
 	}).(*op.PutResourceResult).Resource
 }
 
-// windows are the budget's windows as its account has them.
+// windows returns the budget's windows as stored in its account.
 func (s *shard) windows(r *state.Resource) (all []*state.Spent) {
 	s.t.Helper()
 	a, err := s.store.Account([16]byte(r.Id))
@@ -40,8 +40,7 @@ func (s *shard) windows(r *state.Resource) (all []*state.Spent) {
 	return a.GetSpent()
 }
 
-// A window is turned when it is over, in the budget's zone, and nothing is
-// proposed in between.
+// The duty turns a window when it is over in the budget's zone, and proposes nothing in between.
 func TestBudgetsTurn(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		zone, err := Zone("Europe/Berlin")
@@ -71,7 +70,7 @@ func TestBudgetsTurn(t *testing.T) {
 	})
 }
 
-// What could not be turned while nobody led is turned then, once.
+// A window that ended while nobody led is turned by the next leader, once.
 func TestBudgetsTurnLate(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		r := s.budget("UTC", state.Window_WINDOW_DAY)
@@ -91,8 +90,8 @@ func TestBudgetsTurnLate(t *testing.T) {
 	})
 }
 
-// A zone that this binary does not know keeps its own budget back, and is tried again;
-// what was spent counts until then.
+// A budget whose time zone this binary does not know keeps its window, whose spending counts, until it is
+// declared with a known zone.
 func TestABudgetWithAStrangeZone(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		r := s.budget("UTC", state.Window_WINDOW_DAY)
@@ -114,7 +113,7 @@ func TestABudgetWithAStrangeZone(t *testing.T) {
 	})
 }
 
-// As many budgets as there may be in zones that this binary does not know hide none.
+// Even job.MaxBudgets - 1 budgets in unknown time zones do not keep a budget in a known zone from turning.
 func TestBudgetsWithStrangeZonesHideNone(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		began := time.Now()
@@ -141,8 +140,8 @@ func TestBudgetsWithStrangeZonesHideNone(t *testing.T) {
 	})
 }
 
-// What a shard has used of a budget that several share is told after a second, what it
-// does not use is given back after ten, and then nothing is proposed any more.
+// A shard returns the unused part of a shared budget after job.SliceIdle, in one op, and then proposes
+// nothing more.
 func TestSlicesAreTold(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		r := s.sharedBudget()
@@ -176,7 +175,7 @@ func TestSlicesAreTold(t *testing.T) {
 	})
 }
 
-// sharedBudget makes a budget that two shards share.
+// sharedBudget creates a budget that two shards share.
 func (s *shard) sharedBudget() *state.Resource {
 	s.t.Helper()
 	s.ids++

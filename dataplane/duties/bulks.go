@@ -12,65 +12,64 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// How a part of a bulk operation is done.
+// The pace of a part of a bulk operation.
 const (
-	// bulkChunk is how many jobs are done by one op: an entry must be short, for
-	// others wait while it is applied.
+	// bulkChunk is the number of jobs in one op. An entry must be short, because other proposals wait while
+	// it is applied.
 	bulkChunk = 50
-	// bulkPage is how many jobs are looked for at once.
+	// bulkPage is the number of jobs that one search of the view returns.
 	bulkPage = 1000
-	// bulkRest is for how long the next chunk waits after a commit, as a part of the
-	// time the last one took: the others' work goes on meanwhile.
+	// bulkRest is the pause between the chunks, as a multiple of the time the last chunk took, so that other
+	// work goes on meanwhile.
 	bulkRest = 1
-	// minBulkBackoff and maxBulkBackoff are for how long a part waits where there is
-	// no room for what follows from it, or its node's view cannot be asked.
+	// minBulkBackoff and maxBulkBackoff bound the delay of a part while the outbox has no room for the
+	// chunk's effects, or while the node's view cannot be asked.
 	minBulkBackoff = 10 * time.Millisecond
 	maxBulkBackoff = time.Second
 )
 
-// BulkConfig is what it takes to do the parts of bulk operations.
+// BulkConfig configures Bulks.
 type BulkConfig struct {
 	Store *state.Store
 	// Propose hands a chunk to the shard's leader and waits for its commit.
 	Propose func(ctx context.Context, o *op.RunBulk) (*op.RunBulkResult, error)
-	// Find looks for jobs that a part is for in the order of their numbers, from where
-	// a cursor stands, "" for the first. What it shows at first is all there was when
-	// the part began. An error says nothing of the store: but for a filter or a cursor
-	// that cannot be read, it is asked again.
+	// Find returns jobs that a part selects, in the order of their numbers, from a cursor on; "" is the
+	// start. Without a cursor, the search includes all jobs that existed when the part began. Except for a
+	// filter or a cursor that cannot be read, an error of Find is tried again, because it says nothing about
+	// the store.
 	Find func(ctx context.Context, p *state.BulkPart, w *state.BulkWork, cursor string, limit int) (BulkFound, error)
 }
 
-// BulkFound are some jobs, in order of their numbers.
+// BulkFound is a page of jobs in the order of their numbers.
 type BulkFound struct {
 	IDs     []job.ID
 	Numbers []uint64
-	Cursor  string // where the rest is found; "" = these were the last
+	Cursor  string // start of the next page; "" = this is the last page
 }
 
-// Bulks does the parts of bulk operations on the shard's leader: a chunk of each in
-// turn, and the next when the last is committed. It works beside the other duties,
-// which need not wait for it. All that is known of a part that must not be lost is in
-// its record; a new leader goes on from there.
+// Bulks runs the parts of bulk operations on the shard's leader: one chunk of each part in turn, and the next
+// chunk once the last is committed. It runs beside the other duties, so that they need not wait for it.
+// Everything that must not be lost about a part is in its record, from which a new leader continues.
 type Bulks struct {
 	cfg  BulkConfig
 	wake chan struct{}
-	// parts are those under way; only Run's goroutine uses them.
+	// parts are the unfinished parts; only Run's goroutine uses them.
 	parts map[[16]byte]*bulkPart
 }
 
-// bulkPart is what is known of a part besides its record.
+// bulkPart is the leader's memory of a part, besides the part's record.
 type bulkPart struct {
 	work    *state.BulkWork
-	found   BulkFound // yet to be done
-	asked   bool      // something was looked for
+	found   BulkFound // jobs that no committed chunk includes yet
+	asked   bool      // Find has returned a page
 	backoff time.Duration
-	due     time.Time // not before that
+	due     time.Time // earliest time of the next chunk
 }
 
-// NewBulks makes what does the parts of one shard; Run starts it.
+// NewBulks creates the Bulks of one shard; Run starts it.
 func NewBulks(cfg BulkConfig) *Bulks { return &Bulks{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// OnBulk is the store's hook: something has changed about a bulk operation.
+// OnBulk implements the store's hook for a change of a bulk operation.
 func (b *Bulks) OnBulk() {
 	select {
 	case b.wake <- struct{}{}:
@@ -78,10 +77,10 @@ func (b *Bulks) OnBulk() {
 	}
 }
 
-// Run does what there is to do until ctx ends, which is the only thing it returns nil
-// for.
+// Run works until ctx ends and then returns nil. It returns an error for no other reason than a failure that
+// makes the shard unhealthy.
 func (b *Bulks) Run(ctx context.Context) error {
-	b.parts = map[[16]byte]*bulkPart{} // another may have led since
+	b.parts = map[[16]byte]*bulkPart{} // another leader may have continued the parts in between
 	for {
 		rest, err := b.pass(ctx)
 		switch {
@@ -94,8 +93,7 @@ func (b *Bulks) Run(ctx context.Context) error {
 	}
 }
 
-// sleep waits for as long as a pass has said; where that was nothing, until there is
-// something new.
+// sleep waits for the time that pass returned. If that is negative, it waits until OnBulk reports a change.
 func (b *Bulks) sleep(ctx context.Context, rest time.Duration) {
 	if rest < 0 {
 		select {
@@ -112,8 +110,8 @@ func (b *Bulks) sleep(ctx context.Context, rest time.Duration) {
 	}
 }
 
-// pass does a chunk of each part and says how long to rest; a negative time where
-// there is nothing to do.
+// pass runs one chunk of each part and returns the pause until the next pass, negative if there is nothing to
+// do.
 func (b *Bulks) pass(ctx context.Context) (rest time.Duration, err error) {
 	parts, err := b.cfg.Store.BulkParts()
 	if err != nil {
@@ -152,14 +150,14 @@ func (b *Bulks) pass(ctx context.Context) (rest time.Duration, err error) {
 	return rest, nil
 }
 
-// passes says whether an error is one of those that pass: whatever the store cannot
-// live with ends what is done here by ending the leadership.
+// passes reports whether an error goes away by itself, so that the part waits. Any other error ends Run and
+// makes the shard unhealthy.
 func passes(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code.Retryable()
 }
 
-// sooner is the earlier of two waits, of which a negative one is none.
+// sooner returns the shorter of two pauses. A negative pause is none.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -167,12 +165,12 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// chunk does the next jobs of a part.
+// chunk runs the next chunk of a part.
 func (b *Bulks) chunk(ctx context.Context, p *state.BulkPart, known *bulkPart) error {
 	o, err := b.next(ctx, p, known)
 	if api.CodeOf(err) == api.ValidationError || api.CodeOf(err) == api.InvalidFilter {
-		// It was checked where it came in: another version wrote it, or reads it now. To
-		// pass over what it cannot read would widen it.
+		// The filter was checked when the operation was created, so another version wrote it or reads it now.
+		// Ignoring the unreadable fields would select more jobs than the client meant.
 		o, err = &op.RunBulk{From: p.Next, To: p.Next, Failure: "the filter cannot be read here: " + err.Error()}, nil
 	}
 	if err != nil || o == nil {
@@ -186,11 +184,11 @@ func (b *Bulks) chunk(ctx context.Context, p *state.BulkPart, known *bulkPart) e
 	return err
 }
 
-// next is the chunk that comes next; nil where there is none yet.
+// next returns the next chunk, or nil if there is none yet.
 func (b *Bulks) next(ctx context.Context, p *state.BulkPart, known *bulkPart) (o *op.RunBulk, err error) {
 	if known.work == nil {
 		if known.work, err = b.cfg.Store.BulkWork([16]byte(p.Id)); err != nil || known.work == nil {
-			return nil, err // it has just ended
+			return nil, err // the part has just ended
 		}
 	}
 	if p.Named {
@@ -203,7 +201,7 @@ func (b *Bulks) next(ctx context.Context, p *state.BulkPart, known *bulkPart) (o
 	if len(f.IDs) == 0 && (!known.asked || f.Cursor != "") {
 		page, err := b.cfg.Find(ctx, p, known.work, f.Cursor, bulkPage)
 		if api.CodeOf(err) == api.ValidationError && f.Cursor != "" {
-			known.asked, *f = false, BulkFound{} // the view is another one: once more from its start
+			known.asked, *f = false, BulkFound{} // the cursor is of another view: search from the start
 			return nil, nil
 		}
 		if err != nil {
@@ -224,13 +222,13 @@ func (b *Bulks) next(ctx context.Context, p *state.BulkPart, known *bulkPart) (o
 		o.To = p.End
 	}
 	if o.To == p.Next {
-		return nil, nil // the rest is to be looked for
+		return nil, nil // the next page has to be searched first
 	}
 	return o, nil
 }
 
-// unfound is an error of Find, for which a shard must not end: a view that cannot be
-// asked is waited for, however it says so.
+// unfound makes every error of Find retryable, because a view that cannot be asked is a reason to wait and
+// must not end the shard. Errors of the API keep their code.
 func unfound(err error) error {
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		return err
@@ -238,7 +236,7 @@ func unfound(err error) error {
 	return api.Wrap(err, api.Unhealthy, "the view could not be asked")
 }
 
-// named is the chunk of a part whose jobs are named.
+// named returns the next chunk of a part whose jobs are named.
 func named(p *state.BulkPart, w *state.BulkWork) *op.RunBulk {
 	to := min(p.Next+bulkChunk, uint64(len(w.JobIds)))
 	o := &op.RunBulk{From: p.Next, JobIds: w.JobIds[p.Next:to], To: to}
@@ -248,8 +246,8 @@ func named(p *state.BulkPart, w *state.BulkWork) *op.RunBulk {
 	return o
 }
 
-// purgeBulks forgets bulk operations that ended long ago, and others that have ended
-// while there are so many that new ones might be refused.
+// purgeBulks removes bulk operations that ended long ago. While there are more than op.BulksAim, it also
+// removes others that have ended, so that new ones are not refused.
 func purgeBulks(ctx context.Context, d *Duties) (int64, error) {
 	for {
 		nowNs := d.cfg.NowNs()

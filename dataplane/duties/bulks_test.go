@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// startBulk begins a bulk operation that cancels what a filter finds.
+// startBulk begins a bulk operation that cancels the jobs that a filter finds.
 func (s *shard) startBulk() [16]byte {
 	s.t.Helper()
 	id := job.NewID(time.Now().UnixMilli(), "", job.Entropy{1})
@@ -24,8 +24,8 @@ func (s *shard) startBulk() [16]byte {
 	return [16]byte(id)
 }
 
-// bulks does the parts of bulk operations, of jobs that find finds, until the test ends
-// them. ended gets what Run returned.
+// bulks runs the parts of bulk operations until the test ends or calls stop. find finds the jobs, and ended
+// receives the error that Run returned.
 func (s *shard) bulks(find func(cursor string) (BulkFound, error)) (stop func(), ended <-chan error) {
 	done := make(chan error, 1)
 	b := NewBulks(BulkConfig{
@@ -47,8 +47,8 @@ func (s *shard) bulks(find func(cursor string) (BulkFound, error)) (stop func(),
 	return cancel, done
 }
 
-// A view that cannot be asked holds up bulk operations until it can, and nothing else:
-// whatever its error is, the shard goes on.
+// A view that cannot be asked delays bulk operations until it can, and nothing else: whatever error it
+// returns, the shard goes on.
 func TestABulkOperationWaitsForTheView(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		jobs := []job.ID{s.enqueue(time.Time{}, ""), s.enqueue(time.Time{}, "")}
@@ -79,7 +79,7 @@ func TestABulkOperationWaitsForTheView(t *testing.T) {
 	})
 }
 
-// A filter that cannot be read ends the operation, which says so.
+// A filter that cannot be read ends the operation, whose record states the reason.
 func TestABulkOperationEndsWithAFilterThatCannotBeRead(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		s.enqueue(time.Time{}, "")

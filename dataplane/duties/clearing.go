@@ -13,29 +13,27 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// How long the duty waits for the view of its node, in which it finds the jobs of a
-// queue, and how long until it looks again where that was not enough. The other
-// duties wait meanwhile.
+// clearPatience bounds the wait for the node's view, in which the duty finds the jobs of a queue. The other
+// duties wait meanwhile, so it is short. After clearAgain the duty looks again if the view was late.
 const (
 	clearPatience = 200 * time.Millisecond
 	clearAgain    = time.Second
 )
 
-// waiting are the states that a clear takes jobs in; inactive those that a deletion
-// removes jobs in at once.
+// A clear removes the waiting jobs of a queue, and a deletion removes the inactive ones at once.
 var (
 	waiting  = []job.State{job.Pending, job.Scheduled, job.Retrying}
 	inactive = []job.State{job.Pending, job.Scheduled, job.Retrying, job.Held, job.Completed, job.Dead, job.Cancelled}
 )
 
-// clearQueues removes jobs of the queues that are being cleared or deleted: one
-// chunk of each, so that a large queue does not keep the other duties waiting.
+// clearQueues removes jobs of the queues that are being cleared or deleted. A pass removes one chunk of each,
+// so that a large queue does not delay the other duties.
 func clearQueues(ctx context.Context, d *Duties) (next int64, err error) {
 	next = never
 	deleting := map[string]uint64{}
 	for _, c := range d.cfg.Store.Clearings() {
 		again, err := d.clearSome(ctx, c)
-		// A view that is too busy to answer is as much of a reason to come again.
+		// A view that is too busy to answer is tried again, like one that is behind.
 		late := api.CodeOf(err) == api.ViewBehind || errors.Is(err, context.DeadlineExceeded)
 		if late && ctx.Err() == nil {
 			again, err = d.cfg.NowNs()+int64(clearAgain), nil
@@ -52,7 +50,7 @@ func clearQueues(ctx context.Context, d *Duties) (next int64, err error) {
 	return next, nil
 }
 
-// clearSome removes a chunk of a queue's jobs and says when to come again.
+// clearSome removes a chunk of a queue's jobs and returns when to continue.
 func (d *Duties) clearSome(ctx context.Context, c state.Clearing) (next int64, err error) {
 	switch {
 	case !c.Deleting:
@@ -68,10 +66,10 @@ func (d *Duties) clearSome(ctx context.Context, c state.Clearing) (next int64, e
 		if err != nil {
 			return 0, err
 		}
-		if len(ids) == 0 { // the view has what came after
+		if len(ids) == 0 { // the view does not show the remaining jobs
 			return d.cfg.NowNs() + int64(clearAgain), nil
 		}
-		// Only a queue that has no jobs then is gone with the last of these.
+		// Apply removes the queue only if these were its last jobs.
 		err = d.sweep(ctx, &op.SweepQueue{Queue: c.Queue, JobIds: ids, Last: true})
 		return d.cfg.NowNs(), err
 	case c.Active > 0:
@@ -80,8 +78,8 @@ func (d *Duties) clearSome(ctx context.Context, c state.Clearing) (next int64, e
 	return never, d.sweep(ctx, &op.SweepQueue{Queue: c.Queue, Last: true})
 }
 
-// askActive has the active jobs of a queue cancelled that is being deleted, each
-// once: it gives no more out. What becomes of them wakes the duty.
+// askActive cancels the active jobs of a queue that is being deleted. It asks for each job once, because the
+// queue starts no more. When such a job ends, OnClearing wakes the duty.
 func (d *Duties) askActive(ctx context.Context, queue string) (next int64, err error) {
 	below, begun := d.asked[queue]
 	if !begun {
@@ -101,7 +99,7 @@ func (d *Duties) askActive(ctx context.Context, queue string) (next int64, err e
 		if err != nil {
 			return 0, fmt.Errorf("read a job of queue %s: %w", queue, err)
 		}
-		if last == nil { // settled since: look at these again
+		if last == nil { // settled in between: look at these again
 			return d.cfg.NowNs(), nil
 		}
 		below = last.Number
@@ -120,7 +118,8 @@ func (d *Duties) sweep(ctx context.Context, o *op.SweepQueue) error {
 	return d.cfg.Propose(ctx, o)
 }
 
-// jobIDs are some jobs of a queue in any of the states.
+// jobIDs returns up to job.MaxDutyItems jobs of a queue that are in one of the states and numbered below a
+// number.
 func (d *Duties) jobIDs(ctx context.Context, queue string, states []job.State, below uint64) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clearPatience)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// after is n jobs in a queue of their own that depend on another.
+// after enqueues n jobs in a queue of their own that depend on another job.
 func (s *shard) after(id job.ID, n int) (ids []job.ID) {
 	s.t.Helper()
 	o := &op.Enqueue{Meta: &op.Meta{}}
@@ -33,8 +33,8 @@ func (s *shard) ack(l *op.Leased) {
 	s.mustApply(&op.Ack{Meta: &op.Meta{}, Items: []*op.AckItem{{Proof: &op.LeaseProof{Id: l.Id, Token: l.LeaseToken}}}})
 }
 
-// Jobs that wait for another cost nothing until it settles, and are told then, in as
-// many ops as it takes.
+// Jobs that depend on another cost nothing until that job settles. Then the duty notifies all of them, in as
+// many ops as necessary.
 func TestDependentsAreToldWhenAJobSettles(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		const waiters = 2*op.MaxNotified + 1
@@ -63,7 +63,7 @@ func TestDependentsAreToldWhenAJobSettles(t *testing.T) {
 	})
 }
 
-// One that depends on those that failed fails, and so the one that depends on it.
+// A job that depends on failed jobs fails, and so does the job that depends on it.
 func TestDependentsFailOneAfterTheOther(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		id := s.enqueue(time.Time{}, "")
@@ -81,8 +81,8 @@ func TestDependentsFailOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// Those who cannot be told, because too much is on its way to their shard, are tried
-// again now and then.
+// If the outbox to a shard is full, the duty tries now and then, and not in a busy loop, to notify the
+// dependents there.
 func TestDependentsThatCannotBeToldAreNoBusyLoop(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		id := s.enqueue(time.Time{}, "")
@@ -113,7 +113,7 @@ func TestDependentsThatCannotBeToldAreNoBusyLoop(t *testing.T) {
 	})
 }
 
-// fill has as much wait for another shard as may.
+// fill fills the outbox to another shard.
 func (s *shard) fill(to uint32) {
 	s.t.Helper()
 	s.ids++

@@ -1,10 +1,9 @@
-// Package duties is what a shard's leader does unasked: it watches the timers of
-// the store and proposes the op each due one calls for. The table below is all
-// there is to know of them. A duty decides nothing: the op rechecks every id it
-// is given against the entry's clock, so a duty that runs twice, late or on a
-// leader that is none any more does no harm. An idle shard proposes nothing.
+// Package duties runs a shard's background tasks while its node leads. It watches the timers of the store and
+// proposes an op for each record that is due. Table lists all duties. A duty decides nothing: the op checks
+// every id again by the entry's clock, so a duty that runs twice, late or on a former leader does no harm. An
+// idle shard proposes nothing.
 //
-// It may import state, op and the pipeline's Op; it knows neither raft nor HTTP.
+// The package may import state, op and the pipeline's Op; it knows neither raft nor HTTP.
 package duties
 
 import (
@@ -26,53 +25,53 @@ import (
 // never is a due time that does not come.
 const never = int64(math.MaxInt64)
 
-// Back-off after a refused proposal, doubled up to the most.
+// The backoff after a refused proposal. Each further refusal doubles it, up to maxBackoff.
 const (
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
 )
 
-// Config is what the duties of one shard need.
+// Config configures the duties of one shard.
 type Config struct {
 	Store *state.Store
 	// Propose hands an op to the shard's leader and waits for its commit.
 	Propose func(ctx context.Context, o pipeline.Op) error
-	// NowNs is the clock entries are stamped with, in Unix nanoseconds.
+	// NowNs returns the time with which entries are stamped, in Unix nanoseconds.
 	NowNs func() int64
-	// ViewSeq is the feed sequence this node's own view still needs; the feed is
-	// trimmed behind it unless it has outgrown FeedBytes.
+	// ViewSeq returns the next feed sequence that this node's own view needs. The feed keeps the events from
+	// there on unless it has outgrown FeedBytes.
 	ViewSeq func() uint64
-	// FeedKeep is how many events readers of the feed may lie behind.
+	// FeedKeep is the number of events by which readers of the feed may lag.
 	FeedKeep uint64
-	// FeedBytes is how many bytes of entries the feed holds at most; 0 = job.MaxFeedBytes.
+	// FeedBytes bounds the bytes of entries in the feed; 0 = job.MaxFeedBytes.
 	FeedBytes uint64
-	// UsageKept is for how long usage rows are kept (0 = job.UsageKept), and UsageKeep
-	// how many of them at most. Where UsageAcked is set only those up to the number it answers may be
-	// removed, which are known to be with their receiver.
+	// UsageKept is the time for which usage rows are kept (0 = job.UsageKept), and UsageKeep bounds their
+	// number. If UsageAcked is set, only rows up to the number it returns may be removed, because only those
+	// have reached their receiver.
 	UsageKept  time.Duration
 	UsageKeep  uint64
 	UsageAcked func() uint64
-	// AuditKept is for how long audit records are kept (0 = job.AuditKept), and AuditKeep
-	// how many of them at most (0 = job.MaxAuditRecords).
+	// AuditKept is the time for which audit records are kept (0 = job.AuditKept), and AuditKeep bounds their
+	// number (0 = job.MaxAuditRecords).
 	AuditKept time.Duration
 	AuditKeep uint64
-	// Prices is the shipped price book; nil is none. It is never changed.
+	// Prices is the shipped price book, or nil. Duties never change it.
 	Prices *op.SeedPrices
-	// JobIDs lists up to limit jobs of a queue in any of the states, those numbered
-	// below one, state by state and the newest of each first; they are as of the last
-	// commit or later. It is VIEW_BEHIND where that cannot be had before ctx ends.
+	// JobIDs lists up to limit jobs of a queue that are in one of the states and numbered below a number,
+	// state by state, the newest of each state first. The list includes the last commit. If it cannot include
+	// that before ctx ends, the error is VIEW_BEHIND or that of ctx.
 	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
-	// Measure is what an alert rule looks at, over the whole namespace; nil = this
-	// shard is not the one that looks after alert rules.
+	// Measure returns the value that an alert rule watches, over the whole namespace; nil = another shard
+	// evaluates the alert rules.
 	Measure func(ctx context.Context, r *state.AlertRule) (float64, error)
-	// SetAlerts is Propose for the op whose answer says what nobody could be told of,
-	// and NewID mints an id for a delivery. Both come with Measure.
+	// SetAlerts proposes the op and returns how many deliveries were dropped. NewID creates the id of a
+	// delivery. Both are set together with Measure.
 	SetAlerts func(ctx context.Context, o *op.SetAlerts) (*op.SetAlertsResult, error)
 	NewID     func() job.ID
 	Logger    *slog.Logger
 }
 
-// Duties runs the table. Run it while the node leads.
+// Duties runs the duties of Table. Its owner calls Run while the node leads.
 type Duties struct {
 	cfg   Config
 	wake  chan struct{}
@@ -80,22 +79,22 @@ type Duties struct {
 	feed  growth
 	usage struct {
 		growth
-		dueNs int64 // when the oldest rows are old enough to go; only Run's goroutine uses it
+		dueNs int64 // when the oldest rows are old enough to be removed; only Run's goroutine uses it
 	}
 	audit struct {
 		growth
-		dueNs int64 // as for usage
+		dueNs int64 // like usage.dueNs
 	}
-	// asked are the queues being deleted whose active jobs have been asked to end, and
-	// the number down to which; only Run's goroutine uses it.
+	// asked maps each queue that is being deleted to the job number from which on its active jobs have been
+	// cancelled. Only Run's goroutine uses it.
 	asked map[string]uint64
-	// gates are those that jobs wait at; only Run's goroutine uses it.
+	// gates are the gates with waiting jobs; only Run's goroutine uses it.
 	gates   map[gateKey]*watch
 	alerts  alerts
 	purging purging // only Run's goroutine uses it
 }
 
-// New makes the duties of one shard; Run starts them.
+// New creates the duties of one shard; Run starts them.
 func New(cfg Config) *Duties {
 	cfg.UsageKept = cmp.Or(cfg.UsageKept, job.UsageKept)
 	cfg.AuditKept, cfg.AuditKeep = cmp.Or(cfg.AuditKept, job.AuditKept), cmp.Or(cfg.AuditKeep, job.MaxAuditRecords)
@@ -105,55 +104,53 @@ func New(cfg Config) *Duties {
 	return d
 }
 
-// OnTimer is the store's hook: a timer was set that is due at dueNs.
+// OnTimer implements the store's hook for new timers, the earliest of them due at dueNs.
 func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
 	if dueNs < d.next.Load() {
 		d.poke()
 	}
 }
 
-// OnReplenish is the store's hook: rate limits keep jobs, the first until dueNs.
+// OnReplenish implements the store's hook for rate limits that keep back jobs, the first until dueNs.
 func (d *Duties) OnReplenish(dueNs int64) {
 	if dueNs < d.next.Load() {
 		d.poke()
 	}
 }
 
-// OnRetention is the store's hook: a settled job is to be removed at dueNs, earlier than
-// any other.
+// OnRetention implements the store's hook for a settled job that is to be removed at dueNs, earlier than any
+// other.
 func (d *Duties) OnRetention(dueNs int64) {
 	if dueNs < d.next.Load() {
 		d.poke()
 	}
 }
 
-// OnClearing is the store's hook: there is something new in a queue that is being
-// cleared or deleted.
+// OnClearing implements the store's hook for a change of a queue that is being cleared or deleted.
 func (d *Duties) OnClearing() { d.poke() }
 
-// OnGate is the store's hook: a gate may have opened that jobs wait at, or another has
-// come to one.
+// OnGate implements the store's hook for a gate that may have opened or has received a job.
 func (d *Duties) OnGate() { d.poke() }
 
-// OnResources is the store's hook: resources were declared, changed or taken back.
+// OnResources implements the store's hook for resources that were declared, changed or removed.
 func (d *Duties) OnResources() { d.poke() }
 
-// OnFeed is the store's hook: the feed has grown.
+// OnFeed implements the store's hook for a feed that has grown.
 func (d *Duties) OnFeed() {
 	if d.feed.grew() {
 		d.poke()
 	}
 }
 
-// OnUsage says that there are usage rows, or rows acknowledged by their receiver,
-// that were not there before. It is the store's hook and the usage sink's.
+// OnUsage notifies the duties of new usage rows, or of rows that their receiver has acknowledged. It
+// implements the store's hook, and the usage sink calls it too.
 func (d *Duties) OnUsage() {
 	if d.usage.grew() {
 		d.poke()
 	}
 }
 
-// OnAudit is the store's hook: there are new audit records.
+// OnAudit implements the store's hook for new audit records.
 func (d *Duties) OnAudit() {
 	if d.audit.grew() {
 		d.poke()
@@ -163,21 +160,20 @@ func (d *Duties) OnAudit() {
 func (d *Duties) poke() {
 	select {
 	case d.wake <- struct{}{}:
-	default: // a wake is already waiting to be seen, and it will see this too
+	default: // a wake-up that Run has not taken yet covers this one, too
 	}
 }
 
-// Run does what is due until ctx ends, which is the only thing it returns nil
-// for: any other end is an error that makes the shard unhealthy. Refusals that
-// pass (overload, no leader) are tried again with a growing delay.
+// Run runs the duties until ctx ends and then returns nil. Any other end is an error that makes the shard
+// unhealthy. It tries again after a temporary refusal (overload, no leader), with a growing delay.
 func (d *Duties) Run(ctx context.Context) error {
 	backoff := minBackoff
-	d.asked, d.usage.dueNs, d.audit.dueNs = map[string]uint64{}, 0, 0 // another may have led since
+	d.asked, d.usage.dueNs, d.audit.dueNs = map[string]uint64{}, 0, 0 // another leader may have led in between
 	d.gates, d.purging = map[gateKey]*watch{}, purging{}
 	d.alerts.forget()
 	for {
-		// While we look, every new timer pokes: one set behind our back makes one
-		// more pass, where a cleverer bound could oversleep it.
+		// During a pass every new timer calls poke. So a timer that a duty misses costs one more pass, where
+		// a closer bound could let Run sleep past it.
 		d.next.Store(never)
 		next, err := d.pass(ctx)
 		switch {
@@ -198,13 +194,13 @@ func (d *Duties) Run(ctx context.Context) error {
 	}
 }
 
-// retryable tells a refusal that passes from one that will not.
+// retryable reports whether a refusal is temporary.
 func retryable(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code.Retryable() && e.Code != api.Unhealthy
 }
 
-// pass does everything that is due and says when it wants to be called again.
+// pass runs every duty and returns the earliest time at which one wants to run again.
 func (d *Duties) pass(ctx context.Context) (next int64, err error) {
 	next = never
 	for _, duty := range Table {
@@ -217,8 +213,7 @@ func (d *Duties) pass(ctx context.Context) (next int64, err error) {
 	return next, nil
 }
 
-// sleep waits until next, a poke or the end of ctx, and reports false for the
-// last.
+// sleep waits until next, a poke or the end of ctx. It returns false if ctx has ended.
 func (d *Duties) sleep(ctx context.Context, next int64) bool {
 	d.next.Store(next)
 	var due <-chan time.Time

@@ -21,14 +21,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// shard is a real store and machine with duties on top, in virtual time. Only
-// the log between them is missing: an op is applied as soon as it is proposed.
+// shard is a real store and machine with duties on top, in virtual time. Only the log between them is
+// missing: an op is applied as soon as it is proposed.
 type shard struct {
 	t        *testing.T
 	store    *state.Store
 	machine  *op.Machine
 	duties   *Duties
-	mu       sync.Mutex    // one op is applied at a time, and proposed guarded
+	mu       sync.Mutex    // serializes apply and guards proposed
 	proposed []pipeline.Op // by the duties
 	refuse   atomic.Pointer[error]
 	viewSeq  atomic.Uint64
@@ -37,16 +37,16 @@ type shard struct {
 	resign   context.CancelFunc // ends the duties
 }
 
-// feedKept is more events than any test has.
+// feedKept exceeds the number of events of any test.
 const feedKept = 1_000_000
 
-// inShard runs a test in a bubble of virtual time with a shard whose duties run.
+// inShard runs a test in virtual time with a shard whose duties run.
 func inShard(t *testing.T, feedKeep uint64, test func(*shard)) {
 	t.Helper()
 	inShardOf(t, Config{FeedKeep: feedKeep, UsageKeep: 1 << 40}, test)
 }
 
-// inShardOf is inShard with more of the configuration.
+// inShardOf does the same as inShard with more of the configuration.
 func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 	t.Helper()
 	t.Parallel()
@@ -87,7 +87,7 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 	})
 }
 
-// lead runs the duties, as a leader that has just been elected does.
+// lead runs the duties as a newly elected leader does.
 func (s *shard) lead() {
 	var ctx context.Context
 	ctx, s.resign = context.WithCancel(context.Background())
@@ -116,7 +116,7 @@ func (s *shard) apply(o pipeline.Op) (any, error) {
 	return results[0], nil
 }
 
-// proposals is how many ops the duties have proposed so far.
+// proposals returns the number of ops that the duties have proposed so far.
 func (s *shard) proposals() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +168,7 @@ func (s *shard) fetch(lease time.Duration) *op.Leased {
 	return got.Jobs[0]
 }
 
-// becomes lets virtual time pass until the moment before a job must have
-// changed, and then the moment itself.
+// becomes lets virtual time pass until the moment before a job must change, and then to that moment.
 func (s *shard) becomes(id job.ID, at time.Time, before, after job.State) {
 	s.t.Helper()
 	time.Sleep(time.Until(at) - time.Millisecond)
@@ -343,7 +342,7 @@ func TestTrimTo(t *testing.T) {
 	}
 }
 
-// TestTheFeedIsBoundInBytes keeps a view behind: the feed waits for it as long as it fits.
+// The feed waits for a view that lags until it reaches its bound in bytes.
 func TestTheFeedIsBoundInBytes(t *testing.T) {
 	const most = 2000
 	inShardOf(t, Config{FeedKeep: 8, FeedBytes: most, UsageKeep: 1 << 40}, func(s *shard) {

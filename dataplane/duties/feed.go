@@ -9,28 +9,27 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// trimEvery is how often the feed and the usage are looked at while they grow.
-// What does not grow is not looked at at all.
+// trimEvery is the interval at which the duties examine the feed, the usage and the audit log while they
+// grow. They do not examine one that does not grow.
 const trimEvery = 2 * time.Second
 
-// trimSlack is how far, as a part of what is kept, the feed and the usage outgrow
-// their bounds before they are cut: trimming is an entry in the log, so it is done
-// in strides.
+// trimSlack bounds how far the feed, the usage and the audit log outgrow the number that is kept before they
+// are trimmed: by one part in trimSlack. Each trim is an entry in the log, so the duties trim in strides.
 const trimSlack = 4
 
-// growth remembers whether something has grown since it was last looked at.
+// growth records whether something has grown since the duty last examined it.
 type growth struct {
 	dirty atomic.Bool
 	next  int64 // when to look again; only Run's goroutine uses it
 }
 
-// grew notes growth and reports whether that is news.
+// grew records growth and reports whether that is news.
 func (g *growth) grew() bool { return !g.dirty.Load() && g.dirty.CompareAndSwap(false, true) }
 
-// trimFeed drops the events no reader is owed. The node's own view is waited for
-// while the feed holds at most Config.FeedBytes; a view further behind is rebuilt from
-// state. The bound is in bytes because disk is what it protects, and because an event
-// of a long queue name takes several times what another takes.
+// trimFeed removes the events that no reader needs. It waits for the node's own view while the feed holds at
+// most Config.FeedBytes; a view that is further behind is rebuilt from the state. The bound counts bytes
+// because it protects the disk, and because an event with a long queue name takes several times the bytes of
+// another.
 func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.feed.next {
@@ -53,15 +52,15 @@ func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 		}
 	}
 	if tooLong(to, next, d.cfg.FeedKeep) {
-		// The view held it back. It may catch up while the feed stands still, and
-		// then nothing else would have us look again.
+		// The view held the trim back. It may catch up while the feed stands still, and then nothing else
+		// would make the duty look again.
 		d.feed.dirty.Store(true)
 	}
 	return d.feed.next, nil
 }
 
-// feedWithin returns the bounds of the feed, and the first sequence from which on it
-// holds at most Config.FeedBytes.
+// feedWithin returns the bounds of the feed, and the first sequence from which on the feed holds at most
+// Config.FeedBytes.
 func (d *Duties) feedWithin() (first, next, within uint64, err error) {
 	v := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, v.Close()) }()
@@ -69,12 +68,12 @@ func (d *Duties) feedWithin() (first, next, within uint64, err error) {
 	return v.Head().GetFeedFirstSeq(), v.Head().GetFeedNextSeq(), within, err
 }
 
-// tooLong says whether what is numbered [first, next) has outgrown what is kept.
+// tooLong reports whether the records numbered [first, next) have outgrown the number to keep by more than
+// the slack.
 func tooLong(first, next, keep uint64) bool { return next-first > keep+keep/trimSlack }
 
-// trimTo is the sequence the feed [first, next) should start at. It keeps keep
-// events, more where the view still needs them (viewSeq is its next), and never one
-// before within.
+// trimTo returns the sequence at which the feed [first, next) should start. It keeps the newest keep events,
+// more if the view still needs them (viewSeq is the next it reads), and none before within.
 func trimTo(first, next, keep, viewSeq, within uint64) uint64 {
 	to := within
 	if tooLong(first, next, keep) {

@@ -11,24 +11,24 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// openedAtOnce is how many jobs of a gate are let go at once, and may be on their way
-// to a worker.
+// openedAtOnce bounds the jobs of a gate that the duty lets go at once, and those that have been let go and
+// not fetched yet.
 const openedAtOnce = 64
 
-// openPatience is how long a job that was let go is expected to be fetched. After that
-// it counts no more, so that a queue without workers does not keep the jobs of others
-// at the gate.
+// openPatience is the time within which a worker should fetch a job that was let go. After it the job no
+// longer counts, so that a queue without workers does not keep the jobs of other queues at the gate.
 const openPatience = time.Second
 
-// watch is what the leader knows of a gate that jobs wait at.
+// watch is the leader's memory of a gate with waiting jobs.
 type watch struct {
-	changes uint64 // of the gate, when it was looked at last
+	changes uint64 // the gate's Changes at the last look
 	next    int64  // when to look again if nothing changes
-	// opened are jobs that were let go and not seen to be fetched, and when.
+	// opened maps the jobs that were let go and that no worker is known to have fetched to the time of their
+	// opening.
 	opened map[job.ID]int64
 }
 
-// gateKey is what tells gates apart.
+// gateKey identifies a gate.
 type gateKey struct {
 	kind job.Gate
 	name string
@@ -52,7 +52,7 @@ func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 		if w.changes != g.Changes || w.next <= d.cfg.NowNs() {
 			w.changes = g.Changes
 			if err := d.openGate(ctx, g, w); err != nil {
-				w.changes = 0 // it is looked at again whatever happens
+				w.changes = 0 // so that the next pass looks again in any case
 				return 0, err
 			}
 		}
@@ -66,8 +66,8 @@ func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 	return next, nil
 }
 
-// openGate looks at a gate, and lets go of those of the jobs first in line that it
-// keeps no more. The commit of that changes the gate, so that it is looked at again.
+// openGate examines a gate and lets go of those of its first jobs that it no longer keeps. That commit
+// changes the gate, so the duty examines it again.
 func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	ids, err := d.passing(g, w)
 	if err != nil {
@@ -87,8 +87,8 @@ func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	return nil
 }
 
-// passing are the first jobs in line at a gate that would pass it together, and with
-// those that have and are not fetched yet. It sets when to look again.
+// passing returns the first jobs of a gate that could pass it together, beside those that have passed and are
+// not fetched yet. It sets the time of the next look.
 func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	snapshot := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
@@ -100,7 +100,7 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	}
 	room := openedAtOnce
 	if g.Kind == job.Gate_GATE_BUDGET && !d.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, g.Name).Shared() {
-		room = 1 // what the first will reserve is known when it has
+		room = 1 // the reserve of the first job is known only after its fetch
 	}
 	if room -= len(w.opened); room <= 0 {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// provider declares one.
+// provider declares a provider.
 func (s *shard) provider(name string, p *state.Provider) {
 	s.t.Helper()
 	s.ids++
@@ -21,13 +21,13 @@ func (s *shard) provider(name string, p *state.Provider) {
 	})
 }
 
-// needing has every job of a queue need a provider.
+// needing makes a provider necessary for every job of a queue.
 func (s *shard) needing(queue, provider string) {
 	s.t.Helper()
 	s.mustApply(&op.SetQueue{Queue: queue, Provider: &provider})
 }
 
-// enqueueIn is n plain jobs of a queue.
+// enqueueIn enqueues n plain jobs in a queue.
 func (s *shard) enqueueIn(queue string, n int) {
 	s.t.Helper()
 	for range n {
@@ -48,7 +48,7 @@ func (s *shard) take(queue string, n int) []*op.Leased {
 	}).(*op.FetchResult).Jobs
 }
 
-// opened is how many ops the duty has proposed.
+// opened returns the number of OpenGate ops that the duty has proposed.
 func (s *shard) opened() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *shard) opened() (n int) {
 	return n
 }
 
-// While a gate is closed nothing is proposed, whatever else happens; when it opens, as
-// many jobs are let go as find room together.
+// While a gate is closed the duty proposes nothing, whatever else happens. When the gate opens, the duty lets
+// go of as many jobs as fit together.
 func TestAGateOpensByItself(t *testing.T) {
 	inShard(t, 1000, func(s *shard) {
 		s.provider("p", &state.Provider{Requests: 10})
@@ -73,7 +73,7 @@ func TestAGateOpensByItself(t *testing.T) {
 		if left := s.store.Fetchable("q"); left != 0 {
 			t.Errorf("%d jobs are fetchable at a closed gate", left)
 		}
-		for range 50 { // other work, and time
+		for range 50 { // other work, and time passes
 			s.enqueueIn("other", 1)
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -103,7 +103,7 @@ func TestAGateOpensByItself(t *testing.T) {
 	})
 }
 
-// What a running job gives back lets others go at once.
+// Tokens that a running job gives back let other jobs go at once.
 func TestAGateOpensWhenAJobEnds(t *testing.T) {
 	inShard(t, 1000, func(s *shard) {
 		s.provider("p", &state.Provider{OutputTokens: 1000})
@@ -124,7 +124,8 @@ func TestAGateOpensWhenAJobEnds(t *testing.T) {
 	})
 }
 
-// Deleting a provider lets go of all that waited for it, over as many looks as it takes.
+// After a provider is deleted, the duty lets go of all jobs that waited for it, in as many looks as
+// necessary.
 func TestAProviderThatGoesKeepsNobody(t *testing.T) {
 	inShard(t, 1000, func(s *shard) {
 		s.provider("p", &state.Provider{Requests: 1})
@@ -147,7 +148,7 @@ func TestAProviderThatGoesKeepsNobody(t *testing.T) {
 	})
 }
 
-// A queue without workers does not keep the jobs of another at the gate.
+// A queue without workers does not keep the jobs of another queue at the gate.
 func TestAQueueWithoutWorkersKeepsNobodyAtAGate(t *testing.T) {
 	inShard(t, 1000, func(s *shard) {
 		s.provider("p", &state.Provider{Requests: 2})

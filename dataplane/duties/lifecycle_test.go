@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// bring puts a job into the shard as it may come from another.
+// bring stores a job as if another shard had moved it here.
 func (s *shard) bring(change func(j *job.Job)) job.ID {
 	s.t.Helper()
 	s.ids++
@@ -37,7 +37,8 @@ func TestAJobDiesWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// Those whose end is a cancelled job's are no reason to propose for ever.
+// Active jobs end when they expire, in one op, and a cancelled one ends as cancelled. Neither makes the duty
+// propose again.
 func TestAnActiveJobDiesWhenItsTimeIsOver(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		over := time.Now().Add(30 * time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// The shipped prices are stored once, and again only when the book is newer.
+// The shipped prices are stored once, and again only if the book is newer.
 func TestPricesAreSeededOnce(t *testing.T) {
 	book, err := op.ShippedPrices()
 	if err != nil {
@@ -30,7 +30,7 @@ func TestPricesAreSeededOnce(t *testing.T) {
 	})
 }
 
-// A shard whose members do not all know the op takes the prices later.
+// The leader proposes the prices again until every member of its shard knows the op.
 func TestPricesWaitForTheirLevel(t *testing.T) {
 	book, err := op.ShippedPrices()
 	if err != nil {
@@ -54,7 +54,7 @@ func TestPricesWaitForTheirLevel(t *testing.T) {
 	})
 }
 
-// seeds is how many price books the duties have proposed.
+// seeds returns the number of price books that the duties have proposed.
 func (s *shard) seeds() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,25 +9,25 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// The pace at which settled jobs are removed. A shorter retention may free any number of
-// jobs at once, and acks must not feel it. So the duty removes purgeRound jobs in a round
-// and as many more as have settled since the last one: a backlog shrinks by 2,000 jobs a
-// second at least, however many settle meanwhile.
+// The pace at which settled jobs are removed. A shorter retention may make any number of jobs due at once,
+// and acks must not become slower for it. So the duty removes purgeRound jobs in a round, and as many more as
+// have settled since the last one. A backlog therefore shrinks by at least 2,000 jobs a second, however many
+// settle meanwhile.
 const (
 	purgeRound = 100
-	purgePause = 50 * time.Millisecond // from the begin of a round to that of the next
+	purgePause = 50 * time.Millisecond // from the start of a round to the start of the next
 )
 
-// purging is how far the round is in which settled jobs are removed.
+// purging is the state of the current round of removals.
 type purging struct {
 	nextNs  int64  // when the next round may begin
-	left    uint64 // jobs that this round may still remove
-	settled uint64 // jobs that had settled when the round began
-	behind  bool   // the round removed all it could, and there may be more
+	left    uint64 // number of jobs that this round may still remove
+	settled uint64 // number of jobs that had settled when the round began
+	behind  bool   // the round removed all it could, and more jobs may be due
 }
 
-// begin begins a round. A round that follows on one that left something makes up for
-// what has settled meanwhile; after others there is nothing to make up for.
+// begin starts a round. If the last round left jobs, the new one also makes up for the jobs that have settled
+// meanwhile.
 func (p *purging) begin(nowNs int64, settled uint64) {
 	p.left = purgeRound
 	if p.behind {
@@ -36,8 +36,8 @@ func (p *purging) begin(nowNs int64, settled uint64) {
 	p.nextNs, p.settled = nowNs+int64(purgePause), settled
 }
 
-// purgeJobs removes settled jobs whose retention is over: one chunk of a round, so that
-// the other duties need not wait for the whole of it.
+// purgeJobs removes settled jobs whose retention is over. A pass removes one chunk of a round, so that the
+// other duties need not wait for the whole round.
 func purgeJobs(ctx context.Context, d *Duties) (next int64, err error) {
 	p, nowNs := &d.purging, d.cfg.NowNs()
 	if p.left == 0 {

@@ -17,15 +17,14 @@ func (s *shard) settle(jobs int) {
 	}
 }
 
-// keeps gives the queue a retention, in milliseconds.
+// keeps sets the queue's retention, in milliseconds.
 func (s *shard) keeps(ms int64) {
 	s.t.Helper()
 	s.mustApply(&op.SetQueue{Meta: &op.Meta{}, Queue: "q", Retention: &job.Retention{CompletedMs: ms}})
 	synctest.Wait()
 }
 
-// round lets virtual time pass until the next round has ended, and wants so many jobs
-// to be left.
+// round lets virtual time pass until the next round has ended, and expects that many jobs to be left.
 func (s *shard) round(want int) {
 	s.t.Helper()
 	time.Sleep(purgePause)
@@ -33,7 +32,7 @@ func (s *shard) round(want int) {
 	s.left(want)
 }
 
-// left fails the test unless so many completed jobs are left.
+// left fails the test unless that many completed jobs are left.
 func (s *shard) left(want int) {
 	s.t.Helper()
 	v := s.store.Snapshot()
@@ -64,7 +63,7 @@ func TestAShorterRetentionRemovesJobsInRounds(t *testing.T) {
 	})
 }
 
-// The newest retention is the one in force, also while jobs are removed by an older one.
+// The newest retention applies, even while the duty removes jobs by an older one.
 func TestALaterRetentionSupersedesAnEarlierOne(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		s.settle(4 * purgeRound)
@@ -100,8 +99,8 @@ func TestANewLeaderGoesOnWithARetention(t *testing.T) {
 	})
 }
 
-// A round removes as many more jobs as have settled since the last, so that the jobs
-// whose retention is over do not grow in number, however many settle. A chunk has a bound.
+// A round removes as many more jobs as have settled since the last one, so that the backlog does not grow,
+// however many jobs settle. A chunk stays within job.MaxDutyItems.
 func TestRemovalKeepsUpWithWhatSettles(t *testing.T) {
 	inShard(t, 1<<40, func(s *shard) {
 		const backlog, meanwhile = 4 * purgeRound, job.MaxDutyItems + 100

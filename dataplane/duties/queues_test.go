@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// inQueues runs a test with a shard whose duties find jobs in the store itself. It
-// does what the view does, which has tests of its own.
+// inQueues runs a test with a shard whose duties find jobs in the store itself, in place of the view, which
+// has tests of its own.
 func inQueues(t *testing.T, test func(*shard)) {
 	t.Helper()
 	var s *shard
@@ -51,7 +51,7 @@ func (s *shard) setRate(limit uint32, window time.Duration) {
 	s.mustApply(&op.SetQueue{Meta: &op.Meta{}, Queue: "q", RateLimit: &limit, RateWindowMs: &ms})
 }
 
-// fetchable waits until a number of jobs may be fetched, and says when that was.
+// fetchable waits until a number of jobs may be fetched, and returns the time.
 func (s *shard) fetchable(want int) time.Time {
 	s.t.Helper()
 	for range 1000 {
@@ -84,7 +84,7 @@ func TestARateLimitedQueueIsFreeInTime(t *testing.T) {
 	})
 }
 
-// A queue that something else keeps, or that has nothing, costs no entry.
+// The duty proposes nothing for a queue that is kept back by something else, or that has no jobs.
 func TestNothingIsReplenishedInVain(t *testing.T) {
 	one, paused := uint32(1), true
 	for name, o := range map[string]*op.SetQueue{
@@ -173,8 +173,7 @@ func TestAQueueIsDeletedWithItsJobs(t *testing.T) {
 	})
 }
 
-// A view that lags, or that is too busy to answer, keeps the clear waiting, and nothing
-// else.
+// A view that lags, or that is too busy to answer, delays the clear and nothing else.
 func TestAClearWaitsForTheView(t *testing.T) {
 	for name, late := range map[string]func(context.Context) error{
 		"behind": func(context.Context) error { return api.Errorf(api.ViewBehind, "later") },
@@ -203,7 +202,7 @@ func clearWaits(t *testing.T, late func(context.Context) error) {
 	})
 }
 
-// queue is the record of the queue; nil where there is none.
+// queue returns the record of the queue, or nil if there is none.
 func (s *shard) queue() *state.Queue {
 	s.t.Helper()
 	v := s.store.Snapshot()

@@ -10,15 +10,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// stuckSchedules is when schedules are looked at again that are due and could not
-// be run: their zone is not known here, or a shard takes no more for now.
+// stuckSchedules is the delay before the duty tries again to run schedules that are due and could not run,
+// because their time zone is not known here or a shard takes no more jobs for now.
 const stuckSchedules = time.Second
 
-// maxRunBytes bounds what the jobs of one RunSchedules hold, for they are all made
-// in one entry. What is over it comes with the next.
+// maxRunBytes bounds the size of the jobs of one RunSchedules, because one entry creates them all. The next
+// RunSchedules creates the rest.
 const maxRunBytes = 8 << 20
 
-// runSchedules has the schedules run that are due, and says which run is next.
+// runSchedules runs the schedules that are due and returns the time of the next run.
 func runSchedules(ctx context.Context, d *Duties) (int64, error) {
 	tried := map[string]int64{} // due times, by id
 	for {
@@ -59,7 +59,7 @@ func runSchedules(ctx context.Context, d *Duties) (int64, error) {
 	}
 }
 
-// planned is what one RunSchedules is to do.
+// planned is the content of one RunSchedules.
 type planned struct {
 	nowNs int64
 	runs  []*op.Run
@@ -67,10 +67,10 @@ type planned struct {
 	bytes int
 }
 
-// full says whether no schedule more should be added.
+// full reports whether the op should get no further schedule.
 func (p *planned) full() bool { return p.jobs >= job.MaxDutyItems || p.bytes >= maxRunBytes }
 
-// add plans what a schedule that is due has to do.
+// add plans the runs of a schedule that is due.
 func (p *planned) add(s *state.Schedule) error {
 	cron, err := job.ParseCron(s.Cron)
 	if err != nil {
@@ -92,18 +92,18 @@ func (p *planned) add(s *state.Schedule) error {
 	return nil
 }
 
-// room is how many jobs of a size may be added, at least one.
+// room returns the number of jobs of a size that fit, at least one.
 func (p *planned) room(size int) int {
 	return max(1, min(job.MaxDutyItems-p.jobs, (maxRunBytes-p.bytes)/size))
 }
 
-// times are those at which a schedule runs, in Unix nanoseconds.
+// times computes the run times of a schedule, in Unix nanoseconds.
 type times struct {
 	cron job.Cron
 	zone *time.Location
 }
 
-// after is the first time after another; 0 for none.
+// after returns the first run time after ns, or 0 if there is none.
 func (t times) after(ns int64) int64 {
 	next := t.cron.Next(time.Unix(0, ns), t.zone)
 	if next.IsZero() {
@@ -112,8 +112,7 @@ func (t times) after(ns int64) int64 {
 	return next.UnixNano()
 }
 
-// between are the times from one, which is itself one of them if it fits, up to
-// another, which is not.
+// between returns the run times from fromNs on and before toNs.
 func (t times) between(fromNs, toNs int64) (all []int64) {
 	for at := t.after(fromNs - 1); at != 0 && at < toNs; at = t.after(at) {
 		all = append(all, at)
@@ -121,10 +120,9 @@ func (t times) between(fromNs, toNs int64) (all []int64) {
 	return all
 }
 
-// due are the runs to be made of a schedule whose next run was due by now. One that
-// is a little late is always made. One that is later than job.MissedAfter was
-// missed, because no node was awake or none could lead: the schedule says what
-// becomes of it.
+// due returns the runs to make for a schedule whose next run was due by now. A run that is a little late is
+// always made. A run that is later than job.MissedAfter was missed, because no node was awake or none could
+// lead: the schedule's policy decides about it.
 func (t times) due(s *state.Schedule, nowNs int64) []int64 {
 	missedNs := nowNs - int64(job.MissedAfter)
 	late := t.between(max(s.NextRunNs, missedNs), nowNs+1)
@@ -140,8 +138,8 @@ func (t times) due(s *state.Schedule, nowNs int64) []int64 {
 	return late
 }
 
-// last are the last n times, or all, from one up to another. They are looked for
-// from the end: since the first of them there may have been millions.
+// last returns the last n run times from fromNs on and before toNs, or all if there are fewer. It searches
+// from the end, because there may have been millions since the first of them.
 func (t times) last(n int, fromNs, toNs int64) []int64 {
 	for span := int64(n) * int64(time.Second); ; span *= 2 {
 		start := max(fromNs, toNs-span)

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// schedule makes a schedule that runs in queue q.
+// schedule creates a schedule that runs in queue q.
 func (s *shard) schedule(cron, zone string, missed state.Missed) *state.Schedule {
 	s.t.Helper()
 	loc, err := Zone(zone)
@@ -31,8 +31,7 @@ func (s *shard) schedule(cron, zone string, missed state.Missed) *state.Schedule
 	}}).(*op.PutScheduleResult).Schedule
 }
 
-// made are the times of the entries in which jobs of q were made, relative to
-// since.
+// made returns the clocks of the entries that created the jobs of q, relative to since.
 func (s *shard) made(since time.Time) (all []time.Duration) {
 	s.t.Helper()
 	v := s.store.Snapshot()
@@ -46,7 +45,7 @@ func (s *shard) made(since time.Time) (all []time.Duration) {
 	return all
 }
 
-// asleep refuses the duties' proposals for a while, as when nobody leads.
+// asleep refuses the duties' proposals for a while, as if nobody led.
 func (s *shard) asleep(pause time.Duration) {
 	refused := error(api.Errorf(api.LeaderUnavailable, "no leader"))
 	s.refuse.Store(&refused)
@@ -100,8 +99,7 @@ func TestASchedulesZoneCounts(t *testing.T) {
 	})
 }
 
-// A run that is late by less than it takes to elect a leader is made whatever the
-// policy, and none of them twice.
+// A run that is late by less than an election takes is made under every policy, and only once.
 func TestALateRunIsNotMissed(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		rec := s.schedule("*/5 * * * * *", "UTC", state.Missed_MISSED_SKIP)
@@ -110,7 +108,7 @@ func TestALateRunIsNotMissed(t *testing.T) {
 		if got := s.made(time.Now()); len(got) != 6 {
 			t.Errorf("%d jobs came of 6 runs", len(got))
 		}
-		// The leader before has proposed the same, and is heard too late.
+		// The former leader has proposed the same ops, which are applied late.
 		for _, o := range slices.Clone(s.proposed) {
 			s.mustApply(o)
 		}
@@ -153,13 +151,13 @@ func TestMissedRuns(t *testing.T) {
 	}
 }
 
-// Of more missed runs than are made up for the oldest are dropped, and they are
-// found quickly though there were a million.
+// If more runs were missed than job.MaxMissedRuns, the oldest are dropped. The newest are found quickly
+// although a million were missed.
 func TestMostMissedRuns(t *testing.T) {
 	inShard(t, feedKept, func(s *shard) {
 		start := time.Now()
 		rec := s.schedule("*/10 * * * * *", "UTC", state.Missed_MISSED_ALL)
-		rec.Timezone = "Etc/UTC" // other times: those given here
+		rec.Timezone = "Etc/UTC" // another zone, so that PutSchedule takes NextRunNs from here
 		rec.NextRunNs = start.Add(-120 * 24 * time.Hour).UnixNano()
 		s.mustApply(&op.PutSchedule{Meta: &op.Meta{}, Schedule: rec})
 		synctest.Wait()
@@ -172,8 +170,8 @@ func TestMostMissedRuns(t *testing.T) {
 	})
 }
 
-// A schedule whose zone this binary does not know holds up no other, and is looked
-// at again at leisure.
+// A schedule whose time zone this binary does not know delays no other schedule. The duty tries it again
+// after stuckSchedules.
 func TestAnUnknownZoneHoldsNothingUp(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		start := time.Now()

@@ -13,13 +13,13 @@ import (
 // Duty is one row of the table.
 type Duty struct {
 	Name string
-	Op   string // the op it proposes
-	// run does what is due and says when it wants to run again, never for not
-	// before a new timer.
+	Op   string // the op that it proposes
+	// run does the work that is due and returns when it wants to run again; never means only after a new
+	// timer.
 	run func(ctx context.Context, d *Duties) (next int64, err error)
 }
 
-// Table is every duty of a shard's leader.
+// Table lists every duty of a shard's leader.
 var Table = []Duty{
 	{"promote-scheduled", "promote", onTimer(state.TimerScheduled, allDue, promote)},
 	{"promote-retrying", "promote", onTimer(state.TimerRetry, allDue, promote)},
@@ -72,9 +72,8 @@ func resolveDependents(meta *op.Meta, ids [][]byte) pipeline.Op {
 	return &op.ResolveDependents{Meta: meta, JobIds: ids}
 }
 
-// onTimer makes the run of a duty that works off one timer class in chunks.
-// choose keeps the ids the op would act on now, and says when to look at the
-// others.
+// onTimer returns the run function of a duty that works off one timer class in chunks. choose keeps the ids
+// on which the op would act now, and returns when to look at the others.
 func onTimer(
 	class state.TimerClass,
 	choose func(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error),
@@ -101,8 +100,9 @@ func onTimer(
 	}
 }
 
-// orNextTimer is the earlier of next and the class's first timer after nowNs.
-// Timers up to nowNs are those next already speaks for.
+// orNextTimer returns the earlier of next and the class's first timer if that lies after nowNs. A first timer
+// up to nowNs is one that the duty could not work off, for which next stands; the duty then notices the
+// timers behind it at next.
 func (d *Duties) orNextTimer(class state.TimerClass, nowNs, next int64) (int64, error) {
 	first, ok, err := d.cfg.Store.NextDue(class)
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *Duties) orNextTimer(class state.TimerClass, nowNs, next int64) (int64, 
 	return next, nil
 }
 
-// allDue keeps every id: what the timer says is all that counts.
+// allDue keeps every id, because nothing but the timer counts.
 func allDue(_ *Duties, ids [][16]byte, _ int64) ([][]byte, int64, error) {
 	due := make([][]byte, len(ids))
 	for i := range ids {
@@ -123,9 +123,9 @@ func allDue(_ *Duties, ids [][16]byte, _ int64) ([][]byte, int64, error) {
 	return due, never, nil
 }
 
-// leasesOver keeps the jobs whose lease may be ended now. After a new term's
-// start that is later than the timer says (job.ReclaimAt), so that workers get a
-// chance to renew what ran out while nobody led.
+// leasesOver keeps the jobs whose lease may be reclaimed now. Shortly after the start of a term, a lease is
+// reclaimed later than its timer says (job.ReclaimAt), so that workers can renew the leases that ended while
+// nobody led.
 func leasesOver(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error) {
 	next = never
 	termStartedNs := d.cfg.Store.Head().GetTermStartedNs()

@@ -12,13 +12,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// usageStride is how much older than they need to be usage rows get: they go by the
-// day, not one by one.
+// usageStride is the age beyond their time that usage rows reach before they are removed, so that they are
+// removed once a day and not one by one.
 const usageStride = 24 * time.Hour
 
-// trimUsage removes usage rows that are older than they are kept, and the oldest where
-// there are more than may be. Rows that a receiver has not acknowledged stay, however
-// old or many they become: they are somebody's bill.
+// trimUsage removes usage rows that are older than Config.UsageKept, and the oldest ones beyond
+// Config.UsageKeep. Rows that the receiver has not acknowledged stay, however old or many they become,
+// because somebody is billed by them.
 func trimUsage(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.usage.next {
@@ -36,21 +36,21 @@ func trimUsage(ctx context.Context, d *Duties) (int64, error) {
 	if to == first {
 		return d.usage.dueNs, nil
 	}
-	d.usage.dueNs = d.usage.next // to see when the rows that are left are due
+	d.usage.dueNs = d.usage.next // to find out when the remaining rows are due
 	err = d.cfg.Propose(ctx, &op.TrimUsage{Meta: &op.Meta{Principal: "duty"}, FirstSeq: to})
 	if err == nil {
 		return d.usage.next, nil
 	}
 	d.usage.dirty.Store(true)
 	if api.CodeOf(err) == api.StateConflict {
-		// A leader before or after this one has removed more. The next look sees it.
+		// An earlier or later leader has removed more. The next look sees it.
 		return d.usage.next, nil
 	}
 	return 0, err
 }
 
-// usageTrim is the number of the first usage row, and of the row that should be the
-// first. It notes when the rows that are there are due.
+// usageTrim returns the number of the first usage row, and the number of the row that should be the first. It
+// sets d.usage.dueNs to the time at which the stored rows are due.
 func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 	snap := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
@@ -72,7 +72,7 @@ func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 	if dueNs := oldestNs + int64(d.cfg.UsageKept+usageStride); nowNs < dueNs {
 		d.usage.dueNs = dueNs
 	} else {
-		d.usage.dueNs = nowNs + int64(usageStride) // where it waits for its receiver
+		d.usage.dueNs = nowNs + int64(usageStride) // if the rows wait for their receiver
 		young, err := firstSince(snap, first, next, nowNs-int64(d.cfg.UsageKept))
 		if err != nil {
 			return 0, 0, fmt.Errorf("find the usage rows that are due: %w", err)
@@ -82,8 +82,8 @@ func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 	return first, min(to, mayGo), nil
 }
 
-// usageTrimTo is the number the rows [first, next) should start at for their number
-// alone, of which keep are kept.
+// usageTrimTo returns the number at which the rows [first, next) should start if only their number counts, of
+// which keep are kept.
 func usageTrimTo(first, next, keep uint64) uint64 {
 	if !tooLong(first, next, keep) {
 		return first
@@ -91,8 +91,8 @@ func usageTrimTo(first, next, keep uint64) uint64 {
 	return next - keep
 }
 
-// firstSince is the number of the first of the rows [first, next) that was reported at
-// a time or later; next where none was. Rows are in the order of their times.
+// firstSince returns the number of the first of the rows [first, next) that was reported at sinceNs or later,
+// or next if there is none. Rows are in the order of their times.
 func firstSince(snap *state.Snapshot, first, next uint64, sinceNs int64) (uint64, error) {
 	var failed error
 	n := sort.Search(int(next-first), func(i int) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// report makes n usage rows.
+// report creates n usage rows.
 func (s *shard) report(n int) *op.Leased {
 	s.t.Helper()
 	id := s.enqueue(time.Time{}, "")
@@ -26,7 +26,7 @@ func (s *shard) report(n int) *op.Leased {
 	return leased
 }
 
-// reportAndAck is report by a job that is over then.
+// reportAndAck creates n usage rows of a job that ends with the last of them.
 func (s *shard) reportAndAck(n int) {
 	s.t.Helper()
 	leased := s.report(n - 1)
@@ -56,7 +56,7 @@ func TestUsageNobodyReceivesIsTrimmed(t *testing.T) {
 	})
 }
 
-// However much there is: what the receiver has not acknowledged stays.
+// Rows that the receiver has not acknowledged stay, however many there are.
 func TestUsageIsKeptForItsReceiver(t *testing.T) {
 	var acked atomic.Uint64
 	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 8, UsageAcked: acked.Load}, func(s *shard) {
@@ -76,7 +76,7 @@ func TestUsageIsKeptForItsReceiver(t *testing.T) {
 			synctest.Wait()
 			s.usageIs(step.first, 501)
 		}
-		// A receiver that fell behind what is gone takes nothing more with it.
+		// A receiver that has acknowledged less than was removed causes no further removal.
 		acked.Store(3)
 		s.report(100)
 		time.Sleep(time.Minute)
@@ -85,7 +85,7 @@ func TestUsageIsKeptForItsReceiver(t *testing.T) {
 	})
 }
 
-// Another leader's trim in between is no failure: the duty looks again.
+// If another leader has trimmed in between, the duty looks again and does not fail.
 func TestARefusedTrimOfUsageIsNoFailure(t *testing.T) {
 	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 8}, func(s *shard) {
 		refused := error(api.Errorf(api.StateConflict, "gone already"))
@@ -119,8 +119,8 @@ func TestUsageTrimTo(t *testing.T) {
 	}
 }
 
-// Rows go by their age, by the day, also where nothing else happens and although
-// their receiver has long had them.
+// Rows are removed by their age, once a day, even if nothing else happens and their receiver has had them for
+// long.
 func TestUsageIsKeptForItsTime(t *testing.T) {
 	var acked atomic.Uint64
 	acked.Store(1000)
@@ -129,7 +129,7 @@ func TestUsageIsKeptForItsTime(t *testing.T) {
 		s.reportAndAck(10)
 		time.Sleep(kept / 2)
 		s.reportAndAck(5)
-		time.Sleep(usageStride - kept/2) // the first are older than they are kept, by less than a day
+		time.Sleep(usageStride - kept/2) // the oldest rows exceed their time by less than a day
 		s.reportAndAck(3)
 		synctest.Wait()
 		s.usageIs(1, 19)
@@ -152,7 +152,7 @@ func TestUsageIsKeptForItsTime(t *testing.T) {
 	})
 }
 
-// trims is how many trims of the usage the duties have proposed.
+// trims returns the number of TrimUsage ops that the duties have proposed.
 func (s *shard) trims() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	_ "time/tzdata" // for machines without zones of their own, such as bare containers: half a megabyte
 )
 
-// zones are those that were asked for, by name: reading one is reading a file.
+// zones caches the time zones by name, because loading one reads a file.
 var zones sync.Map
 
-// Zone is the time zone of a schedule by its name in the IANA database, such as
-// "Europe/Berlin". The local zone is none: it is another on each node.
+// Zone returns a time zone by its name in the IANA database, such as "Europe/Berlin". It refuses the local
+// zone, because that differs among nodes.
 func Zone(name string) (*time.Location, error) {
 	if loc, ok := zones.Load(name); ok {
 		return loc.(*time.Location), nil
