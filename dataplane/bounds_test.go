@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/host"
 )
 
-// A cluster may be founded with as many shards as a host opens: neither package
-// sees the other.
+// A cluster may be founded with as many shards as a host opens. Neither package imports the other, so this
+// test compares their bounds.
 func TestShardBoundsAgree(t *testing.T) {
 	t.Parallel()
 	if cluster.MaxShards != host.MaxShards {

@@ -15,12 +15,12 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// HostConfig says what a host of the cloud needs to know.
+// HostConfig configures a host of the cloud.
 type HostConfig struct {
 	DataDir       string
-	NodeID        string // this host's name within the groups of its cells, for ever
+	NodeID        string // the permanent name of this host in the groups of its cells
 	ControlPlane  string // base URL
-	Credential    string // cv_host_..., to join with
+	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
 	Version       string
 	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
@@ -29,23 +29,22 @@ type HostConfig struct {
 	SnapshotBytes int64                // log bytes between snapshots; 0 = the engine's default
 	Tracer        trace.TracerProvider // nil = no traces
 	Logger        *slog.Logger         // nil = slog.Default()
-	HTTP          *http.Client         // to the control plane; nil = one of its own
+	HTTP          *http.Client         // for requests to the control plane; nil = a client of its own
 }
 
-// segmentBytes is the size of the log files of a cloud host's cells. Each of its
-// many namespaces preallocates one, most to write little.
+// segmentBytes is the size of the log segments of a cloud host's cells. It is small because each of the many
+// namespaces preallocates a segment and most write little.
 const segmentBytes = 1 << 20
 
-// CloudHost is an open host of the cloud: many namespaces, reached by gateways.
+// CloudHost is an open host of the cloud. It serves many namespaces to gateways.
 type CloudHost struct {
 	agent  *agent.Agent
 	host   *host.Host
 	server *server.Server
 }
 
-// OpenHost opens the host in cfg.DataDir and returns once it serves what its
-// catalogue says. The control plane need not be there: it is followed as soon as
-// it is.
+// OpenHost opens the host in cfg.DataDir and returns once the host serves the namespaces of its catalogue. It
+// does not wait for the control plane, which the host follows as soon as it can reach it.
 func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	if cfg.NodeID == "" {
 		return nil, errors.New("a host needs a name for its cells: set NodeID")
@@ -103,19 +102,18 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	return n, nil
 }
 
-// Handler serves what gateways send.
+// Handler returns the handler of the gateways' requests.
 func (n *CloudHost) Handler() http.Handler { return n.server }
 
-// OperatorMetrics are the figures of the whole process. They count what every
-// tenant does: bind them where only those who run the cloud get to.
+// OperatorMetrics returns the handler of the process's metrics. They count the work of every tenant, so bind
+// the handler to an address that only the operators of the cloud can reach.
 func (n *CloudHost) OperatorMetrics() http.Handler { return n.server.OperatorMetrics() }
 
-// Drain ends the waiting polls and makes the host not ready. Other requests are
-// served as before.
+// Drain ends the waiting polls and makes the host not ready. The host serves other requests as before.
 func (n *CloudHost) Drain() { n.server.Drain() }
 
-// Close ends following the control plane, then flushes and closes every
-// namespace. The handler must not be called any more.
+// Close stops following the control plane, then flushes and closes every namespace. The handler must not be
+// called any more.
 func (n *CloudHost) Close(ctx context.Context) error {
 	var errs []error
 	if n.agent != nil {

@@ -31,12 +31,12 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// cloud is a host with the control plane it follows, and a gateway's way to it.
+// cloud is a host with the control plane that it follows, and a gateway's access to it.
 type cloud struct {
 	t          *testing.T
 	plane      *fleettest.ControlPlane
 	dir        string
-	credential string // of the host
+	credential string // the host's
 	pass       string // a gateway's service token for hosts
 	spans      *tracetest.SpanRecorder
 	host       *dataplane.CloudHost
@@ -52,7 +52,7 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-// join is a member's service tokens.
+// join registers a member with the control plane and returns its service tokens.
 func (c *cloud) join(kind keyring.Kind) (a fleet.JoinAnswer) {
 	c.t.Helper()
 	r, err := http.NewRequest("POST", c.plane.URL+fleet.JoinPath, strings.NewReader("{}"))
@@ -96,7 +96,7 @@ func (c *cloud) close() {
 	c.host = nil
 }
 
-// key makes a key with all rights: its text, and as documents have it.
+// key creates a key with all permissions and returns its text and its form in documents.
 func (c *cloud) key(kind keyring.Kind) (string, fleet.Key) {
 	c.t.Helper()
 	text, id, hash, err := keyring.New(rand.Reader, kind)
@@ -116,7 +116,7 @@ func absent(ns string, generation int64) fleet.Doc {
 	return d
 }
 
-// reported waits until the host has said that a namespace is so.
+// reported waits until the host has reported the state and generation of a namespace.
 func (c *cloud) reported(ns, state string, generation int64) (at fleet.CellReport) {
 	c.t.Helper()
 	fleettest.Eventually(c.t, fmt.Sprintf("namespace %s is reported %s in generation %d", ns, state, generation), func() bool {
@@ -139,7 +139,7 @@ type said struct {
 	body   string
 }
 
-// send is a tenant's request by way of a gateway. Headers are "Name: value".
+// send sends a tenant's request to the host as a gateway would. Headers have the form "Name: value".
 func (c *cloud) send(method, path, key, body string, headers ...string) said {
 	c.t.Helper()
 	r, err := http.NewRequest(method, c.front.URL+path, strings.NewReader(body))
@@ -183,7 +183,7 @@ func (c *cloud) enqueue(key string) (jobID string) {
 	return made.JobID
 }
 
-// left are the paths below the data directory that have the word in them.
+// left returns the paths below the data directory that contain the word.
 func (c *cloud) left(word string) (found []string) {
 	c.t.Helper()
 	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
@@ -270,7 +270,7 @@ func TestHostServesWhatItIsTold(t *testing.T) {
 	c.opensIn(parent)
 }
 
-// wasUsed waits for the report that says when a key was used.
+// wasUsed waits for the report of a key's last use.
 func (c *cloud) wasUsed(id string, about time.Time) {
 	c.t.Helper()
 	fleettest.Eventually(c.t, "the use of a key is reported", func() bool {
@@ -283,7 +283,7 @@ func (c *cloud) wasUsed(id string, about time.Time) {
 	})
 }
 
-// opensIn checks that a namespace's opening is part of the operation it belongs to.
+// opensIn checks that the span of a namespace's opening belongs to the operation that caused it.
 func (c *cloud) opensIn(parent string) {
 	c.t.Helper()
 	for _, span := range c.spans.Ended() {
@@ -294,8 +294,7 @@ func (c *cloud) opensIn(parent string) {
 	c.t.Error("no span of an opening is a child of the operation's")
 }
 
-// A control plane that is down must cost no tenant anything, not even when the
-// host is restarted meanwhile.
+// A control plane that is down must not affect any tenant, even if the host restarts meanwhile.
 func TestHostServesWithoutTheControlPlane(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -340,8 +339,7 @@ func TestHostThatKnowsNothingLetsNobodyIn(t *testing.T) {
 	fleettest.Eventually(t, "it has heard that there is nothing", func() bool { return c.send("GET", "/readyz", "", "").status == 200 })
 }
 
-// A controller that slept through a later decision must neither delete nor
-// unlock anything, now or after a restart.
+// A controller that missed a later decision must not delete or unlock anything, now or after a restart.
 func TestHostRefusesOlderGenerations(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -354,12 +352,12 @@ func TestHostRefusesOlderGenerations(t *testing.T) {
 	c.plane.Put(absent("ns_a", 2))
 	c.plane.Put(placed("ns_a", 2, stolenKey))
 	_, after := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_after", 1, after)) // when it is open, those before have been handled
+	c.plane.Put(placed("ns_after", 1, after)) // once it is open, the host has handled the earlier documents
 	c.reported("ns_after", fleet.Opened, 1)
 	for range 2 {
 		c.reported("ns_a", fleet.Opened, 3)
 		c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
-		// Until the host hears from the control plane again it cannot know.
+		// After a restart the host cannot know the key until it hears from the control plane.
 		fleettest.Eventually(t, "the stolen key is judged", func() bool {
 			return c.send("GET", "/api/v1/queues", stolen, "").status != 503
 		})
@@ -369,14 +367,14 @@ func TestHostRefusesOlderGenerations(t *testing.T) {
 	}
 }
 
-// A namespace that is open on two hosts would be two.
+// A namespace that is open on two hosts would split into two.
 func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	c.open()
 	text, key := c.key(keyring.Namespace)
 	c.plane.Put(placed("ns_first", 1))
-	c.reported("ns_first", fleet.Opened, 1) // so it follows
+	c.reported("ns_first", fleet.Opened, 1) // so the host follows the control plane
 	astray := placed("ns_astray", 1, key)
 	astray.Host, astray.Number = "host_2", 2
 	c.plane.Inject(c.plane.Sign(astray))
@@ -385,7 +383,7 @@ func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
 	c.plane.Inject(c.plane.Sign(after))
 	c.reported("ns_after", fleet.Opened, 1)
 	for range 2 {
-		// Until the host hears from the control plane again it cannot know.
+		// After a restart the host cannot know the key until it hears from the control plane.
 		fleettest.Eventually(t, "the key is judged", func() bool {
 			return c.send("GET", "/api/v1/queues", text, "").status != 503
 		})
@@ -400,7 +398,7 @@ func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
 	}
 }
 
-// A deleted namespace is gone to the last byte, and nothing else is.
+// The host deletes every file of a deleted namespace, and no other file.
 func TestHostDeletesWhatIsToBeAbsent(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -424,11 +422,11 @@ func TestHostDeletesWhatIsToBeAbsent(t *testing.T) {
 	c.reported("ns_a", fleet.Gone, 2)
 	c.plane.Put(placed("ns_a", 3, key))
 	c.reported("ns_a", fleet.Opened, 3)
-	c.want(404, "GET", "/api/v1/jobs/"+id, text, "") // it begins empty
+	c.want(404, "GET", "/api/v1/jobs/"+id, text, "") // the namespace begins empty
 	c.want(200, "GET", "/api/v1/jobs/"+other, kept, "")
 }
 
-// Data that no document speaks of may be the last copy of something.
+// The host keeps data that no document names, because it may be the last copy.
 func TestHostLeavesStrangersAlone(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -456,7 +454,7 @@ func TestHostLeavesStrangersAlone(t *testing.T) {
 	}
 }
 
-// What does not open is said, with the reason, and tried again until it does.
+// The host reports a namespace that does not open, with the reason, and tries again until it opens.
 func TestHostReportsWhatFails(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -489,8 +487,8 @@ func TestHostReportsWhatFails(t *testing.T) {
 	c.enqueue(text)
 }
 
-// A worker whose key was revoked must not be handed a job, nor hold a connection
-// for the rest of its minute; its colleagues wait on.
+// A worker whose key was revoked gets no job and does not keep its connection for the rest of its minute. The
+// polls of other workers continue.
 func TestRevocationEndsWaitingPolls(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -525,7 +523,7 @@ func TestRevocationEndsWaitingPolls(t *testing.T) {
 		t.Errorf("the other poll: %d %s", a.status, a.body)
 	}
 
-	// The polls of a namespace that is deleted end as well.
+	// The polls of a deleted namespace end, too.
 	last := poll(good)
 	fleettest.Eventually(t, "the poll waits", func() bool {
 		return strings.Contains(c.send("GET", "/api/v1/metrics", good, "").body, telemetry.PollsParked.Name+" 1")
@@ -537,7 +535,7 @@ func TestRevocationEndsWaitingPolls(t *testing.T) {
 	c.reported("ns_a", fleet.Gone, 2)
 }
 
-// Many tenants come at once and go at once; beyond MaxChanging they take turns.
+// Many namespaces open and close at once. Beyond MaxChanging they wait for each other.
 func TestHostOpensAndClosesMany(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

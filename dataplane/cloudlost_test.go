@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// A namespace whose data is gone, or gone in part, is refused and reported; no empty
-// one takes its place, and the others serve. Once the data is back it is opened.
+// A host refuses and reports a namespace whose data is missing in whole or in part. It creates no empty
+// namespace in its place, and serves the others. Once the data is back, the host opens it.
 func TestHostFoundsNothingInPlaceOfLostData(t *testing.T) {
 	t.Parallel()
 	for name, path := range map[string]string{"all of it": ".", "a shard": "0", "the record": "shards.json", "the log": "0/raft"} {
@@ -54,8 +54,8 @@ func TestHostFoundsNothingInPlaceOfLostData(t *testing.T) {
 	}
 }
 
-// A host that has lost its disk, its catalogue included, founds nothing that the
-// control plane knows to have been open there.
+// A host that has lost its disk, its catalogue included, creates no namespace that the control plane knows to
+// have been open there.
 func TestHostThatLostItsDiskFoundsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -71,7 +71,7 @@ func TestHostThatLostItsDiskFoundsNothing(t *testing.T) {
 		t.Errorf("the reason is %q", at.Error)
 	}
 	c.close()
-	was.Ready = false // while the host says that it has failed
+	was.Ready = false // as the control plane records it while the host reports a failure
 	c.plane.Put(was)
 	c.open()
 	c.reported("ns_a", fleet.Failed, 1)

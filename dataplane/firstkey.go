@@ -19,12 +19,12 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// AdminKeyFile holds a bare node's first key, below the data directory.
+// AdminKeyFile is the name of the file in the data directory that holds a bare node's first key.
 const AdminKeyFile = "admin.key"
 
-// createFirstKey gives an unsecured store its first key. The file comes first
-// and is durable before the key exists: a crash in between leaves a file whose
-// key the next start proposes again, never a key nobody has seen.
+// createFirstKey creates the first key of a store that is not secured. It writes the file durably before it
+// creates the key. So a crash in between leaves a file whose key the next start proposes again, and never a
+// key that nobody has seen.
 func createFirstKey(ctx context.Context, dataDir string, c *cell.Cell) (string, error) {
 	path := filepath.Join(dataDir, AdminKeyFile)
 	text, err := readKeyFile(path)
@@ -51,7 +51,7 @@ func createFirstKey(ctx context.Context, dataDir string, c *cell.Cell) (string, 
 		},
 	})
 	if api.CodeOf(err) == api.Conflict && c.State().Head().GetSecured() {
-		// Another node of the cluster was first: this key opens nothing.
+		// Another node of the cluster was first, so this key is useless.
 		return "", os.Remove(path)
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func readKeyFile(path string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// writeKeyFile makes a key and a file that holds it.
+// writeKeyFile creates a key and writes it to a file.
 func writeKeyFile(path string) (text string, err error) {
 	text, _, _, err = keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {

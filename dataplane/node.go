@@ -1,7 +1,7 @@
-// Package dataplane wires the parts of a data-plane node: a host with its cells
-// and the server in front of it. Open gives a bare node that serves one namespace,
-// OpenHost a host of the cloud that serves those it is told to; what they serve is
-// decided further down.
+// Package dataplane wires the parts of a data-plane node: a host with its cells and the server in front of
+// it. Open opens a bare node, which serves one namespace. OpenHost opens a host of the cloud, which serves
+// the namespaces that the control plane places on it. The package contains no rule of serving; that is
+// decided in the packages below.
 package dataplane
 
 import (
@@ -26,34 +26,33 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Config says what a bare node needs to know.
+// Config configures a bare node.
 type Config struct {
 	DataDir string
 	NodeID  string
 	Version string
-	// Dev opens the node to everybody who can reach it. The caller binds it to
-	// loopback; a store that has ever had a key refuses to be opened this way.
+	// Dev serves requests without a key to everybody who can reach the node, so the caller binds it to
+	// loopback. A store that has ever had a key refuses to be opened this way.
 	Dev            bool
-	Retention      time.Duration // of settled jobs; 0 = as it was set before, at first job.DefaultRetentionTime
+	Retention      time.Duration // of settled jobs; 0 = as set before, at first job.DefaultRetentionTime
 	FeedBytes      uint64        // see cell.Config
 	ViewLagLimit   time.Duration // see cell.Config
 	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
-	StreamRate     int           // frames a second of one stream of the RPC; 0 = server.DefaultStreamRate
-	StreamFrames   int           // of all streams in hand at once; 0 = server.DefaultStreamFrames
-	MaxStreams     int           // at once; 0 = server.DefaultMaxStreams
-	// Engine is how the node's groups are run; its Transport is the Cluster's.
+	StreamRate     int           // frames a second of one RPC stream; 0 = server.DefaultStreamRate
+	StreamFrames   int           // frames of all streams in progress at once; 0 = server.DefaultStreamFrames
+	MaxStreams     int           // streams open at once; 0 = server.DefaultMaxStreams
+	// Engine tunes the node's groups. Open sets its Transport from the Cluster.
 	Engine engine.Tuning
-	// Cluster says how the node comes into a cluster; nil = it is alone, and no other
-	// can reach it. What stands here already is filled in: directory, name, version.
+	// Cluster describes the node's cluster; nil = the node is alone, and no other can reach it. Open fills in
+	// the data directory, name, version and logger from this Config.
 	Cluster *cluster.Config
-	// Shards is how many logs a node that is alone is founded with; 0 = one, or as
-	// many as there are.
+	// Shards is the number of shards with which a node that is alone is founded; 0 = one, or as many as it
+	// already has.
 	Shards int
-	// Webhooks is how webhooks are called; on a node that is open to everybody on its
-	// machine they may call that machine.
+	// Webhooks configures how webhooks are called. On a node with Dev they may call the node's own machine.
 	Webhooks cell.Webhooks
-	// Limits bound how fast the node is asked.
+	// Limits bound the rate of requests.
 	Limits ratelimit.Limits
 	Tracer trace.TracerProvider // nil = no traces
 	Logger *slog.Logger         // nil = slog.Default()
@@ -62,17 +61,16 @@ type Config struct {
 // Node is an open bare node.
 type Node struct {
 	cluster *cluster.Cluster // nil = alone
-	lock    io.Closer        // of the data directory; a cluster has its own
+	lock    io.Closer        // of the data directory; the cluster of a node that is not alone holds its own
 	host    *host.Host
 	cells   []*cell.Cell
 	server  *server.Server
-	// FirstKey is the admin key, on the start that created it; empty otherwise.
+	// FirstKey is the admin key if this start created it, otherwise empty.
 	FirstKey string
 }
 
-// Open opens or creates the node in cfg.DataDir and returns once it takes
-// writes: in a cluster that is once it knows a leader, which may take as long as
-// ctx lasts.
+// Open opens or creates the node in cfg.DataDir and returns once it accepts writes. In a cluster that is once
+// every shard has a leader, which may take as long as ctx lasts.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -130,14 +128,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// comeIn finds the node's cluster and says what it is to open of it.
+// comeIn opens the node's cluster and returns the shards that the node has to open.
 func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
 	of := *cfg.Cluster
 	of.DataDir, of.NodeID, of.Version, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, cfg.Logger
 	of.Level, of.Replicated = op.FeatureLevel, n.level
 	var err error
 	if of.Shards == 0 && of.Bootstrap {
-		// A node that has worked alone, or was restored, has as many as it has.
+		// A node that has run alone, or was restored, keeps its number of shards.
 		if of.Shards, err = host.Founded(cfg.DataDir, tenancy.Default); err != nil {
 			return host.Spec{}, err
 		}
@@ -149,8 +147,8 @@ func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
 	return host.Spec{Shards: n.cluster.Shards(), Join: n.cluster.Join()}, nil
 }
 
-// takeAlone takes the directory of a node without a cluster, before anything in it is
-// opened: a second node is told so, rather than by the store that it stumbles over.
+// takeAlone locks the directory of a node without a cluster before anything in it is opened. So a second node
+// gets an error that names the directory, and not one of the store that it would fail to open.
 func (n *Node) takeAlone(dataDir string) (err error) {
 	if err := durable.MakeDir(dataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -161,10 +159,11 @@ func (n *Node) takeAlone(dataDir string) (err error) {
 	return cluster.CheckStandalone(dataDir)
 }
 
-// level is the feature level of the home shard.
+// level returns the feature level of the home shard.
 func (n *Node) level() uint32 { return n.cells[0].Level() }
 
-// known is what all members' binaries know; nil where there is no other member.
+// known returns a function that reports the level that the binaries of all members know, or nil if the node
+// is alone.
 func (n *Node) known() func() (uint32, bool) {
 	if n.cluster == nil {
 		return nil
@@ -215,9 +214,9 @@ func (n *Node) serverConfig(cfg Config) server.Config {
 	return of
 }
 
-// secure sees to it that a node that is not open has a key to get in by.
+// secure ensures that a node without Dev has a key.
 func secure(ctx context.Context, cfg Config, c *cell.Cell) (firstKey string, err error) {
-	// A member that is new here has not got the others' keys yet.
+	// A member that has just joined does not have the other members' keys yet.
 	if err := c.Verify(ctx); err != nil {
 		return "", err
 	}
@@ -231,18 +230,18 @@ func secure(ctx context.Context, cfg Config, c *cell.Cell) (firstKey string, err
 	return createFirstKey(ctx, cfg.DataDir, c)
 }
 
-// Handler serves the node's HTTP.
+// Handler returns the handler of the node's HTTP requests.
 func (n *Node) Handler() http.Handler { return n.server }
 
-// Cells returns the node's shards, for tests and measurements that look past the API.
+// Cells returns the node's shards, for tests and measurements below the API.
 func (n *Node) Cells() []*cell.Cell { return n.cells }
 
-// Drain ends the waiting polls, so that a graceful shutdown need not sit them
-// out. Other requests are not affected.
+// Drain ends the waiting polls, so that a graceful shutdown need not wait for their deadlines. It does not
+// affect other requests.
 func (n *Node) Drain() { n.server.Drain() }
 
-// Close hands leadership over where there is somebody to take it, then flushes and
-// closes everything. The handler must not be called any more.
+// Close hands leadership over if another node can take it, then flushes and closes everything. The handler
+// must not be called any more.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	if n.server != nil {

@@ -22,25 +22,24 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// restoringDir is where, below a data directory, a node is put together that comes of
-// a backup. Its last step gives what is in it its place, all at once: a directory with
-// this one and without namespaces is a restore cut short, of which nothing counts.
+// restoringDir is the folder below a data directory in which a restore builds the node. The last step moves
+// its contents into place at once. So a directory that has this folder and no namespaces is an unfinished
+// restore, of which nothing counts.
 const restoringDir = "restoring"
 
-// mayBeThere is what a directory may hold that a node is restored into.
+// mayBeThere lists the names that may exist in a directory into which a node is restored.
 var mayBeThere = []string{restoringDir, "LOCK", "lost+found", "join-token"}
 
-// Restored is what a backup was restored from.
+// Restored describes the backup that was restored.
 type Restored struct {
 	backup.Header
 	backup.Trailer
 }
 
-// Restore makes, in a data directory that holds no node, a bare node of the backup in
-// from: one that founds a cluster when it is started. The file is read twice, and
-// nothing is written before all of it has been checked. Cut short, by a crash or by
-// the end of ctx, it can be called again; the directory is refused to a server until
-// then.
+// Restore builds a bare node from the backup in from, in a data directory that holds no node. The node founds
+// a cluster when it is started. Restore reads the file twice and writes nothing before it has checked the
+// whole file. If a crash or the end of ctx cuts it short, it can be called again; until then a server refuses
+// the directory.
 func Restore(ctx context.Context, from io.ReadSeeker, dataDir string) (Restored, error) {
 	if err := free(dataDir); err != nil {
 		return Restored{}, err
@@ -65,8 +64,8 @@ func Restore(ctx context.Context, from io.ReadSeeker, dataDir string) (Restored,
 	return of, errors.Join(err, lock.Close())
 }
 
-// CheckBackup reads a backup from its beginning to its end, and answers what it is if
-// this binary can restore it.
+// CheckBackup reads a backup from start to end and returns its header and trailer. It returns an error if
+// this binary cannot restore it.
 func CheckBackup(ctx context.Context, from io.Reader) (Restored, error) {
 	header, trailer, err := backup.Verify(endingReader{ctx, from})
 	of := Restored{header, trailer}
@@ -92,7 +91,7 @@ func (r endingReader) Read(b []byte) (int, error) {
 	return r.from.Read(b)
 }
 
-// free refuses a data directory that holds anything that may be somebody's.
+// free refuses a data directory that holds anything that may belong to somebody.
 func free(dataDir string) error {
 	found, err := os.ReadDir(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +108,7 @@ func free(dataDir string) error {
 	return nil
 }
 
-// restore puts a node together beside where it will be, and moves it there.
+// restore builds a node in restoringDir and moves it into place.
 func restore(ctx context.Context, from io.Reader, of Restored, dataDir string) error {
 	making := filepath.Join(dataDir, restoringDir)
 	if err := os.RemoveAll(making); err != nil {
@@ -143,7 +142,7 @@ func restore(ctx context.Context, from io.Reader, of Restored, dataDir string) e
 	if _, err := r.End(); err != nil {
 		return err
 	}
-	// Durable in itself before it gets its name; from here on it counts.
+	// The folder is durable before it gets its final name; from the rename on it counts.
 	if err := errors.Join(durable.SyncDir(cells), durable.SyncDir(making)); err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func restore(ctx context.Context, from io.Reader, of Restored, dataDir string) e
 	return clearRestored(dataDir)
 }
 
-// clearRestored removes what a restore has left beside a node that is whole.
+// clearRestored removes the remains of a restore beside a complete node.
 func clearRestored(dataDir string) error {
 	if err := os.RemoveAll(filepath.Join(dataDir, restoringDir)); err != nil {
 		return err
@@ -164,8 +163,8 @@ func clearRestored(dataDir string) error {
 	return durable.SyncDir(dataDir)
 }
 
-// finished refuses a data directory in which a restore has been cut short: a node
-// started there would found an empty one. What one that was not has left is removed.
+// finished refuses a data directory in which a restore was cut short, because a node started there would
+// found an empty one. It removes the remains of a restore that was finished.
 func finished(dataDir string) error {
 	if _, err := os.Lstat(filepath.Join(dataDir, restoringDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -30,7 +30,7 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// bare is a bare node, behind a listener.
+// bare is a bare node with a listener.
 type bare struct {
 	t    *testing.T
 	node *dataplane.Node
@@ -39,7 +39,8 @@ type bare struct {
 	stop func()
 }
 
-// openBareNode opens the node in dir; key "" = the one that is made at its first start.
+// openBareNode opens the node in dir. With an empty key it uses the key that the node creates at its first
+// start.
 func openBareNode(t *testing.T, dir, key string, shards int) *bare {
 	t.Helper()
 	n, err := dataplane.Open(t.Context(), dataplane.Config{DataDir: dir, NodeID: "n1", Version: "v1.2.3", Shards: shards, Logger: slog.New(slog.DiscardHandler)})
@@ -71,7 +72,7 @@ func (b *bare) client() *client.Client {
 	return c
 }
 
-// ask makes a request and answers its status and its JSON.
+// ask sends a request and returns its status and its JSON.
 func (b *bare) ask(method, path, body string, header ...string) (int, map[string]any) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+"/api/v1"+path, strings.NewReader(body))
@@ -94,7 +95,7 @@ func (b *bare) ask(method, path, body string, header ...string) (int, map[string
 	return resp.StatusCode, out
 }
 
-// ok is ask of what must work.
+// ok does the same as ask, and fails the test unless the request succeeds.
 func (b *bare) ok(method, path, body string, header ...string) map[string]any {
 	b.t.Helper()
 	status, out := b.ask(method, path, body, header...)
@@ -122,7 +123,8 @@ func restored(t *testing.T, file []byte) (dir string) {
 	return dir
 }
 
-// furnish gives a node some of everything and answers what must be as it was.
+// furnish gives a node some of every kind of record and returns the paths whose answers must survive a
+// restore.
 func (b *bare) furnish() (paths []string) {
 	schedule := b.ok("POST", "/schedules", `{"name":"nightly","queue":"reports","cron":"0 3 * * *","timezone":"Europe/Berlin"}`)
 	b.ok("POST", "/budgets", `{"scope":"queue","target":"agents","daily_usd":10,"default_reserve_usd":1}`)
@@ -153,7 +155,7 @@ func (b *bare) furnish() (paths []string) {
 	return append(paths, "/budgets/queue/agents", "/schedules/"+schedule["id"].(string), "/dead", "/usage/summary?period=24h&group_by=queue")
 }
 
-// says is what a node says of itself, but for when it was asked.
+// says returns a node's answer without the fields that tell when it was asked.
 func (b *bare) says(path string) string {
 	b.t.Helper()
 	out := b.ok("GET", path, "")
@@ -163,8 +165,8 @@ func (b *bare) says(path string) string {
 	return fmt.Sprint(out)
 }
 
-// All that a backup holds is in the node that is made of it, byte for byte but for
-// what says which history it is; and what it says of itself is what it said.
+// A restored node holds everything in the backup, byte for byte except for the identity of its history, and
+// gives the same answers.
 func TestARestoredNodeIsAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 3} {
@@ -180,7 +182,7 @@ func TestARestoredNodeIsAsItWas(t *testing.T) {
 			held := b.ok("POST", "/enqueue", `{"queue":"held"}`)["job_id"].(string)
 			lease := b.ok("POST", "/fetch", `{"queues":["held"],"worker_id":"w1","lease_duration":3600}`)
 			file := b.backup()
-			b.ok("POST", "/enqueue", `{"queue":"later"}`) // is not in it
+			b.ok("POST", "/enqueue", `{"queue":"later"}`) // not in the backup
 			followed := b.ok("GET", "/cluster/events?after_seq=0&limit=1000", "")["cursor"]
 			b.stop()
 
@@ -195,20 +197,20 @@ func TestARestoredNodeIsAsItWas(t *testing.T) {
 					t.Errorf("%s is\n%s\nwas\n%s", path, after, before[path])
 				}
 			}
-			// Who has followed the node that was is told so, wherever it had come to.
+			// A client that followed the former node's events receives a RESET, whatever its position was.
 			events, _ := r.ok("GET", fmt.Sprint("/cluster/events?limit=100&after_seq=", followed), "")["events"].([]any)
 			if len(events) == 0 || events[0].(map[string]any)["type"] != "RESET" {
 				t.Errorf("behind %v there are the events %v", followed, events)
 			}
-			// A job that is done stays so, and nothing of it is handed out.
+			// A settled job stays settled, and a fetch does not return it.
 			if status, got := r.ask("POST", "/fetch", `{"queues":["mail"],"worker_id":"w2"}`); status != 200 || !slices.Contains(paths, "/jobs/"+got["job_id"].(string)) {
 				t.Errorf("a fetch answers %d %v", status, got)
 			} else if before["/jobs/"+got["job_id"].(string)] == "" || !strings.Contains(before["/jobs/"+got["job_id"].(string)], "state:pending") {
 				t.Errorf("the job that was fetched was %s", before["/jobs/"+got["job_id"].(string)])
 			}
-			// What was leased is leased, and its worker may end it.
+			// A leased job stays leased, and its worker may ack it.
 			r.ok("POST", "/ack/"+held, fmt.Sprintf(`{"lease_token":%q}`, lease["lease_token"]))
-			// What was asked for with a key is remembered, and what came after is not there.
+			// The node remembers the idempotency key, and knows nothing that came after the backup.
 			again := r.ok("POST", "/enqueue", `{"queue":"twice"}`, "Idempotency-Key", "once")
 			if again["job_id"] != once["job_id"] {
 				t.Errorf("a request that was repeated answers %v, it answered %v", again, once)
@@ -224,8 +226,7 @@ func TestARestoredNodeIsAsItWas(t *testing.T) {
 	}
 }
 
-// compareStores holds what is in the stores of a restored node, before it has been
-// started, against the file.
+// compareStores compares the stores of a restored node, before its first start, with the backup file.
 func compareStores(t *testing.T, file []byte, dir string) {
 	t.Helper()
 	r, err := backup.NewReader(bytes.NewReader(file))
@@ -254,7 +255,7 @@ func compareStores(t *testing.T, file []byte, dir string) {
 			if !ok {
 				t.Errorf("shard %d: key %x is not there", i, kv.Key)
 			} else if !bytes.Equal(value, kv.Value) {
-				// The head, and what has been received of other shards.
+				// The head, and the numbers received from other shards.
 				if differ++; kv.Key[0] != 0x01 && kv.Key[0] != 0x13 {
 					t.Errorf("shard %d: key %x has another value", i, kv.Key)
 				}
@@ -277,8 +278,8 @@ func compareStores(t *testing.T, file []byte, dir string) {
 	}
 }
 
-// Backups that are taken while jobs move between shards hold each of them once: in a
-// queue, or on its way to one.
+// A backup that is taken while jobs move between shards holds each job once: in a queue, or on its way to
+// one.
 func TestABackupUnderLoadLosesNothingBetweenShards(t *testing.T) {
 	t.Parallel()
 	const jobs = 40
@@ -300,7 +301,7 @@ func TestABackupUnderLoadLosesNothingBetweenShards(t *testing.T) {
 	for caller := range 4 {
 		moving.Go(func() {
 			for i := caller; ctx.Err() == nil; i += 4 {
-				// A job that is on its way already is refused; so is where it lies.
+				// A move fails if the job is already moving, or is in that queue.
 				if c.Move(ctx, ids[i%jobs], queues[i*7%len(queues)]) == nil {
 					moved.Add(1)
 				}
@@ -346,8 +347,8 @@ func TestABackupUnderLoadLosesNothingBetweenShards(t *testing.T) {
 	}
 }
 
-// A restore that is cut short leaves a directory that no node is started in, and that
-// it can be repeated in.
+// A restore that is cut short leaves a directory in which no node starts, and into which the backup can be
+// restored again.
 func TestARestoreCutShort(t *testing.T) {
 	t.Parallel()
 	b := openBareNode(t, filepath.Join(t.TempDir(), "first"), "", 2)
@@ -362,7 +363,7 @@ func TestARestoreCutShort(t *testing.T) {
 		return err
 	}
 	dir := filepath.Join(t.TempDir(), "new")
-	// The second reading, from which it is written, ends somewhere.
+	// The second reading of the file, during which Restore writes, ends early.
 	for _, left := range []int{100, len(file) / 2, len(file) - 1} {
 		cause := errors.New("power cut")
 		from := &failingReader{Reader: bytes.NewReader(file), after: len(file) + 1 + left, cause: cause}
@@ -376,7 +377,7 @@ func TestARestoreCutShort(t *testing.T) {
 	if _, err := dataplane.Restore(t.Context(), bytes.NewReader(file), dir); err != nil {
 		t.Fatal(err)
 	}
-	// As a crash behind the last step would leave it.
+	// A crash after the last step would leave this folder.
 	if err := os.MkdirAll(filepath.Join(dir, "restoring"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +390,7 @@ func TestARestoreCutShort(t *testing.T) {
 	if _, err := dataplane.Restore(t.Context(), bytes.NewReader(file), dir); api.CodeOf(err) != api.Conflict {
 		t.Errorf("into a directory with a node: %v", err)
 	}
-	// Nothing is written of a file that is refused.
+	// Restore writes nothing for a file that it refuses.
 	dir = filepath.Join(t.TempDir(), "none")
 	bad := bytes.Clone(file)
 	bad[len(bad)-40] ^= 1
@@ -401,7 +402,7 @@ func TestARestoreCutShort(t *testing.T) {
 	}
 }
 
-// failingReader fails after so many bytes, over all its readings.
+// failingReader fails after so many bytes, counted over all its readings.
 type failingReader struct {
 	*bytes.Reader
 	after int
@@ -417,8 +418,8 @@ func (r *failingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A restored node is founded with whatever log store it is started with, and again
-// where a crash has cut its founding short; it is there after a restart.
+// A restored node is founded with the log store with which it is started. If a crash cut the founding short,
+// it is founded again. It opens after a restart.
 func TestARestoredNodeIsFoundedOnce(t *testing.T) {
 	t.Parallel()
 	b := openBareNode(t, filepath.Join(t.TempDir(), "first"), "", 1)
@@ -429,7 +430,7 @@ func TestARestoredNodeIsFoundedOnce(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			dir := restored(t, file)
-			// As another node would have begun, and not recorded it.
+			// Found the node as another node would have done without recording it.
 			cellDir := filepath.Join(dir, "ns", "default", "0")
 			s, err := state.Open(filepath.Join(cellDir, "state"), state.Options{})
 			if err != nil {
@@ -462,7 +463,7 @@ func TestARestoredNodeIsFoundedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A log that is lost afterwards is missed.
+			// A node whose log was lost afterwards does not open.
 			if err := os.RemoveAll(filepath.Join(cellDir, "raft", "log")); err != nil {
 				t.Fatal(err)
 			}
