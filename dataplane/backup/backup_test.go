@@ -254,7 +254,7 @@ func TestTheLengthOfAPartIsBounded(t *testing.T) {
 func TestACutIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {
-		late int // the shard whose snapshot is older than what is changed then
+		late int // the shard whose snapshot is older than the change
 		do   func(t *testing.T, a, b *shard)
 	}{
 		"received and not yet sent": {0, func(t *testing.T, a, b *shard) {
@@ -290,7 +290,7 @@ func TestACutIsOfOneMoment(t *testing.T) {
 			}
 		})
 	}
-	// What was received of a history of the sender that is over says nothing of now.
+	// Messages received from an earlier history of the sender do not count.
 	a, b := openShard(t, 0), openShard(t, 1)
 	b.entry(t, func(tx *state.Tx) error { return tx.PutInbox(0, entry.Incarnation{9}, 7) })
 	if _, _, err := Verify(bytes.NewReader(file(t, a, b))); err != nil {
@@ -302,7 +302,7 @@ func TestACutIsOfOneMoment(t *testing.T) {
 func TestACutThatCannotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := openShard(t, 0), openShard(t, 1)
-	b.receive(t, a, 3) // which a has never sent
+	b.receive(t, a, 3) // a has not sent it
 	c := &Cut{shards: []*state.Snapshot{a.Snapshot(), b.Snapshot()}}
 	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())

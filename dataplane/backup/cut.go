@@ -27,7 +27,7 @@ type Cut struct {
 const (
 	// cutWait bounds the wait of Take for stores to advance.
 	cutWait = 5 * time.Second
-	// cutStep is the interval at which it checks them.
+	// cutStep is the interval at which Take checks them.
 	cutStep = 2 * time.Millisecond
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestMeasureBackup measures 32 callers while a backup of the store is taken again and
-// again, and while none is, in turn. docs/benchmarks.md has no figure of it yet:
+// TestMeasureBackup measures 32 callers while backups of the store are taken one after the other, and while
+// none is taken, in turn. docs/benchmarks.md has no figure of it yet:
 //
 //	go test ./dataplane/perf -run TestMeasureBackup -v -measure.rounds=5 -measure.jobs=100000
 func TestMeasureBackup(t *testing.T) {

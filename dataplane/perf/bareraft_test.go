@@ -27,15 +27,14 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// This file opens the references of "In process" and "One node and three" in
-// docs/benchmarks.md: raft alone, and the engine around a machine that does nothing. Both
-// use the log store and the transport that a node uses.
+// This file opens the references of "In process" and "One node and three" in docs/benchmarks.md: raft alone,
+// and the engine around a machine that does nothing. Both use the log store and the transport of a node.
 
-// neverCut is how much log makes a snapshot due where a machine has nothing to
-// make one of.
+// neverCut is the log size before a snapshot for a machine that has nothing to put in one: it is never
+// reached.
 const neverCut = math.MaxInt64 / 2
 
-// wires are the transports of n new processes that trust each other.
+// wires opens the transports of n new processes that trust each other.
 func wires(t testing.TB, n int) []*transport.Transport {
 	t.Helper()
 	authority := transporttest.NewAuthority()
@@ -60,7 +59,7 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// ourTransports are raft's ends of the transport that the nodes have.
+// ourTransports returns the nodes' transport as raft sees it; a single member gets one in memory.
 func ourTransports(t testing.TB, n int) []raft.Transport {
 	t.Helper()
 	all := make([]raft.Transport, n)
@@ -78,7 +77,7 @@ func ourTransports(t testing.TB, n int) []raft.Transport {
 	return all
 }
 
-// tlsStream is what raft's own transport needs to go through TLS.
+// tlsStream carries raft's own transport over TLS.
 type tlsStream struct {
 	net.Listener
 	identity transport.Identity
@@ -88,7 +87,7 @@ func (s tlsStream) Dial(to raft.ServerAddress, within time.Duration) (net.Conn, 
 	return tls.DialWithDialer(&net.Dialer{Timeout: within}, "tcp", string(to), s.identity.Client(""))
 }
 
-// raftTransports are raft's own, through TLS.
+// raftTransports opens raft's own transports, over TLS.
 func raftTransports(t testing.TB, n int) []raft.Transport {
 	t.Helper()
 	authority := transporttest.NewAuthority()
@@ -103,8 +102,7 @@ func raftTransports(t testing.TB, n int) []raft.Transport {
 	return all
 }
 
-// openRafts opens a member on each transport, with no state behind it, and
-// returns the one that leads.
+// openRafts opens a member without a state machine on each transport and returns the leader.
 func openRafts(t testing.TB, transports []raft.Transport) *raft.Raft {
 	t.Helper()
 	var members raft.Configuration
@@ -144,7 +142,7 @@ func openRaftMember(t testing.TB, id raft.ServerID, at raft.Transport, members r
 	cfg.LocalID, cfg.Logger, cfg.NoLegacyTelemetry = id, hclog.NewNullLogger(), true
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 2*time.Second, 2*time.Second, 2*time.Second
 	cfg.SnapshotInterval, cfg.SnapshotThreshold = time.Hour, math.MaxUint64
-	cfg.BatchApplyCh = true // callers then need not meet: the yardstick is raft at its best
+	cfg.BatchApplyCh = true // callers need no timing to share a batch: the reference is raft at its best
 	snaps := raft.NewDiscardSnapshotStore()
 	if err := raft.BootstrapCluster(cfg, log, log, snaps, at, members); err != nil {
 		t.Fatal(err)
@@ -155,7 +153,7 @@ func openRaftMember(t testing.TB, id raft.ServerID, at raft.Transport, members r
 	}
 	t.Cleanup(func() {
 		if closer, ok := at.(raft.WithClose); ok {
-			_ = closer.Close() // or the shutdown waits for members that have gone before
+			_ = closer.Close() // otherwise the shutdown waits for members that have left
 		}
 		if err := errors.Join(r.Shutdown().Error(), log.Close()); err != nil {
 			t.Error(err)
@@ -164,7 +162,7 @@ func openRaftMember(t testing.TB, id raft.ServerID, at raft.Transport, members r
 	return r
 }
 
-// commitBytes is a lifecycle's three entries, with raft alone.
+// commitBytes commits the three entries of a lifecycle with raft alone.
 func commitBytes(r *raft.Raft, ops [][]byte) error {
 	for _, data := range ops {
 		if err := r.Apply(data, 0).Error(); err != nil {
@@ -181,8 +179,7 @@ func (nullFSM) Apply(*raft.Log) any                 { return nil }
 func (nullFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, io.ErrUnexpectedEOF }
 func (nullFSM) Restore(io.ReadCloser) error         { return io.ErrUnexpectedEOF }
 
-// openEngines opens a group of n members with nothing behind it, and returns the
-// one that founded it and leads.
+// openEngines opens a group of n members without a state machine and returns the founder, which leads.
 func openEngines(t testing.TB, n int) *engine.Group {
 	t.Helper()
 	at := make([]*transport.Transport, n)
@@ -218,7 +215,7 @@ func openEngine(t testing.TB, at *transport.Transport, join *entry.Incarnation) 
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = g.Close(ctx) // the last members have nobody left to hand over to
+		_ = g.Close(ctx) // the last members can hand over to nobody
 	})
 	if join == nil {
 		if err := g.Ready(t.Context()); err != nil {
@@ -237,7 +234,7 @@ func proposeBytes(g *engine.Group, ops [][]byte) error {
 	return nil
 }
 
-// bytesOp is an op of given bytes.
+// bytesOp is an op with given bytes.
 type bytesOp []byte
 
 func (bytesOp) Number() entry.Number  { return 1 }
@@ -249,7 +246,7 @@ func (o bytesOp) MarshalToSizedBufferVT(to []byte) (int, error) {
 	return copy(to[len(to)-len(o):], o), nil
 }
 
-// nullCodec carries a bytesOp, should leadership change.
+// nullCodec carries a bytesOp between members if leadership changes.
 type nullCodec struct{}
 
 func (nullCodec) Decode(o entry.Op) (engine.Op, error)               { return bytesOp(o.Bytes), nil }
@@ -257,7 +254,7 @@ func (nullCodec) EncodeResult(entry.Number, any) ([]byte, error)     { return ni
 func (nullCodec) DecodeResult(_ entry.Number, _ []byte) (any, error) { return nil, nil }
 func (nullCodec) Repeats(engine.Op) bool                             { return true }
 
-// nullMachine does nothing but keep its place.
+// nullMachine does nothing but record its position.
 type nullMachine struct {
 	at      atomic.Pointer[entry.Applied]
 	members atomic.Pointer[membership]

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// drive calls fn b.N times from so many goroutines and reports rate, latency and
-// the processor time of the whole process, which depends least on what else runs
-// on the machine.
+// drive calls fn b.N times from a number of goroutines. It reports the rate, the latency and the processor
+// time of the whole process, which depends least on the machine's other load.
 func drive(b *testing.B, callers int, unit string, fn func(caller int) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -53,7 +52,7 @@ func drive(b *testing.B, callers int, unit string, fn func(caller int) error) {
 	b.ReportMetric(float64(used.Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
 }
 
-// cpuTime is what the process has used so far, user and system.
+// cpuTime returns the processor time that the process has used so far, user and system.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -65,8 +64,8 @@ func cpuTime(t testing.TB) time.Duration {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// BenchmarkFsync measures the disk's part of an acknowledged write, a block of 4 KiB and a
-// sync at the end of a growing file: the reference of "Over HTTP" in docs/benchmarks.md.
+// BenchmarkFsync measures the disk's part of an acknowledged write: a block of 4 KiB and a sync at the end of
+// a growing file. It is the reference of "Over HTTP" in docs/benchmarks.md.
 func BenchmarkFsync(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
 	if err != nil {

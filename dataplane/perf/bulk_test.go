@@ -15,9 +15,9 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// TestMeasureBulk measures how long acks take while a bulk operation cancels every pending
-// job, half of -measure.jobs, and how fast the operation is: "Bulk operations" under "Where
-// the time goes" in docs/benchmarks.md.
+// TestMeasureBulk measures how long acks take while a bulk operation cancels every pending job, half of
+// -measure.jobs, and the speed of the operation. Its figures are in "Processor profile" in
+// docs/benchmarks.md.
 func TestMeasureBulk(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	var before, during []figures
@@ -43,8 +43,8 @@ func TestMeasureBulk(t *testing.T) {
 
 const bulkCallers = 16
 
-// lifecycleAcks is an ack, each as a call of its own: that before it is made ready by
-// the call before, which is not timed.
+// lifecycleAcks returns a function whose every second call acks a job and is timed. The call before it
+// enqueues and fetches that job and is not timed.
 func lifecycleAcks(t *testing.T, c *cell.Cell) func(caller int) error {
 	t.Helper()
 	var leased [bulkCallers][]*op.Leased
@@ -72,8 +72,7 @@ func lifecycleAcks(t *testing.T, c *cell.Cell) func(caller int) error {
 // errNotTimed ends a call that neither failed nor is timed.
 var errNotTimed = errors.New("not timed")
 
-// cancelWaiting cancels all that waits in the queue that fillMixed fills, and returns
-// when that has ended.
+// cancelWaiting cancels the pending jobs that fillMixed has created and returns the finished operation.
 func cancelWaiting(t *testing.T, c *cell.Cell) *state.Bulk {
 	t.Helper()
 	filter, err := json.Marshal(map[string]any{"queue": "waiting", "state": []string{"pending"}})

@@ -11,16 +11,15 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// subject is one of what TestMeasureCluster compares: open returns what does one
-// job's enqueue, fetch and ack, or three entries of their bytes.
+// subject is a case of TestMeasureCluster. open returns a function that runs one job's enqueue, fetch and
+// ack, or commits three entries with the bytes of those ops.
 type subject struct {
 	name  string
 	nodes int
 	open  func(t *testing.T, nodes int) func(caller int) error
 }
 
-// subjects are measured in this order; the first of as many nodes is the
-// yardstick.
+// subjects are measured in this order. The first one with the same number of nodes is the reference.
 var subjects = []subject{
 	{"bare raft", 1, openBareRaft},
 	{"engine, no machine", 1, openBareEngine},
@@ -97,7 +96,7 @@ func TestMeasureCluster(t *testing.T) {
 		for i, s := range subjects {
 			all := got[of{i, n}]
 			if len(all) == 0 {
-				continue // -run has left it out
+				continue // -run excludes it
 			}
 			f := middle(all)
 			row := []string{

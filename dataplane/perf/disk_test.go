@@ -14,14 +14,13 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// TestMeasureDisk watches what three nodes have on disk while jobs are enqueued,
-// fetched and acked at a constant rate. Each minute one of the followers is away
-// for some seconds, for longer than the log reaches back, and is sent a snapshot. It
-// makes "Disk under constant load" in docs/benchmarks.md:
+// TestMeasureDisk watches the disk use of three nodes while jobs are enqueued, fetched and acked at a
+// constant rate. For a third of each minute one follower is closed, longer than the log reaches back, so that
+// it receives a snapshot. The figures are those of "Disk use under constant load" in docs/benchmarks.md:
 //
 //	go test ./dataplane/perf -run TestMeasureDisk -v -timeout 120m -measure.minutes=30
 //
-// Completed jobs stay: state and view grow with them, and with nothing else.
+// Completed jobs stay, and nothing else makes the state and the view grow.
 func TestMeasureDisk(t *testing.T) {
 	skipUnless(t, *minutes, "measure.minutes")
 	ns := openNodes(t, 3, engine.Tuning{
@@ -59,14 +58,14 @@ func TestMeasureDisk(t *testing.T) {
 	printTable(fmt.Sprintf("Disk of three nodes at %d jobs/s, in MiB: the leader's, and the most of any node; a snapshot every 4 MiB of log, 1 MiB kept behind it", *rate), rows...)
 }
 
-// peak is the most that any node had on disk in some time, and how many
-// snapshots the leader has taken in it.
+// peak holds the highest disk use of any node within some time, and the number of snapshots that the leader
+// took in that time.
 type peak struct {
 	log, staging int64
 	snapshots    int
 }
 
-// sample looks at all nodes until a time; in the midst of it a follower is away.
+// sample watches all nodes until a time. It closes a follower for the first third of it.
 func (ns *nodes) sample(t *testing.T, until time.Time) (p peak) {
 	t.Helper()
 	seen := watch(t, ns.leader().Cells()[0].Engine())

@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 )
 
-// fairnessKeys is how many fairness keys the jobs of a queue have, taking turns.
+// fairnessKeys are the numbers of fairness keys among which the jobs of a queue alternate.
 var fairnessKeys = []int{0, 1, 100, 10_000}
 
-// fairLifecycles are lifecycles of jobs that have so many fairness keys; of 0 none.
+// fairLifecycles runs lifecycles of jobs with that many fairness keys; 0 = none.
 func fairLifecycles(c *cell.Cell, keys int) func(caller int) error {
 	var turn atomic.Int64
 	return func(caller int) error {
@@ -26,8 +26,8 @@ func fairLifecycles(c *cell.Cell, keys int) func(caller int) error {
 	}
 }
 
-// BenchmarkFairness runs the whole path with fairness keys, for profiles: its cases run
-// one after the other, so that their figures compare only on a quiet machine.
+// BenchmarkFairness runs the whole path with fairness keys, for profiles. Its cases run one after the other,
+// so their figures can be compared only on a quiet machine.
 func BenchmarkFairness(b *testing.B) {
 	for _, keys := range fairnessKeys {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
@@ -38,8 +38,7 @@ func BenchmarkFairness(b *testing.B) {
 	}
 }
 
-// TestMeasureFairness measures the same cases in turn: "What fairness costs those who use
-// it" in docs/benchmarks.md.
+// TestMeasureFairness measures the same cases in turn, for "Cost of fairness keys" in docs/benchmarks.md.
 func TestMeasureFairness(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	all := map[int][]figures{}

@@ -15,9 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// BenchmarkHTTP measures what a client sees on loopback, beside a handler that only
-// decodes the request and answers, with the same client: "Over HTTP" in
-// docs/benchmarks.md.
+// BenchmarkHTTP measures a client on the loopback, beside a handler that only decodes the request and answers
+// the same client, for "Over HTTP" in docs/benchmarks.md.
 func BenchmarkHTTP(b *testing.B) {
 	for _, clients := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("enqueue/clients=%d", clients), func(b *testing.B) {

@@ -13,11 +13,11 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// payload is 200 bytes, like the reference figures'.
+// payload has 200 bytes, like the payloads of the reference figures.
 var payload = []byte(fmt.Sprintf(`{"to":"user@example.com","body":"%0166d"}`, 0))
 
-// BenchmarkInProcess measures the whole path without HTTP, the enqueue, fetch and ack of
-// one job, beside raft alone with the same log store and the same bytes: "In process" in
+// BenchmarkInProcess measures the whole path without HTTP: the enqueue, fetch and ack of one job. Beside it
+// runs raft alone with the same log store and the same bytes. The figures are those of "In process" in
 // docs/benchmarks.md.
 func BenchmarkInProcess(b *testing.B) {
 	for _, callers := range []int{1, 32, 512} {
@@ -33,9 +33,8 @@ func BenchmarkInProcess(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog measures the same with many jobs waiting in the queues. A fetch takes
-// the oldest, so that the backlog stays as deep. docs/benchmarks.md says how to run it and
-// has no figure of it.
+// BenchmarkBacklog measures the same with many jobs waiting in the queues. A fetch takes the oldest, so the
+// backlog keeps its depth. docs/benchmarks.md tells how to run it and has no figure of it.
 func BenchmarkBacklog(b *testing.B) {
 	for _, pending := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
@@ -104,7 +103,7 @@ func lifecycle(c *cell.Cell, caller int) error {
 	return lifecycleOf(c, enqueueOp(c.NewID(queue), queue), queue)
 }
 
-// lifecycleOf enqueues a job, fetches one of its queue and acknowledges that.
+// lifecycleOf enqueues a job, fetches a job of its queue and acks that.
 func lifecycleOf(c *cell.Cell, o *op.Enqueue, queue string) error {
 	ctx := context.Background()
 	if _, _, err := cell.Propose[*op.EnqueueResult](ctx, c, o); err != nil {
@@ -121,13 +120,13 @@ func lifecycleOf(c *cell.Cell, o *op.Enqueue, queue string) error {
 	return err
 }
 
-// reportLag reports how long the view is behind at the end.
+// reportLag reports the view's lag at the end.
 func reportLag(b *testing.B, c *cell.Cell) {
 	_, age := c.View().Lag()
 	b.ReportMetric(float64(age.Milliseconds()), "view-lag-ms")
 }
 
-// lifecycleBytes are the three ops as the log would carry them.
+// lifecycleBytes returns the three ops of a lifecycle as the log would carry them.
 func lifecycleBytes(t testing.TB) (all [][]byte) {
 	t.Helper()
 	id := job.NewID(time.Now().UnixMilli(), "bench-0", job.Entropy{})

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// openCellIn is a cell of one node that has its data in a directory.
+// openCellIn opens a cell of one node with its data in dir.
 func openCellIn(t testing.TB, dir string) *cell.Cell {
 	t.Helper()
 	h, err := host.Open(host.Config{DataDir: dir, NodeID: "bench", Logger: quiet()})
@@ -39,11 +39,11 @@ func openCellIn(t testing.TB, dir string) *cell.Cell {
 	return cells[0]
 }
 
-// hangView makes the view's next flush hang on its file, until the returned function
-// lets go: it waits for a lock, gives up after a second, and tries again.
+// hangView makes the view's next flush hang until letGo is called. It holds the lock of the view's file, for
+// which the flush waits a second, gives up and tries again.
 func hangView(t testing.TB, dir string, c *cell.Cell) (letGo func()) {
 	t.Helper()
-	if err := c.View().Wait(t.Context(), 0); err != nil { // there is a file
+	if err := c.View().Wait(t.Context(), 0); err != nil { // now the file exists
 		t.Fatal(err)
 	}
 	var path string
@@ -55,7 +55,7 @@ func hangView(t testing.TB, dir string, c *cell.Cell) (letGo func()) {
 	}); err != nil || path == "" {
 		t.Fatalf("there is no view below %s: %v", dir, err)
 	}
-	// The view brings its driver along.
+	// The view's package registers the driver.
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_pragma=busy_timeout(60000)"}).String())
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func hangView(t testing.TB, dir string, c *cell.Cell) (letGo func()) {
 	}
 }
 
-// TestAViewThatHangsHoldsUpNoWrite acknowledges thousands of writes while no flush can
-// end: more than any buffer between the store and its view would take.
+// TestAViewThatHangsHoldsUpNoWrite checks that thousands of writes are acknowledged while no flush can end,
+// more than a buffer between the store and its view would take.
 func TestAViewThatHangsHoldsUpNoWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,7 +112,7 @@ func TestAViewThatHangsHoldsUpNoWrite(t *testing.T) {
 	}
 }
 
-// lagging is how far a view was behind, at moments of one time.
+// lagging holds the lags of a view, sampled over some time.
 type lagging struct {
 	figures
 	ages   []time.Duration
@@ -124,7 +124,7 @@ func (l lagging) age(percent int) time.Duration {
 	return l.ages[(len(l.ages)-1)*percent/100]
 }
 
-// watchLag measures a load, and every 5 ms its view.
+// watchLag measures a load and samples the lag of its view every 5 ms.
 func watchLag(t testing.TB, c *cell.Cell, callers int, fn func(caller int) error) (l lagging) {
 	t.Helper()
 	begun, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
@@ -133,7 +133,7 @@ func watchLag(t testing.TB, c *cell.Cell, callers int, fn func(caller int) error
 		for tick := time.NewTicker(5 * time.Millisecond); ; {
 			select {
 			case <-tick.C:
-				if events, age := c.View().Lag(); time.Since(begun) > *lasting/5 { // as measure leaves out
+				if events, age := c.View().Lag(); time.Since(begun) > *lasting/5 { // after the start that measure skips, too
 					l.ages, l.events = append(l.ages, age), max(l.events, events)
 				}
 			case <-stop:
@@ -149,8 +149,8 @@ func watchLag(t testing.TB, c *cell.Cell, callers int, fn func(caller int) error
 	return l
 }
 
-// paced lets callers begin at a rate, all of them together; one that is late begins
-// at once, so that a pause is made up for as far as the callers can.
+// paced lets all callers together start calls at a rate. A late caller starts at once, so that the callers
+// make up for a pause as far as they can.
 func paced(rate float64, callers int, fn func(caller int) error) func(caller int) error {
 	begun, each := time.Now(), time.Duration(float64(callers)/rate*1e9)
 	next := make([]time.Time, callers)
@@ -164,9 +164,8 @@ func paced(rate float64, callers int, fn func(caller int) error) func(caller int
 	}
 }
 
-// TestMeasureLag measures the view's lag at the highest rate of writes, at 80 and 50 % of
-// that, and the rate of writes while the view hangs, for "How far the view is behind" in
-// docs/benchmarks.md:
+// TestMeasureLag measures the view's lag at the highest rate of writes and at 80 and 50 % of that, and the
+// rate of writes while the view hangs, for "View lag" in docs/benchmarks.md:
 //
 //	go test ./dataplane/perf -run TestMeasureLag -v -timeout 30m -measure.rounds=5
 //

@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// The flags of the tests named TestMeasure. Each of these tests compares several ways of
-// running in turn, round after round, and prints a table of the medians. They are skipped
-// without the flag that each names.
+// The flags of the tests named TestMeasure. Each of these tests compares several cases in turn, round after
+// round, and prints a table of the medians. It is skipped without the flag that it names.
 var (
 	rounds    = flag.Int("measure.rounds", 0, "how often to measure everything; 0 = skip the measurements")
 	lasting   = flag.Duration("measure.for", 3*time.Second, "how long to measure each case")
@@ -35,8 +34,8 @@ func skipUnless(t *testing.T, n int, name string) {
 	}
 }
 
-// load is callers that call something again and again, each as soon as it has an
-// answer. Calls that fail, when a leader goes, are counted and not timed.
+// load is a set of callers that repeat a call, each as soon as it has an answer. Failed calls, such as those
+// at a change of leader, are counted and not timed.
 type load struct {
 	begun  time.Time
 	ending atomic.Bool
@@ -44,11 +43,11 @@ type load struct {
 	shots  [][]shot // by caller
 	done   atomic.Int64
 	failed atomic.Int64
-	why    atomic.Pointer[error] // of the first that failed
+	why    atomic.Pointer[error] // error of the first failed call
 }
 
-// shot is one call.
-type shot struct{ ended, took time.Duration } // ended after the load had begun
+// shot is one finished call.
+type shot struct{ ended, took time.Duration } // ended counts from the start of the load
 
 func startLoad(callers int, fn func(caller int) error) *load {
 	l := &load{begun: time.Now(), shots: make([][]shot, callers)}
@@ -75,7 +74,7 @@ func startLoad(callers int, fn func(caller int) error) *load {
 	return l
 }
 
-// stop ends the load; figures may be asked for then.
+// stop ends the load. Only then may figures be read.
 func (l *load) stop(t testing.TB) {
 	t.Helper()
 	l.ending.Store(true)
@@ -85,14 +84,14 @@ func (l *load) stop(t testing.TB) {
 	}
 }
 
-// figures are what a load has done in some time.
+// figures are the results of a load over some time.
 type figures struct {
 	rate     float64 // a second
 	p50, p99 time.Duration
 	cpu      time.Duration // of the whole process, user and system, for each call
 }
 
-// between are the figures of the calls that ended in a time.
+// between returns the figures of the calls that ended between two times.
 func (l *load) between(t testing.TB, from, to time.Time) figures {
 	t.Helper()
 	var all []time.Duration
@@ -112,7 +111,7 @@ func (l *load) between(t testing.TB, from, to time.Time) figures {
 	return figures{rate: float64(len(all)) / to.Sub(from).Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100]}
 }
 
-// measure has callers call fn, and leaves out what is not steady yet.
+// measure lets callers call fn, and skips the unsteady start.
 func measure(t testing.TB, callers int, fn func(caller int) error) figures {
 	t.Helper()
 	l := startLoad(callers, fn)
@@ -127,7 +126,7 @@ func measure(t testing.TB, callers int, fn func(caller int) error) figures {
 	return f
 }
 
-// median is the middle one by a measure.
+// median returns the middle value of of over all.
 func median[T any](all []T, of func(T) float64) float64 {
 	values := make([]float64, len(all))
 	for i, one := range all {
@@ -140,7 +139,7 @@ func median[T any](all []T, of func(T) float64) float64 {
 func rateOf(f figures) float64 { return f.rate }
 func cpuOf(f figures) float64  { return float64(f.cpu) }
 
-// middle are the medians of rounds, each figure on its own.
+// middle returns the medians over rounds, each figure on its own.
 func middle(all []figures) figures {
 	of := func(f func(figures) time.Duration) time.Duration {
 		return time.Duration(median(all, func(one figures) float64 { return float64(f(one)) }))
@@ -153,10 +152,10 @@ func middle(all []figures) figures {
 	}
 }
 
-// ratio is the median of a's rate to b's, round by round.
+// ratio returns the median of the ratios of a's rate to b's, round by round.
 func ratio(a, b []figures) string { return ratioOf(a, b, rateOf) }
 
-// ratioOf is the same of another figure.
+// ratioOf returns the same for another figure.
 func ratioOf(a, b []figures, of func(figures) float64) string {
 	if len(a) == 0 || len(a) != len(b) {
 		return ""
@@ -168,7 +167,7 @@ func ratioOf(a, b []figures, of func(figures) float64) string {
 	return fmt.Sprintf("%.2f", median(all, func(r float64) float64 { return r }))
 }
 
-// printTable prints rows as Markdown, the head first.
+// printTable prints rows as a Markdown table, the head first.
 func printTable(title string, rows ...[]string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s\n\n", title)
@@ -191,8 +190,7 @@ func millis(d time.Duration) string {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
 
-// sizeOf is the bytes of the files below a directory; those that go meanwhile do
-// not count.
+// sizeOf returns the total size of the files below a directory. Files that disappear meanwhile do not count.
 func sizeOf(dir ...string) (total int64) {
 	_ = filepath.WalkDir(filepath.Join(dir...), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

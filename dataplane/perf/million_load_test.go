@@ -11,31 +11,30 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// This file is the load of TestEveryCountIsARecount: the jobs that producers enqueue, and
-// what workers do with them.
+// This file holds the load of TestEveryCountIsARecount: the jobs that producers enqueue, and the work of the
+// workers.
 
 type object = map[string]any
 
-// roundJobs is about how many jobs one produce makes, those included that follow
-// from others.
+// roundJobs is about how many jobs one call of produce causes, including those that follow from other jobs.
 const roundJobs = 196
 
 const (
 	laterQueue = "later" // its jobs wait for a time that does not come
-	posedQueue = "posed" // its jobs stay as pose leaves them
+	posedQueue = "posed" // its jobs keep the states in which pose leaves them
 )
 
-// worked are the queues that workers fetch from.
+// worked lists the queues from which workers fetch.
 var worked = []string{
 	"plain", "flaky", "members", "callbacks", "first", "second", "third", "exits", "alerts", "dependents", "cached", "index",
 	"reviewed", "ticks",
 }
 
-// soon and inAnHour are times for scheduled_at.
+// soon and inAnHour return times for scheduled_at.
 func soon() string     { return time.Now().Add(50 * time.Millisecond).UTC().Format(time.RFC3339Nano) }
 func inAnHour() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano) }
 
-// produce makes jobs of every shape, under a name of their own.
+// produce enqueues jobs of every shape, under a name of their own.
 func (r *run) produce(producer, round int) {
 	name := fmt.Sprintf("%d-%d", producer, round)
 	ids := r.enqueue(object{"jobs": plain(name)}).JobIDs
@@ -54,8 +53,9 @@ func (r *run) produce(producer, round int) {
 	r.byHand()
 }
 
-// plain are a hundred jobs that stand alone: every tenth fails until it is dead,
-// some of these for good, every tenth is delayed, of every tenth two share a key.
+// plain returns about a hundred independent jobs. Every tenth fails until it is dead, and one of these is
+// then revived. Every tenth is delayed, and every tenth shares a unique key with another. Two further jobs
+// hold a key for a period.
 func plain(name string) (jobs []object) {
 	for i := range 100 {
 		j := object{"queue": "plain", "payload": object{"n": i}, "tags": object{"round": name}}
@@ -75,7 +75,7 @@ func plain(name string) (jobs []object) {
 	return jobs
 }
 
-// chains are ten, of which two fail at their first step.
+// chains returns ten chains, of which two fail at their first step.
 func chains() (jobs []object) {
 	for i := range 10 {
 		jobs = append(jobs, object{"queue": "first", "payload": object{"fail": i < 2}, "max_retries": 1, "chain": object{
@@ -87,7 +87,7 @@ func chains() (jobs []object) {
 	return jobs
 }
 
-// debounced are one job that is put off twice.
+// debounced returns three enqueues of one job, which two of them postpone.
 func debounced(name string) (jobs []object) {
 	for i := range 3 {
 		jobs = append(jobs, object{"queue": "index", "debounce_key": name, "debounce": "50ms", "payload": object{"version": i}})
@@ -95,7 +95,7 @@ func debounced(name string) (jobs []object) {
 	return jobs
 }
 
-// batch makes a batch of which one member fails, one is cancelled and one deleted.
+// batch enqueues a batch of which one member fails, one is cancelled and one deleted.
 func (r *run) batch() {
 	var members []object
 	for i := range 50 {
@@ -110,7 +110,7 @@ func (r *run) batch() {
 	r.mu.Unlock()
 }
 
-// byHand does to jobs what a person may do.
+// byHand acts on jobs as a person may.
 func (r *run) byHand() {
 	var jobs []object
 	for range 3 {
@@ -140,7 +140,7 @@ func (r *run) enqueue(body object) (made api.EnqueueBatchResponse) {
 	jobs := body["jobs"].([]object)
 	if len(made.JobIDs) != len(jobs) || len(made.Results) != len(jobs) {
 		r.t.Errorf("%d jobs were enqueued, and answered %+v", len(jobs), made)
-		return api.EnqueueBatchResponse{JobIDs: make([]string, len(jobs))} // what is done to them fails too
+		return api.EnqueueBatchResponse{JobIDs: make([]string, len(jobs))} // so that what is done to them fails too
 	}
 	for i, one := range made.Results {
 		if !one.UniqueExisting {
@@ -165,8 +165,7 @@ func (r *run) pose() {
 	r.fail(&got.Jobs[0])
 }
 
-// work fetches jobs of all worked queues and acks them, or fails those that ask
-// for it.
+// work fetches jobs of all worked queues. It fails the jobs that ask for it and acks the others.
 func (r *run) work(ctx context.Context, worker int) {
 	ask := object{"queues": worked, "worker_id": fmt.Sprint("worker-", worker), "count": 256, "timeout": 1}
 	for ctx.Err() == nil {
@@ -203,13 +202,13 @@ func (r *run) ack(acks []api.AckItem, by map[string]int) {
 	}
 }
 
-// wantsToFail says whether a job asks to be failed, and has not been revived since.
+// wantsToFail reports whether a job asks to be failed and has not been revived since.
 func (r *run) wantsToFail(j *api.FetchedJob) bool {
 	_, revived := r.revived.Load(j.JobID)
 	return !revived && asks(j, "fail")
 }
 
-// fail fails an attempt, and revives the job where it is dead and asks for it.
+// fail fails an attempt. If the job is then dead and asks for it, fail revives it.
 func (r *run) fail(j *api.FetchedJob) {
 	var failed api.FailResponse
 	revive := asks(j, "revive")

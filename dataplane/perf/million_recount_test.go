@@ -18,19 +18,19 @@ import (
 
 // This file counts the jobs of TestEveryCountIsARecount one by one and compares.
 
-// asks says whether a flag of a job's payload is set.
+// asks reports whether a flag of a job's payload is set.
 func asks(j *api.FetchedJob, flag string) bool {
 	var payload map[string]json.RawMessage
 	return json.Unmarshal(j.Payload, &payload) == nil && string(payload[flag]) == "true"
 }
 
-// place is where a job is counted.
+// place is the queue and state under which a job is counted.
 type place struct {
 	queue string
 	state job.State
 }
 
-// counts are what the records of jobs are, counted one by one.
+// counts holds the numbers that come from counting the jobs' records one by one.
 type counts struct {
 	jobs    int
 	errors  int
@@ -40,7 +40,7 @@ type counts struct {
 	batches map[job.ID][job.States]int
 }
 
-// recount counts the records, and holds all that is said of them against that.
+// recount counts the records and compares every reported number with the count.
 func (r *run) recount() (jobs int) {
 	cell := r.node.Cells()[0]
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
@@ -80,7 +80,7 @@ func (r *run) count(snap *state.Snapshot) *counts {
 			c.batches[job.ID(j.Batch.BatchId)] = members
 		}
 		if j.State == job.Completed && j.Attempt == 1 && j.AttemptBase == 0 {
-			continue // nothing went wrong with it
+			continue // nothing failed, so it has no error records
 		}
 		errs, err := snap.Errors(job.ID(j.Id))
 		if err != nil {
@@ -91,7 +91,7 @@ func (r *run) count(snap *state.Snapshot) *counts {
 	return c
 }
 
-// same compares two counts of one thing.
+// same compares a reported number with the counted one.
 func (r *run) same(what, where string, said, counted int) {
 	r.t.Helper()
 	if said != counted {
@@ -99,7 +99,7 @@ func (r *run) same(what, where string, said, counted int) {
 	}
 }
 
-// recountTotals compares the totals of queues with what clients heard.
+// recountTotals compares the totals of queues with the answers to clients.
 func (r *run) recountTotals(snap *state.Snapshot, c *counts) {
 	followed := map[string]bool{"callbacks": true, "first": true, "second": true, "third": true, "exits": true, "alerts": true, "ticks": true}
 	for q, err := range snap.Queues() {
@@ -111,7 +111,7 @@ func (r *run) recountTotals(snap *state.Snapshot, c *counts) {
 			h = *of
 		}
 		r.same("jobs ever", q.Name, int(q.Enqueued), c.queues[q.Name]+h.deleted)
-		if !followed[q.Name] { // nothing but requests makes jobs in it
+		if !followed[q.Name] { // only requests create jobs in it
 			r.same("jobs ever enqueued", q.Name, int(q.Enqueued), h.enqueued)
 		}
 		r.same("completed ever", q.Name, int(q.Completed), h.acked)
@@ -126,10 +126,10 @@ func (r *run) recountTotals(snap *state.Snapshot, c *counts) {
 	}
 }
 
-// live are the states a job can be in.
+// live lists the states that a job can be in.
 var live = []job.State{job.Pending, job.Active, job.Scheduled, job.Retrying, job.Held, job.Completed, job.Dead, job.Cancelled}
 
-// recountQueues compares what GET /queues says.
+// recountQueues compares the answer of GET /queues.
 func (r *run) recountQueues(c *counts) {
 	var all []api.Queue
 	r.call("GET", "/queues", "", &all)
@@ -152,7 +152,7 @@ func (r *run) recountQueues(c *counts) {
 	}
 }
 
-// recountSearches compares how many jobs searches find.
+// recountSearches compares the totals of searches.
 func (r *run) recountSearches(c *counts) {
 	every := [job.States]int{}
 	for queue, n := range c.queues {
@@ -174,7 +174,7 @@ func (r *run) recountSearches(c *counts) {
 	r.same("GET /dead", "all queues", int(dead.Total), every[job.Dead])
 }
 
-// found is how many jobs a search says it finds, where counters tell how many.
+// found returns the total of a search that counters can answer.
 func (r *run) found(filter object) int {
 	r.t.Helper()
 	var found api.SearchResponse
@@ -186,8 +186,8 @@ func (r *run) found(filter object) int {
 	return int(found.Total)
 }
 
-// listed is how many jobs a search finds, page by page: no counter tells of its
-// filter, and on a busy machine its total is an estimate.
+// listed counts the jobs that a search returns, page by page. No counter answers its filter, and on a busy
+// machine its total is an estimate.
 func (r *run) listed(filter object) (n int) {
 	r.t.Helper()
 	for !r.t.Failed() {
@@ -202,10 +202,10 @@ func (r *run) listed(filter object) (n int) {
 	return n
 }
 
-// searchedBatches is how many batches are searched for their members.
+// searchedBatches is the number of batches whose members are searched for.
 const searchedBatches = 20
 
-// recountBatches compares what GET /batches/{id} says.
+// recountBatches compares the answer of GET /batches/{id}.
 func (r *run) recountBatches(c *counts) {
 	r.same("batches", "the namespace", len(r.batches), len(c.batches))
 	searched := 0
@@ -234,7 +234,7 @@ func (r *run) batchID(id string) job.ID {
 	return parsed
 }
 
-// recountTables compares what the SQL tables that others may read have.
+// recountTables compares the SQL tables that users may read.
 func (r *run) recountTables(snap *state.Snapshot, c *counts) {
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.Join(r.dir, "view.db"), RawQuery: "mode=ro"}).String()
 	db, err := sql.Open("sqlite", file)
@@ -285,8 +285,8 @@ func (r *run) recountTables(snap *state.Snapshot, c *counts) {
 	r.same("rows", "workers", r.scalar(db, `SELECT count(*) FROM workers`), 1)
 }
 
-// recountStats compares queue_stats with the totals, which have been compared with
-// what clients heard.
+// recountStats compares queue_stats with the totals, which recountTotals has compared with the answers to
+// clients.
 func (r *run) recountStats(snap *state.Snapshot, db *sql.DB) {
 	stats := map[string][4]uint64{}
 	for q, err := range snap.Queues() {

@@ -25,7 +25,7 @@ import (
 
 var million = flag.Int("million.jobs", 3000, "about how many jobs TestEveryCountIsARecount makes")
 
-// run is a node that many jobs go through, and what its clients know of them.
+// run is a node that many jobs pass through, and the memory of its clients.
 type run struct {
 	t    *testing.T
 	node *dataplane.Node
@@ -35,24 +35,24 @@ type run struct {
 
 	mu       sync.Mutex
 	queues   map[string]*heard
-	batches  map[string]int // by id: members that were deleted
+	batches  map[string]int // number of deleted members by id
 	schedule string
 	revived  sync.Map // ids of dead jobs that were retried by hand
 }
 
-// heard is what clients were answered about the jobs of one queue.
+// heard counts the answers that clients received about the jobs of one queue.
 type heard struct {
-	enqueued int // jobs made by request
+	enqueued int // jobs created by request
 	acked    int
 	failed   int // attempts
 	revived  int // dead jobs retried by hand
 	deleted  int
 }
 
-// TestEveryCountIsARecount sends jobs of every shape through a node and then counts
-// them one by one: what queues, batches, searches and the SQL tables say must be the
-// same, and so must what clients have heard. `make million` does it with a million, and
-// prints the figures of "A million jobs of every shape" in docs/benchmarks.md.
+// TestEveryCountIsARecount sends jobs of every shape through a node and then counts them one by one. The
+// numbers that queues, batches, searches and the SQL tables report must agree with the count, and so must the
+// answers that clients received. `make million` does it with a million jobs and prints the figures of "A
+// million jobs of every shape" in docs/benchmarks.md.
 func TestEveryCountIsARecount(t *testing.T) {
 	t.Parallel()
 	r := newRun(t)
@@ -86,10 +86,9 @@ func TestEveryCountIsARecount(t *testing.T) {
 		counted.Round(time.Millisecond), m.HeapInuse>>20, mostResident())
 }
 
-// mostResident is how much memory the process has had at most, as Linux says; "?"
-// elsewhere.
+// mostResident returns the highest memory use of the process, as Linux reports it, or "?" on other systems.
 func mostResident() string {
-	status, _ := os.ReadFile("/proc/self/status") // there is none elsewhere
+	status, _ := os.ReadFile("/proc/self/status") // only Linux has the file
 	for line := range strings.Lines(string(status)) {
 		if size, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			return strings.TrimSpace(size)
@@ -131,7 +130,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.by.RoundTrip(r)
 }
 
-// call sends a request and reads its answer; the test fails where that is an error.
+// call sends a request and reads its answer. It fails the test if the answer is an error.
 func (r *run) call(method, path, body string, into any) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), method, r.url+"/api/v1"+path, bytes.NewBufferString(body))
@@ -157,7 +156,7 @@ func (r *run) call(method, path, body string, into any) {
 	}
 }
 
-// send is call with a body that is yet to be written.
+// send does the same as call, and encodes the body.
 func (r *run) send(method, path string, body, into any) {
 	r.t.Helper()
 	data, err := json.Marshal(body)
@@ -168,7 +167,7 @@ func (r *run) send(method, path string, body, into any) {
 	r.call(method, path, string(data), into)
 }
 
-// hear notes what a client was answered about the jobs of a queue.
+// hear records an answer about the jobs of a queue.
 func (r *run) hear(queue string, note func(*heard)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +179,7 @@ func (r *run) hear(queue string, note func(*heard)) {
 	note(of)
 }
 
-// settle waits until no job is left that somebody or something should move.
+// settle waits until every job is in a state that it keeps.
 func (r *run) settle() {
 	r.t.Helper()
 	r.call("POST", "/schedules/"+r.schedule+"/pause", `{}`, nil)
@@ -200,8 +199,8 @@ func (r *run) settle() {
 	}
 }
 
-// moving counts the jobs that do not stay as they are, by the store's counters: the
-// view is not asked, for it is what is tested.
+// moving counts the jobs that will still change, by the store's counters. It does not ask the view, because
+// the view is under test.
 func (r *run) moving() (n int) {
 	snap := r.node.Cells()[0].State().Snapshot()
 	defer snap.Close()

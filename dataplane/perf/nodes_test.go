@@ -21,12 +21,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// slow is the deadline of what takes long with many jobs; only failures reach it.
+// slow bounds a wait that is long with many jobs; only failures reach it.
 const slow = 10 * time.Minute
 
-// nodes are the bare nodes that the tests named TestMeasure work on, in this process, each
-// with a directory of its own: one alone, or a cluster over TCP and TLS on the loopback.
-// All sync to disk.
+// nodes are the bare nodes on which the tests named TestMeasure work, in this process: one alone, or a
+// cluster over TCP and TLS on the loopback. Each has a directory of its own, and all sync to disk.
 type nodes struct {
 	t      testing.TB
 	tuning engine.Tuning
@@ -40,13 +39,13 @@ type member struct {
 	address         string
 }
 
-// openNodes opens new nodes, and a cluster's wait until all vote.
+// openNodes opens new nodes and waits until all of a cluster vote.
 func openNodes(t testing.TB, n int, tuning engine.Tuning) *nodes {
 	t.Helper()
 	return openNodesIn(t, t.TempDir(), n, tuning)
 }
 
-// openNodesIn opens nodes that may have data there.
+// openNodesIn does the same in a directory that may hold data.
 func openNodesIn(t testing.TB, base string, n int, tuning engine.Tuning) *nodes {
 	t.Helper()
 	ns := &nodes{t: t, tuning: tuning}
@@ -62,7 +61,7 @@ func openNodesIn(t testing.TB, base string, n int, tuning engine.Tuning) *nodes 
 	return ns
 }
 
-// open opens a node, under the address it had.
+// open opens a node under its former address.
 func (ns *nodes) open(m *member) {
 	ns.t.Helper()
 	cfg := dataplane.Config{DataDir: m.dir, NodeID: m.name, Dev: true, Engine: ns.tuning, Logger: quiet()}
@@ -90,7 +89,7 @@ func (ns *nodes) open(m *member) {
 	}
 }
 
-// running are the addresses of the nodes that are open.
+// running returns the addresses of the open nodes.
 func (ns *nodes) running() (at []string) {
 	for _, m := range ns.all {
 		if m.Node != nil {
@@ -118,7 +117,7 @@ func (ns *nodes) close() {
 	}
 }
 
-// leader is the node that leads.
+// leader returns the node that leads.
 func (ns *nodes) leader() (leader *member) {
 	ns.t.Helper()
 	ns.await("one node leads", func() bool {
@@ -132,7 +131,7 @@ func (ns *nodes) leader() (leader *member) {
 	return leader
 }
 
-// follower is the last node that does not lead.
+// follower returns the last node that does not lead.
 func (ns *nodes) follower() (found *member) {
 	leader := ns.leader()
 	for _, m := range ns.all {
@@ -143,7 +142,7 @@ func (ns *nodes) follower() (found *member) {
 	return found
 }
 
-// voters is how many nodes have a vote, as the leader knows.
+// voters returns the number of nodes with a vote, as the leader knows it.
 func (ns *nodes) voters() (n int) {
 	for _, m := range ns.leader().Cells()[0].Engine().Members() {
 		if m.Voter {
@@ -162,12 +161,12 @@ func (ns *nodes) await(what string, is func() bool) {
 	}
 }
 
-// shardDir is where a node of ours keeps its only shard.
+// shardDir returns the directory of a node's only shard.
 func (m *member) shardDir() string {
 	return filepath.Join(m.dir, "ns", string(tenancy.Default), "0")
 }
 
-// wipe deletes what a closed node had.
+// wipe deletes the data of a closed node.
 func (m *member) wipe(t testing.TB) {
 	t.Helper()
 	if err := os.RemoveAll(m.dir); err != nil {
@@ -175,7 +174,7 @@ func (m *member) wipe(t testing.TB) {
 	}
 }
 
-// current waits until a cell's view shows all that the cell has applied.
+// current waits until a cell's view shows everything that the cell has applied.
 func current(t testing.TB, c *cell.Cell) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slow)
@@ -185,8 +184,7 @@ func current(t testing.TB, c *cell.Cell) {
 	}
 }
 
-// fillMixed makes jobs, every second of them completed, and waits until the view
-// has them.
+// fillMixed creates jobs, every second of them completed, and waits until the view has them.
 func fillMixed(t testing.TB, c *cell.Cell, jobs int) {
 	t.Helper()
 	const half = job.MaxEnqueueJobs / 2

@@ -22,22 +22,22 @@ import (
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
-// restart is one opening of a node that had jobs.
+// restart holds the figures of reopening a node that has jobs.
 type restart struct {
-	open        time.Duration // until it takes writes
-	entries     uint64        // of the log that were replayed
+	open        time.Duration // until it accepts writes
+	entries     uint64        // log entries that were replayed
 	bytes       int64         // and their bytes
-	behind      uint64        // events that the view had not seen then
-	viewCurrent time.Duration // from the opening until it had
+	behind      uint64        // events that the view had not seen when the node opened
+	viewCurrent time.Duration // from the opening until it had seen them
 }
 
-// TestMeasureRestart opens a node with many jobs again, after it was closed and after it
-// was killed while it worked, for "Restart" in docs/benchmarks.md:
+// TestMeasureRestart reopens a node with many jobs after it was closed, and after it was killed while it
+// worked, for "Restart" in docs/benchmarks.md:
 //
 //	go test ./dataplane/perf -run TestMeasureRestart -v -timeout 60m -measure.rounds=5
 //
-// It fills the node first; with a million jobs all takes about four minutes. The
-// files are in the page cache.
+// It fills the node first; with a million jobs everything takes about four minutes. The files are in the page
+// cache.
 func TestMeasureRestart(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	base := t.TempDir()
@@ -77,7 +77,7 @@ func TestMeasureRestart(t *testing.T) {
 		mebibytes(sizeOf(m.shardDir(), "state")), mebibytes(sizeOf(m.shardDir(), "view")), mebibytes(sizeOf(m.shardDir(), "raft", "log"))), rows...)
 }
 
-// reopen opens a node, and closes it again.
+// reopen opens a node and closes it again.
 func (ns *nodes) reopen(m *member) (r restart) {
 	ns.t.Helper()
 	r.entries, r.bytes = toReplay(ns.t, m.shardDir())
@@ -95,7 +95,7 @@ func (ns *nodes) reopen(m *member) (r restart) {
 	return r
 }
 
-// toReplay is what of a closed shard's log is not in its store.
+// toReplay returns the number and size of the log entries of a closed shard that its store lacks.
 func toReplay(t testing.TB, dir string) (entries uint64, bytes int64) {
 	t.Helper()
 	store, err := state.Open(filepath.Join(dir, "state"), state.Options{})
@@ -126,18 +126,18 @@ func toReplay(t testing.TB, dir string) (entries uint64, bytes int64) {
 }
 
 const (
-	workIn  = "CORVO_MEASURE_WORK_IN" // the directory of the process that is to be killed
+	workIn  = "CORVO_MEASURE_WORK_IN" // directory of the process that is to be killed
 	working = "it works"
 )
 
-// workAndDie has another process open the node, work until the log since the last
-// snapshot is long, and killed while it works.
+// workAndDie starts another process, which opens the node and works. It kills the process while it works,
+// once the log since the last snapshot is long enough.
 func workAndDie(t *testing.T, base string) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestMeasureWork$", "-test.timeout=10m", fmt.Sprintf("-measure.replay=%d", *unflushed))
 	child.Env = append(os.Environ(), workIn+"="+base)
 	child.Stderr = os.Stderr
-	alive, err := child.StdinPipe() // it ends with us
+	alive, err := child.StdinPipe() // the child's input ends when this process ends
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func workAndDie(t *testing.T, base string) {
 	}
 }
 
-// TestMeasureWork is that process.
+// TestMeasureWork runs in the process that workAndDie starts.
 func TestMeasureWork(t *testing.T) {
 	base := os.Getenv(workIn)
 	if base == "" {
@@ -194,7 +194,7 @@ func TestMeasureWork(t *testing.T) {
 	<-context.Background().Done() // works until it is killed
 }
 
-// snapshotOf is where a group's newest snapshot stands.
+// snapshotOf returns the log index of a group's newest snapshot.
 func snapshotOf(t testing.TB, g *engine.Group) uint64 {
 	t.Helper()
 	s, err := g.Status()

@@ -13,9 +13,9 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// TestMeasureRetention measures how long acks take while a shorter retention removes the
-// completed jobs, half of -measure.jobs, and how fast they are removed: "Where the time
-// goes" in docs/benchmarks.md.
+// TestMeasureRetention measures how long acks take while a shorter retention removes the completed jobs, half
+// of -measure.jobs, and the speed of the removal. Its figures are in "Processor profile" in
+// docs/benchmarks.md.
 func TestMeasureRetention(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	var before, during []figures
@@ -38,8 +38,7 @@ func TestMeasureRetention(t *testing.T) {
 		median(rates, func(f float64) float64 { return f }), bulkCallers, alone.p50, alone.p99, beside.p50, beside.p99, alone.rate, beside.rate)
 }
 
-// freeCompleted gives a queue the shortest retention and waits until it has no completed
-// job.
+// freeCompleted gives a queue the shortest retention and waits until it has no completed job.
 func freeCompleted(t *testing.T, c *cell.Cell, queue string) {
 	t.Helper()
 	o := &op.SetQueue{Meta: &op.Meta{}, Queue: queue, Retention: &job.Retention{CompletedMs: 1}}

@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// measuredSearches are pages of 50. Those of the first kind follow an index, and
-// those of the second look at jobs one after the other until their time is over.
+// measuredSearches return pages of 50. The indexed ones follow an index, and the others examine jobs one by
+// one until their time is over.
 var measuredSearches = []struct {
 	name    string
 	indexed bool
@@ -33,8 +33,8 @@ var measuredSearches = []struct {
 	{"a condition that no payload meets", false, view.Query{PayloadJQ: `.n == "zz"`}},
 }
 
-// searches are calls of Search, each caller taking the queries in turn and following
-// the cursor of each through its pages.
+// searches returns a function that calls Search. Each caller runs the queries in turn and follows the cursor
+// of each through its pages.
 func searches(t *testing.T, c *cell.Cell, queries []view.Query) func(caller int) error {
 	t.Helper()
 	turns := make([][]view.Query, 64)
@@ -55,8 +55,8 @@ func searches(t *testing.T, c *cell.Cell, queries []view.Query) func(caller int)
 	}
 }
 
-// TestMeasureSearch measures searches among -measure.jobs jobs, each alone, and how long
-// acks take during a storm of all of them: "Searches" in docs/benchmarks.md.
+// TestMeasureSearch measures searches among -measure.jobs jobs, each alone, and how long acks take while all
+// searches run at once, for "Searches" in docs/benchmarks.md.
 func TestMeasureSearch(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	c := openNodes(t, 1, engine.Tuning{}).all[0].Cells()[0]

@@ -11,13 +11,11 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// servingCallers is the load beside which snapshots are measured: a node that is
-// busy and not yet saturated.
+// servingCallers is the load beside which snapshots are measured: a node that is busy and not yet saturated.
 const servingCallers = 32
 
-// TestMeasureSnapshots measures three nodes with many jobs that go on serving while one of
-// them, whose disk is empty, gets a snapshot and builds its view, for "Snapshots" in
-// docs/benchmarks.md:
+// TestMeasureSnapshots measures three nodes with many jobs that go on serving while one of them, whose disk
+// is empty, receives a snapshot and builds its view, for "Snapshots" in docs/benchmarks.md:
 //
 //	go test ./dataplane/perf -run TestMeasureSnapshots -v -timeout 60m -measure.rounds=3
 //
@@ -53,13 +51,13 @@ func TestMeasureSnapshots(t *testing.T) {
 		row("the snapshot is sent and taken over", sending), row("the third's view is built", viewing))
 }
 
-// rejoined is what one coming of an empty follower was like.
+// rejoined holds the figures of one return of an empty follower.
 type rejoined struct {
 	before, without, sending, viewing figures
 	came, shown                       time.Duration
 }
 
-// rejoin has a follower lose its disk and come again, under load.
+// rejoin makes a follower lose its disk and return, under load.
 func (ns *nodes) rejoin(t *testing.T) (r rejoined) {
 	t.Helper()
 	lost, leader := ns.follower(), ns.leader().Cells()[0]
@@ -70,7 +68,7 @@ func (ns *nodes) rejoin(t *testing.T) (r rejoined) {
 	gone := time.Now()
 	ns.shut(lost)
 	lost.wipe(t)
-	// Its name can be taken again once the others hold it for dead.
+	// The name is free once the other nodes consider its holder dead.
 	time.Sleep(max(*lasting, 4*time.Second))
 	back := time.Now()
 	ns.open(lost)
@@ -97,8 +95,8 @@ func termOf(t testing.TB, g *engine.Group) uint64 {
 	return s.Term
 }
 
-// TestMeasureOwnSnapshots measures one node with many jobs that takes snapshots of itself
-// never, by default, and all the time, also for "Snapshots" in docs/benchmarks.md:
+// TestMeasureOwnSnapshots measures one node with many jobs that takes its own snapshots never, by default,
+// and all the time, also for "Snapshots" in docs/benchmarks.md:
 //
 //	go test ./dataplane/perf -run TestMeasureOwnSnapshots -v -timeout 60m -measure.rounds=5
 //
@@ -135,7 +133,7 @@ func TestMeasureOwnSnapshots(t *testing.T) {
 	printTable(fmt.Sprintf("Snapshots of its own while 512 callers work, %d jobs, medians of %d rounds of %v", *heldJobs, *rounds, *lasting), rows...)
 }
 
-// watch counts the snapshots that a group takes from now on, until it is asked.
+// watch counts the snapshots that a group takes from now until seen is called.
 func watch(t testing.TB, g *engine.Group) (seen func() int) {
 	t.Helper()
 	end, result := make(chan struct{}), make(chan int)

@@ -14,8 +14,8 @@ import (
 
 var sustained = flag.Duration("sustained.for", 0, "how long TestListsUnderSustainedLoad loads a node; 0 = skip it")
 
-// How long the lists may take to be current after the load: a view that goes on where it
-// was, and one that is built anew.
+// currentWithin bounds the time after the load until the lists are current, if the view continues;
+// builtWithin bounds it if the view is built anew.
 const (
 	currentWithin = 30 * time.Second
 	builtWithin   = time.Minute
@@ -33,9 +33,9 @@ var sustainedLists = []struct{ method, path, body string }{
 	{"GET", "/api/v1/metrics/throughput", ""},
 }
 
-// TestListsUnderSustainedLoad puts the most load on a node that the machine bears. Every plain
-// list must answer meanwhile, with its age, and be current soon after the load. It prints
-// the figures of "Lists meanwhile" in docs/benchmarks.md.
+// TestListsUnderSustainedLoad puts as much load on a node as the machine bears. Every plain list must answer
+// meanwhile, with its age, and be current soon after the load. It prints the figures of "Lists under maximum
+// load" in docs/benchmarks.md.
 func TestListsUnderSustainedLoad(t *testing.T) {
 	if *sustained == 0 {
 		t.Skip("a measurement: make sustained")
@@ -48,7 +48,7 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 	asked := 0
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for l.done.Load() < 512 { // every queue is there
+	for l.done.Load() < 512 { // until every queue exists
 		<-tick.C
 	}
 	for end := time.Now().Add(*sustained); time.Now().Before(end); <-tick.C {

@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// shop serves a release as get.corvo.dev does.
+// shop serves a release like get.corvo.dev.
 type shop struct {
 	*httptest.Server
-	archive string // path of this machine's, below the URL
+	archive string // path of this platform's archive, below the URL
 }
 
-// open publishes a release; spoil may answer something else for a path.
+// open publishes a release. spoil may give another answer for a path.
 func open(t *testing.T, spoil func(w http.ResponseWriter, path string, data []byte) bool) *shop {
 	t.Helper()
 	files := publish(t, standIn(t, "v1.2.3"))
@@ -45,8 +45,8 @@ func open(t *testing.T, spoil func(w http.ResponseWriter, path string, data []by
 	return s
 }
 
-// install runs the script as the documented line does, with a PATH that has only
-// some programs; nil = all. What was installed before stands in dir.
+// install runs the script as the documented line does, with a PATH that has only some programs; nil = all.
+// dir may hold an earlier installation.
 func install(t *testing.T, s *shop, dir string, programs []string, args ...string) (out string, err error) {
 	t.Helper()
 	script, err := os.Open("../install.sh")
@@ -68,7 +68,7 @@ func install(t *testing.T, s *shop, dir string, programs []string, args ...strin
 	return string(text), err
 }
 
-// onlyPrograms is a folder with links to programs of this machine.
+// onlyPrograms returns a folder with links to programs of this machine.
 func onlyPrograms(t *testing.T, programs []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func onlyPrograms(t *testing.T, programs []string) string {
 	return dir
 }
 
-// plain are the programs that the script takes for granted.
+// plain lists the programs that the script requires.
 var plain = []string{"sh", "cat", "uname", "mkdir", "mktemp", "rm", "tar", "gzip", "cp", "chmod", "mv", "cut"}
 
 func with(programs ...string) []string { return append(programs, plain...) }
@@ -193,8 +193,8 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-// TestHalfAScript runs what arrives of the script when its download breaks off: it
-// has to do nothing, wherever that is.
+// TestHalfAScript runs the part of the script that has arrived when its download breaks off. That part must
+// do nothing, wherever it ends.
 func TestHalfAScript(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)

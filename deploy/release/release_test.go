@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// standIn is a release of which each binary is a script that says its version.
+// standIn returns a release whose binaries are scripts that print the version.
 func standIn(t *testing.T, version string) *release {
 	t.Helper()
 	r, err := newRelease(version, "", "1750000000")
@@ -30,7 +30,7 @@ func standIn(t *testing.T, version string) *release {
 	return r
 }
 
-// publish runs a release and answers all it wrote.
+// publish runs a release and returns all files that it wrote.
 func publish(t *testing.T, r *release) map[string][]byte {
 	t.Helper()
 	if err := r.run(t.Context()); err != nil {

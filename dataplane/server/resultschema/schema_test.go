@@ -40,7 +40,7 @@ func TestWhatIsASchema(t *testing.T) {
 	}
 }
 
-// At each bound a schema is taken, and one more is too many.
+// At each bound a schema is accepted, and one more is refused.
 func TestBoundsOfASchema(t *testing.T) {
 	t.Parallel()
 	deep := func(levels int) string { // the innermost true is a level
@@ -107,8 +107,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A result that does not match in many places, or quotes much, is not told of at
-// length.
+// The report of a result is short even if the result has many mismatches or long texts.
 func TestMismatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := mustCompile(t, `{"items":{"type":"string"}}`)
@@ -122,8 +121,8 @@ func TestMismatchesAreBounded(t *testing.T) {
 	}
 }
 
-// What would take for ever is given up: a schema of a few lines that branches at each
-// level of the result, in every draft, and one that branches at any result at all. The schema works on.
+// Check gives up when the work grows without end: for a schema of a few lines that branches at each level of
+// the result, in every draft, and for one that branches at any result. The schema remains usable.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	nested := strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60)
@@ -153,7 +152,7 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// An ordinary result of the largest size is far from the bound.
+// The check of an ordinary result of the largest size needs at most a third of the allowed work.
 func TestOrdinaryResultsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := mustCompile(t, `{"type":"array","items":{"type":"object","required":["id","name"],"properties":{
@@ -177,7 +176,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, data := range []string{"aaaa", "bbbb", "aaaa", "cccc", "aaaa", "bbbb"} { // cccc sends bbbb away
+	for _, data := range []string{"aaaa", "bbbb", "aaaa", "cccc", "aaaa", "bbbb"} { // cccc evicts bbbb
 		get(data)
 	}
 	if made != 4 || c.bytes > c.most || c.order.Len() != len(c.byHash) {
