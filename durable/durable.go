@@ -1,7 +1,7 @@
-// Package durable creates files and directories that survive a crash: it renames them
-// into place and syncs them and the directory that holds their name. It also locks
-// directories, with locks that end with the process, and measures free disk space. It
-// does not know what the files hold, and imports no other package of this module.
+// Package durable creates files and directories that survive a crash: it renames them into place and syncs
+// them and the directory that holds their name. It also locks directories, with locks that end with the
+// process, and measures free disk space. It does not know the content of the files, and imports no other
+// package of this module.
 package durable
 
 import (
@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 )
 
-// ErrInUse is a directory that another process, or another part of this one, has
-// locked.
+// ErrInUse reports that another process, or another part of this one, has locked the directory.
 var ErrInUse = errors.New("in use: stop the other process first")
 
-// WriteFile replaces the file at path by data: after a crash it is wholly the
-// old one or wholly the new one. While it is written it is path + ".tmp".
+// WriteFile replaces the file at path by data. After a crash the file is either the old or the new one as a
+// whole. WriteFile writes to path + ".tmp" first.
 func WriteFile(path string, data []byte, perm os.FileMode) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
@@ -39,9 +38,8 @@ func Keep(f *os.File, path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// MakeDir makes a directory and those above it that are missing, each durable in
-// its parent. Without that a power cut may take a directory away together with
-// everything that was synced inside it.
+// MakeDir creates a directory and its missing parents, each durably in its parent. Otherwise a power cut
+// could remove a directory together with everything that was synced inside it.
 func MakeDir(path string, perm os.FileMode) error {
 	var missing []string
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {

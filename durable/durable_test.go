@@ -48,7 +48,7 @@ func TestMakeDir(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	deep := filepath.Join(root, "a", "b", "c")
-	for range 2 { // one that exists is fine
+	for range 2 { // an existing directory is no error
 		if err := MakeDir(deep, 0o700); err != nil {
 			t.Fatal(err)
 		}

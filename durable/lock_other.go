@@ -4,5 +4,5 @@ package durable
 
 import "io"
 
-// Lock takes nothing: this system has no lock that ends with its process.
+// Lock does nothing, because this system has no lock that ends with its process.
 func Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }

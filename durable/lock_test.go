@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Two that write one directory destroy what both have promised.
+// Two processes that write to one directory would destroy each other's data.
 func TestADirectoryIsLockedOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

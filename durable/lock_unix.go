@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Lock takes a directory until the Closer is closed or the process ends, however
-// it ends. The error is ErrInUse while somebody else has it.
+// Lock locks a directory until the Closer is closed or the process ends, however it ends. It returns ErrInUse
+// while another holds the lock.
 func Lock(dir string) (io.Closer, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -27,9 +27,8 @@ func Lock(dir string) (io.Closer, error) {
 	return heldLock{f}, nil
 }
 
-// heldLock is an open file with a lock. It is unlocked before it is closed: a
-// process that is being forked at this moment has the file open as well, until it
-// becomes another program, and the lock would last as long.
+// heldLock is an open file with a lock. Close unlocks the file before it closes it, because a process that is
+// being forked has the file open, too, until it runs another program, and would hold the lock as long.
 type heldLock struct{ file *os.File }
 
 func (l heldLock) Close() error {

@@ -12,12 +12,11 @@ import (
 // failed write, because log stores preallocate files of up to 48 MiB.
 const LowSpace = 64 << 20
 
-// ErrFull is the cause of errors for want of room.
+// ErrFull is the cause of errors that come from a full disk.
 var ErrFull = errors.New("disk full")
 
-// FreeSpace is how many bytes this process may still write below dir, which need
-// not be there yet. The error is errors.ErrUnsupported where the system does not
-// tell.
+// FreeSpace returns the number of bytes that this process may still write below dir, which need not exist
+// yet. The error is errors.ErrUnsupported if the system does not report free space.
 func FreeSpace(dir string) (int64, error) {
 	for {
 		free, err := freeSpace(dir)
@@ -32,8 +31,8 @@ func FreeSpace(dir string) (int64, error) {
 	}
 }
 
-// Explain says that the disk is full where that is why a write below dir has
-// failed. Log stores answer the writes that follow with errors of their own.
+// Explain adds ErrFull to the error of a write below dir if the disk is full. It also looks at the free
+// space, because after a full disk a log store answers further writes with errors of its own.
 func Explain(err error, dir string) error {
 	if err == nil || errors.Is(err, ErrFull) {
 		return err

@@ -4,7 +4,7 @@ package durable
 
 import "syscall"
 
-// freeSpace leaves out the blocks that are reserved for the superuser.
+// freeSpace does not count the blocks that are reserved for the superuser.
 func freeSpace(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -23,7 +23,7 @@ func (s IterationStatus) Word() string {
 	return iterationWords[s]
 }
 
-// ParseIterationStatus is the inverse of Word.
+// ParseIterationStatus converts the text of Word back.
 func ParseIterationStatus(word string) (IterationStatus, bool) {
 	for s, w := range iterationWords {
 		if w == word && w != "" {

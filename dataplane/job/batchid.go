@@ -12,7 +12,7 @@ const BatchIDPrefix = "batch_"
 // BatchIDText returns the API form of a batch's id.
 func BatchIDText(id ID) string { return BatchIDPrefix + id.String()[len(IDPrefix):] }
 
-// ParseBatchID is the inverse of BatchIDText; it accepts lower case.
+// ParseBatchID converts the text of BatchIDText back. It accepts lower case.
 func ParseBatchID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, BatchIDPrefix)
 	if ok {

@@ -11,7 +11,7 @@ const BulkIDPrefix = "bulk_"
 // BulkIDText returns the API form of a bulk operation's id.
 func BulkIDText(id ID) string { return BulkIDPrefix + id.String()[len(IDPrefix):] }
 
-// ParseBulkID is the inverse of BulkIDText; it accepts lower case.
+// ParseBulkID converts the text of BulkIDText back. It accepts lower case.
 func ParseBulkID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, BulkIDPrefix)
 	if ok {

@@ -17,8 +17,7 @@ import (
 // An hour of "*" means "every hour" and not "at these hours", so a run is due whenever the clock shows a
 // matching time. It is due in a repeated hour too, and a skipped hour is not made up for.
 type Cron struct {
-	// Bit n of each is set where n is a value of it; the day of week's go from 0,
-	// Sunday, to 6.
+	// Bit n of each field is set if n is one of its values. The days of the week go from 0, Sunday, to 6.
 	second, minute, hour, day, month, weekday uint64
 
 	anyDay, anyWeekday bool // "*": the other of the two decides alone
@@ -116,8 +115,8 @@ func periodAt(at int64, loc *time.Location) period {
 		p.end = end.Unix()
 	}
 	if p.end <= at {
-		// Beyond the table of a zone a leap year's last day is told to be over
-		// before it begins. No clock was ever moved on it.
+		// Beyond the table of a zone, the standard library ends the last day of a leap year before it begins.
+		// No clock changes on that day.
 		p.end = at + 24*60*60
 	}
 	return p

@@ -22,7 +22,7 @@ func (p DependencyPolicy) Word() string {
 	return dependencyWords[p]
 }
 
-// ParseDependencyPolicy is the inverse of Word.
+// ParseDependencyPolicy converts the text of Word back.
 func ParseDependencyPolicy(word string) (DependencyPolicy, bool) {
 	for p, w := range dependencyWords {
 		if w == word {

@@ -82,7 +82,7 @@ func FuzzHistory(f *testing.F) {
 		f.Add(history(f, pasts(n)...).History)
 	}
 	f.Add([]byte{1, 1})
-	f.Add(appendPast(history(f, pasts(MaxHistory-1)...).History, gap, 1, 1)) // where none is made
+	f.Add(appendPast(history(f, pasts(MaxHistory-1)...).History, gap, 1, 1)) // a gap that no history has
 	f.Fuzz(func(t *testing.T, b []byte) {
 		j := &Job{CreatedNs: created, History: b}
 		events, dropped, err := j.PastEvents()

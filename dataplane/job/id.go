@@ -26,7 +26,7 @@ const (
 	alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's
 	idChars  = 26                                 // of an ID in that alphabet
 
-	// IDTextSize is how long an id is as clients see it.
+	// IDTextSize is the length of an id as clients see it.
 	IDTextSize = len(IDPrefix) + idChars
 )
 
@@ -76,7 +76,7 @@ func (id ID) Append(b []byte) []byte {
 	return b
 }
 
-// ParseID is the inverse of String; it accepts lower case.
+// ParseID converts the text of String back. It accepts lower case.
 func ParseID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, IDPrefix)
 	if !ok || len(text) != idChars {

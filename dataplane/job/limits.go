@@ -48,7 +48,7 @@ const (
 	MaxDutyItems         = 1000      // ids in one Promote, Reclaim or Expire
 	MaxOpBytes           = 20 << 20  // encoded size of one op
 
-	// MaxNesting is how many objects and lists of a document lie in each other.
+	// MaxNesting is the number of objects and lists in a document that may lie in one another.
 	MaxNesting = text.MaxNesting
 
 	MaxIdempotencyKey     = 255            // bytes of an Idempotency-Key
@@ -160,10 +160,10 @@ const (
 	MaxSearchText  = 1024 // bytes of payload_contains, of error_contains, and of a full-text query
 	MaxSearchTerms = 32   // words and phrases of one query
 	MaxBulkGet     = 1000 // job_ids of one bulk-get
-	// MaxBulkGetBytes are payloads, results and checkpoints of the jobs of one bulk-get.
+	// MaxBulkGetBytes limits the payloads, results and checkpoints of the jobs of one bulk-get.
 	MaxBulkGetBytes = 64 << 20
-	// MaxFeedBytes are the feed entries of a shard that are kept for a view that is behind:
-	// of 95,000 events a second, over four minutes.
+	// MaxFeedBytes limits the feed entries of a shard that are kept for a view that is behind: at 95,000
+	// events a second, those of more than four minutes.
 	MaxFeedBytes   = 1 << 30
 	MaxHistory     = 128      // events of a job's history; further ones in the middle are only counted
 	MaxHistoryHead = 32       // number of first events that stay
@@ -186,17 +186,17 @@ const (
 	DefaultUniquePeriod   = time.Hour
 	DefaultRetentionTime  = 7 * 24 * time.Hour // of settled jobs and completed batches
 
-	// WorkerForgotten is how long after it was seen last a worker is listed.
+	// WorkerForgotten is the time for which a worker is listed after it was last seen.
 	WorkerForgotten = 2 * time.Minute
 
-	// Of a budget that shards share: after how long the first one is told of what was
-	// spent, for how long what was granted is kept for the job it was asked for, and
-	// after how long unused it is given back unasked.
+	// The times of a budget that shards share: after SliceReport a shard reports its spending to the first
+	// shard, for SliceKeep a grant is kept for the job that needs it, and after SliceIdle an unused grant is
+	// returned.
 	SliceReport = time.Second
 	SliceKeep   = time.Second
 	SliceIdle   = 10 * time.Second
 
-	// ReclaimGrace bounds how long after a new term's start leases that ran out
-	// meanwhile are left alone, so that a failover does not expire them all.
+	// ReclaimGrace bounds the time after the start of a term during which expired leases are not reclaimed,
+	// so that a failover does not expire them all.
 	ReclaimGrace = 10 * time.Second
 )

@@ -34,7 +34,7 @@ func (s State) Settled() bool { return s == Completed || s == Dead || s == Cance
 // instead.
 func (s State) Waits() bool { return s == Pending || s == Scheduled || s == Retrying }
 
-// ParseState is the inverse of Word.
+// ParseState converts the text of Word back.
 func ParseState(word string) (State, bool) {
 	for s, w := range stateWords {
 		if w == word && w != "" {
@@ -62,7 +62,7 @@ func (b Backoff) Word() string {
 	return backoffWords[b]
 }
 
-// ParseBackoff is the inverse of Word.
+// ParseBackoff converts the text of Word back.
 func ParseBackoff(word string) (Backoff, bool) {
 	for b, w := range backoffWords {
 		if w == word && w != "" {
@@ -90,7 +90,7 @@ func PriorityWord(p uint32) string {
 	return priorityWords[p]
 }
 
-// ParsePriority is the inverse of PriorityWord.
+// ParsePriority converts the text of PriorityWord back.
 func ParsePriority(word string) (uint32, bool) {
 	for p, w := range priorityWords {
 		if w == word {
@@ -111,7 +111,7 @@ const (
 	Progress
 	ChainConfig // an encoded Chain
 	Previous    // the result of the job before, see Origin
-	// ResultSchema is the JSON Schema that the job's result has to match.
+	// ResultSchema is the JSON Schema that the job's result must match.
 	ResultSchema
 	BlobKinds
 )

@@ -33,7 +33,7 @@ func (o Outcome) Word() string {
 	return outcomeWords[o]
 }
 
-// ParseOutcome is the inverse of Word.
+// ParseOutcome converts the text of Word back.
 func ParseOutcome(word string) (Outcome, bool) {
 	for o, w := range outcomeWords {
 		if w == word {

@@ -22,7 +22,7 @@ func ScheduleIDText(id ID) string {
 	return ScheduleIDPrefix + strings.TrimPrefix(id.String(), IDPrefix)
 }
 
-// ParseScheduleID is the inverse of ScheduleIDText; it accepts lower case.
+// ParseScheduleID converts the text of ScheduleIDText back. It accepts lower case.
 func ParseScheduleID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, ScheduleIDPrefix)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ErrUsageOverflow is returned by Usage.Add if a sum would not fit.
+// ErrUsageOverflow reports that a sum of Usage.Add would not fit.
 var ErrUsageOverflow = errors.New("the job's usage would exceed the largest number that can be kept; report less")
 
 // Add returns the sum of u and a further report. The report's model and provider replace u's if it names
