@@ -1,5 +1,5 @@
--- The names others rely on. routing, routing_target and routing_index are NULL, NULL and
--- 0 in every row because no job is routed: an enqueue that asks for it is refused.
+-- The views whose names and columns are promised to users. routing, routing_target and routing_index are
+-- NULL, NULL and 0 in every row, because no job is routed: an enqueue that asks for it is refused.
 CREATE VIEW jobs AS
 SELECT d.id                                   AS id,
        h.queue                                AS queue,
@@ -49,7 +49,7 @@ FROM hot h
 CREATE VIEW job_errors AS
 SELECT e.id               AS id,
        d.id               AS job_id,
-       CAST(iif(e.started_ns IS NULL, 0, e.attempt) AS INTEGER) AS attempt, -- 0 = it ended none
+       CAST(iif(e.started_ns IS NULL, 0, e.attempt) AS INTEGER) AS attempt, -- 0 = it ended no attempt
        e.error            AS error,
        e.backtrace        AS backtrace,
        {{e.created_ns}}   AS created_at
@@ -73,9 +73,8 @@ SELECT name            AS queue,
        dead_total      AS dead
 FROM queue;
 
--- The unique keys that are taken. A key is its job's until the job settles, or
--- until its period is over where that was asked for; expires_at is when it is given
--- back at the latest.
+-- The unique keys that are taken. A job holds its key until it settles or, if the client asked for a period,
+-- until the period is over. expires_at is the latest time of the release.
 CREATE VIEW unique_locks AS
 SELECT h.queue                 AS queue,
        x.unique_key            AS unique_key,
@@ -87,7 +86,7 @@ FROM extra x
 WHERE x.unique_expires_ns IS NOT NULL
   AND (x.unique_whole_period = 1 OR h.state NOT IN ('completed', 'dead', 'cancelled'));
 
--- What the rate limits of queues remember: fetches is how many jobs were let go in the
+-- The starts that the rate limits of queues count: fetches is the number of jobs that were fetched in the
 -- slice of the window that began at fetched_at.
 CREATE VIEW rate_limit_window AS
 SELECT q.name                               AS queue,
@@ -110,10 +109,9 @@ SELECT id,
        parent_id
 FROM batch;
 
--- The workers that hold jobs, as far as their leases tell. One that is idle is not
--- in it, and one that works is with what it works on: hostname as it last gave
--- it for one of these jobs, the queues these are in, when the first of them was
--- started, and when it last fetched one or renewed its lease.
+-- The workers that hold jobs, as far as leases show. An idle worker is not listed. hostname is one that the
+-- worker gave when it fetched these jobs, queues are the queues of these jobs, started_at is the start of the
+-- first of them, and last_heartbeat is the time of the newest fetch or renewal.
 CREATE VIEW workers AS
 SELECT worker_id                                              AS id,
        CAST(max(hostname) AS TEXT)                            AS hostname,
@@ -122,7 +120,7 @@ SELECT worker_id                                              AS id,
        {{min(started_ns)}}                                    AS started_at
 FROM hot
 WHERE state = 'active'
-  AND state <> 'pending' AND state <> 'completed' -- so that the index on rare states is used
+  AND state <> 'pending' AND state <> 'completed' -- so that SQLite uses the index on rare states
   AND worker_id IS NOT NULL
 GROUP BY worker_id;
 
@@ -144,8 +142,8 @@ SELECT id,
        paused
 FROM schedule;
 
--- What was reported, also of jobs that are gone. cost_usd is what counts: as the worker
--- said, or else as computed.
+-- The usage reports that count, also those of deleted jobs. cost_usd is the cost that counts: the reported
+-- one, or else the computed one.
 CREATE VIEW job_usage AS
 SELECT seq                                       AS id,
        job_id,
@@ -166,7 +164,7 @@ SELECT seq                                       AS id,
        tags,
        fairness_key
 FROM usage WHERE rejected IS NULL;
--- Usage reports that are kept aside, and count nowhere: reason says why.
+-- The usage reports that are kept aside and count nowhere. reason is the cause.
 CREATE VIEW rejected_usage AS
 SELECT seq                                       AS id,
        job_id,
@@ -272,11 +270,11 @@ FROM audit;
 
 CREATE VIEW namespaces AS
 SELECT name,
-       CAST(NULL AS TEXT) AS created_at -- nobody keeps it
+       CAST(NULL AS TEXT) AS created_at -- not recorded
 FROM namespace;
 
--- A key's hash opens nothing: it is of 256 random bits. role is the first of its roles.
--- Only the node that a key is used at knows when it was.
+-- A key's hash is no secret, because a key has 256 random bits. role is the first of the key's roles.
+-- last_used_at is NULL, because only the node that uses a key knows the time.
 CREATE VIEW api_keys AS
 SELECT hash                          AS key_hash,
        name,
@@ -290,7 +288,7 @@ SELECT hash                          AS key_hash,
        id
 FROM api_key;
 
--- Custom roles. Those that are built in are no rows.
+-- The custom roles. The built-in roles have no rows.
 CREATE VIEW auth_roles AS
 SELECT name,
        permissions,
