@@ -9,20 +9,20 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// MaxStreams bounds the streams of events in the process; each holds a goroutine, a
-// connection and a batch of events.
+// MaxStreams bounds the open event streams of the process. Each holds a goroutine, a connection and a batch
+// of events.
 const MaxStreams = 10_000
 
-// audience are those who follow the events of a namespace. Its zero value is ready.
+// audience notifies the event streams of a namespace that the feed has grown. Its zero value is ready.
 //
-// mu is taken by the applying goroutine, so nothing slow happens under it.
+// The applying goroutine takes mu, so nothing slow happens under it.
 type audience struct {
-	count atomic.Int64 // lets tell return without the lock
+	count atomic.Int64 // registered followers; lets tell return without the lock
 	mu    sync.Mutex
-	news  chan struct{} // closed at the next commit; nil while nobody waits for it
+	news  chan struct{} // closed at the next commit; nil while no stream waits for it
 }
 
-// tell has everybody look who waits for news.
+// tell wakes the streams that wait for events.
 func (a *audience) tell() {
 	if a.count.Load() == 0 {
 		return
@@ -35,7 +35,8 @@ func (a *audience) tell() {
 	}
 }
 
-// next closes when the feed grows. Who asks for it before reading misses nothing.
+// next returns a channel that closes when the feed grows. A caller that asks for it before it reads misses no
+// event.
 func (a *audience) next() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,14 +46,14 @@ func (a *audience) next() <-chan struct{} {
 	return a.news
 }
 
-// Following is a place among those who follow the events of a namespace.
+// Following is the registration of one event stream with a namespace.
 type Following struct {
 	host   *Host
 	tenant *tenant
 }
 
-// Follow takes a place, which must be left. It is refused where there are as many as may
-// be.
+// Follow registers a follower of the namespace's events, who must call Leave. It refuses more than MaxStreams
+// followers in the process and more than job.MaxStreams in the namespace.
 func (h *Host) Follow(ns tenancy.NamespaceID) (*Following, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -70,7 +71,7 @@ func (h *Host) Follow(ns tenancy.NamespaceID) (*Following, error) {
 	return &Following{h, t}, nil
 }
 
-// Followers are how many places are taken among those who follow a namespace's events.
+// Followers returns the number of registered followers of a namespace's events.
 func (h *Host) Followers(ns tenancy.NamespaceID) (int, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -79,18 +80,19 @@ func (h *Host) Followers(ns tenancy.NamespaceID) (int, error) {
 	return int(t.audience.count.Load()), nil
 }
 
-// Streams are how many places are taken, of all namespaces.
+// Streams returns the number of registered followers of all namespaces.
 func (h *Host) Streams() int { return int(h.streams.Load()) }
 
-// News closes when there are new events. Who asks for it before reading misses nothing.
+// News returns a channel that closes when there are new events. A caller that asks for it before it reads
+// misses no event.
 func (f *Following) News() <-chan struct{} { return f.tenant.audience.next() }
 
-// Doubt closes when whether the follower may go on must be asked again; an error says
-// that the namespace is closing.
+// Doubt returns a channel that closes when the follower must check again whether it may continue. It returns
+// an error if the namespace is closing.
 func (f *Following) Doubt() (<-chan struct{}, error) { return f.tenant.lot.present() }
 
-// Doubt closes when whether those who stay in a namespace may do so must be asked again;
-// an error says that it is closing.
+// Doubt returns a channel that closes when the streams of a namespace must check again whether they may
+// continue. It returns an error if the namespace is closing.
 func (h *Host) Doubt(ns tenancy.NamespaceID) (<-chan struct{}, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -99,7 +101,7 @@ func (h *Host) Doubt(ns tenancy.NamespaceID) (<-chan struct{}, error) {
 	return t.lot.present()
 }
 
-// Leave gives the place up.
+// Leave ends the registration.
 func (f *Following) Leave() {
 	f.tenant.audience.count.Add(-1)
 	f.host.streams.Add(-1)

@@ -15,45 +15,45 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The files that say what data a namespace has. They agree, or the namespace is not
-// opened: what is left of data that is partly gone would pass for the whole.
+// These files record what data a namespace has. If they do not agree, the namespace is not opened, because
+// otherwise the rest of data that is partly gone would pass for the whole.
 //
-//	opened/<namespace>.json      that the namespace has been open here, and as what
-//	ns/<namespace>/shards.json   as what it was founded
-//	ns/<namespace>/<n>/shard.json   which shard of which founding the directory is
+//	opened/<namespace>.json         of which founding the namespace has been open here
+//	ns/<namespace>/shards.json      how the namespace was founded
+//	ns/<namespace>/<n>/shard.json   to which shard of which founding the directory belongs
 const (
 	openedDir  = "opened"
 	shardsFile = "shards.json"
 	shardFile  = "shard.json"
 )
 
-// founding is how a namespace was founded on this host: what shardsFile says. It is
-// written before the first shard is opened, and again once all are.
+// founding is the content of shardsFile: how a namespace was founded on this host. The host writes it before
+// it opens the first shard, and again once all are open.
 type founding struct {
 	Namespace tenancy.NamespaceID `json:"namespace"`
-	// Birth tells this founding from every other, of the same name, too.
+	// Birth is a random text that tells this founding from every other, even of the same namespace.
 	Birth  string `json:"birth"`
 	Shards int    `json:"shards"`
-	// Join is Spec.Join as it was first: a host that is stopped before all groups have
+	// Join is the Spec.Join of the first opening. It is kept because a host that stops before all groups have
 	// a directory must not found those that have none.
 	Join []entry.Incarnation `json:"join,omitempty"`
-	// Complete says that every shard has been made. Until then some may lack.
+	// Complete is true once every shard has been made. Until then some may be missing.
 	Complete bool `json:"complete,omitempty"`
-	// Restored says that the data came from a backup and has not been open yet.
+	// Restored is true if the data came from a backup and has not been open yet.
 	Restored bool `json:"restored,omitempty"`
 
-	known bool // openedDir has it
+	known bool // openedDir has a record of this founding
 }
 
-// opened is what a file in openedDir says. Without a birth only the control plane
-// knows that the namespace was open here.
+// opened is the content of a file in openedDir. If it has no birth, only the control plane knows that the
+// namespace was open here.
 type opened struct {
 	Namespace tenancy.NamespaceID `json:"namespace"`
 	Birth     string              `json:"birth,omitempty"`
 	Shards    int                 `json:"shards,omitempty"`
 }
 
-// member is what shardFile says.
+// member is the content of shardFile.
 type member struct {
 	Namespace tenancy.NamespaceID `json:"namespace"`
 	Birth     string              `json:"birth"`
@@ -61,12 +61,12 @@ type member struct {
 	Shards    int                 `json:"shards"`
 }
 
-// damaged refuses data that is not what it was.
+// damaged returns the error for data that is incomplete or not the data that was there.
 func damaged(format string, args ...any) error {
 	return api.Errorf(api.Unhealthy, format+"; put back what was there, from this machine's own disk or its copy, or restore a backup, or delete all of the namespace and have it join again", args...)
 }
 
-// readJSON reads a small file; ok = it is there.
+// readJSON reads a small file; ok is false if it does not exist.
 func readJSON(path string, to any) (ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,8 +92,8 @@ func writeJSON(path string, v any) error {
 	return durable.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// readFounding reads how a namespace was founded; the zero founding, if its
-// directory is not there or empty.
+// readFounding reads how a namespace was founded. It returns the zero founding if the namespace's directory
+// does not exist or contains no directory.
 func readFounding(dir string) (founding, error) {
 	path := filepath.Join(dir, shardsFile)
 	var f founding
@@ -121,13 +121,13 @@ func readFounding(dir string) (founding, error) {
 
 func writeFounding(dir string, f founding) error { return writeJSON(filepath.Join(dir, shardsFile), f) }
 
-// openedPath is where the host keeps that a namespace has been open.
+// openedPath returns the path of the host's record that a namespace has been open.
 func (h *Host) openedPath(ns tenancy.NamespaceID) string {
 	return filepath.Join(h.cfg.DataDir, openedDir, string(ns)+".json")
 }
 
-// whole reads what data a namespace has, and refuses it unless all of it is there.
-// Neither is set for a namespace that is new here.
+// whole reads a namespace's founding and the host's record of it, and refuses the namespace unless all of its
+// data is there. Both results are zero for a namespace that is new here.
 func (h *Host) whole(ns tenancy.NamespaceID, spec Spec) (f founding, o opened, err error) {
 	record := h.openedPath(ns)
 	was, err := readJSON(record, &o)
@@ -135,7 +135,7 @@ func (h *Host) whole(ns tenancy.NamespaceID, spec Spec) (f founding, o opened, e
 		return f, o, err
 	}
 	if !was && spec.Opened {
-		// Durable, because what says so may not say it again.
+		// The record is durable, because the control plane may not say again that the namespace was open.
 		o, was = opened{Namespace: ns}, true
 		if f, err = readFounding(h.dir(ns)); err == nil && f.Shards == 0 {
 			err = writeJSON(record, o)
@@ -165,8 +165,8 @@ func (h *Host) whole(ns tenancy.NamespaceID, spec Spec) (f founding, o opened, e
 	return f, o, h.checkShards(ns, f)
 }
 
-// checkShards refuses shards that are not those of the founding. While they are
-// being made some may lack.
+// checkShards refuses shards that do not belong to the founding. Until the founding is complete, some may be
+// missing.
 func (h *Host) checkShards(ns tenancy.NamespaceID, f founding) error {
 	for shard := range f.Shards {
 		dir := filepath.Join(h.dir(ns), strconv.Itoa(shard))
@@ -204,7 +204,7 @@ func (h *Host) checkShards(ns tenancy.NamespaceID, f founding) error {
 	return nil
 }
 
-// complete records that all shards of a namespace are there and have been open.
+// complete records that all shards of a namespace exist and have been open.
 func (h *Host) complete(f founding) error {
 	if f.Complete && f.known && !f.Restored {
 		return nil
@@ -219,7 +219,7 @@ func (h *Host) complete(f founding) error {
 	return writeFounding(h.dir(f.Namespace), f)
 }
 
-// writeMembers says in each shard's directory which shard it is.
+// writeMembers records in each shard's directory which shard it is.
 func writeMembers(dir string, f founding) error {
 	for shard := range f.Shards {
 		path := filepath.Join(dir, strconv.Itoa(shard), shardFile)
@@ -230,7 +230,8 @@ func writeMembers(dir string, f founding) error {
 	return nil
 }
 
-// forget ends the record that a namespace has been open, after its data is gone.
+// forget removes the record that a namespace has been open. The caller has removed the namespace's directory
+// before.
 func (h *Host) forget(ns tenancy.NamespaceID) error {
 	err := os.Remove(h.openedPath(ns))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,8 +10,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// closedWith is a data directory with two namespaces of two shards that have been
-// open and are closed, each with a job.
+// closedWith returns a data directory with the closed namespaces a and b, each with two shards and a job.
 func closedWith(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,8 +40,8 @@ func move(t *testing.T, from, to string) {
 	must(t, os.Rename(from, to))
 }
 
-// Data of which a part is gone, or is another's, is refused by the name of the file,
-// and nothing is founded in its place. Other namespaces are opened all the same.
+// Each case removes a part of namespace a's data or replaces it by another's. Add refuses the namespace,
+// names the file and founds nothing in its place. Other namespaces still open.
 func TestDataThatIsPartlyGoneIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -111,7 +110,7 @@ func TestDataThatIsPartlyGoneIsRefused(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, "ns/b/0")); err == nil && !strings.Contains(name, "another namespace's") {
 				ready(t, h, "b", Spec{})
 			}
-			// It may be deleted, and is new then.
+			// The namespace can be deleted, and is then new.
 			must(t, h.Remove(t.Context(), "a"))
 			ready(t, h, "a", Spec{Shards: 1})
 		})
@@ -137,7 +136,7 @@ func swapIn(t *testing.T, dir, other, path string) {
 	move(t, filepath.Join(other, path), filepath.Join(dir, path))
 }
 
-// A founding that is cut short at any step is finished by the next start.
+// The next start finishes a founding that was cut short, whatever its step.
 func TestAFoundingThatWasCutShortGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, undo := range map[string]func(t *testing.T, dir string){
@@ -177,8 +176,8 @@ func TestAFoundingThatWasCutShortGoesOn(t *testing.T) {
 	}
 }
 
-// What the control plane knows to have been open here is not founded, and stays
-// refused when nobody says so any more.
+// The host does not found a namespace that the control plane knows to have been open here. It still refuses
+// the namespace when the control plane no longer says so.
 func TestANamespaceThatWasOpenIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -190,7 +189,7 @@ func TestANamespaceThatWasOpenIsNotFoundedAnew(t *testing.T) {
 	}
 }
 
-// A deletion that a crash cuts short behind its rename leaves a namespace that is new.
+// If a crash cuts a deletion short after its rename, the namespace is new at the next start.
 func TestTrashIsNotRememberedAsOpen(t *testing.T) {
 	t.Parallel()
 	dir := closedWith(t)

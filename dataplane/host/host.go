@@ -1,7 +1,6 @@
-// Package host is a data-plane process's cells: it opens and closes them, deletes
-// their data, shares caches between them and parks the polls that wait for work,
-// outside the cells. It knows neither HTTP nor keys; whoever calls it has proved
-// which namespace it may name.
+// Package host owns the cells of a data-plane process: it opens and closes them, deletes their data, shares
+// caches between them, and parks polls (waiting fetches) outside the cells. It knows neither HTTP nor keys;
+// its callers have authenticated the client and know which namespace it may name.
 package host
 
 import (
@@ -27,63 +26,61 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config says where the cells of a host live.
+// Config holds the parameters of Open.
 type Config struct {
 	DataDir    string // cells live in <DataDir>/ns/<namespace>/<shard>
 	NodeID     string
 	CacheBytes int64 // block cache shared by all stores; 0 = DefaultCacheBytes
 	MaxCells   int   // open at once; 0 = DefaultMaxCells
-	// Known is the highest feature level that all members of a cluster know: see
-	// cell.Config. nil = there is no other member.
+	// Known returns the highest feature level that all members of a cluster support: see cell.Config. nil =
+	// there are no other members.
 	Known func() (level uint32, ok bool)
-	// Engine is how the groups of all cells are run.
+	// Engine holds the settings of the groups of all cells.
 	Engine engine.Tuning
-	// Retention is how long settled jobs are kept: see cell.Config.
+	// Retention is how long namespaces keep settled jobs: see cell.Config.
 	Retention time.Duration
-	// FeedBytes and ViewLagLimit bound what a view that is behind may cost: see
-	// cell.Config.
+	// FeedBytes and ViewLagLimit bound the cost of a view that is behind: see cell.Config.
 	FeedBytes    uint64
 	ViewLagLimit time.Duration
-	// Webhooks is how webhooks are called.
+	// Webhooks sets how webhooks are called.
 	Webhooks cell.Webhooks
-	Receiver sinks.Receiver       // gets the usage of all cells; nil = nobody does
+	Receiver sinks.Receiver       // receives the usage of all cells; nil = none does
 	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger         // nil = slog.Default()
 
-	open func(cell.Config) (*cell.Cell, error) // nil = cell.Open; tests have slow ones
+	open func(cell.Config) (*cell.Cell, error) // nil = cell.Open; tests pass slow and failing ones
 }
 
 // Defaults of Config.
 const (
 	DefaultCacheBytes = 96 << 20
-	// DefaultMaxCells bounds what open namespaces cost: each shard of each has a log,
-	// a store, a view and their goroutines.
+	// DefaultMaxCells bounds the cost of open namespaces: each of their shards has a log, a store, a view and
+	// goroutines.
 	DefaultMaxCells = 1000
 )
 
-// leaveLimit is how long a closing namespace waits for its requests to end. A
-// cell answers those that are left with errors.
+// leaveLimit is how long a closing namespace waits for its requests to end. After that the cells close, and
+// answer the remaining requests with errors.
 const leaveLimit = 10 * time.Second
 
-// Host is a process's cells.
+// Host owns the cells of a process.
 //
-// A namespace is in cells while it may be used, and in changing while it is
-// opened or closed; in both never. mu is held for moments, so that no namespace
-// waits for another's disk.
+// A namespace is in cells while it may be used, and in changing while it is opened or closed. It is in both
+// only for the moment between the start of its closing and its removal from cells. mu is held for moments, so
+// that no namespace waits for another's disk.
 type Host struct {
 	cfg    Config
 	shared *state.Shared
 
-	streams atomic.Int64 // that follow events, of all namespaces
+	streams atomic.Int64 // registered followers of events, of all namespaces
 
-	mu       sync.RWMutex // guards what follows
+	mu       sync.RWMutex // guards the fields below
 	cells    map[tenancy.NamespaceID]*tenant
 	changing map[tenancy.NamespaceID]*change
 	closed   bool
 }
 
-// tenant is one namespace's open cells, by shard, its waiting polls and the workers
-// heard of.
+// tenant is an open namespace: its cells by shard, its parked polls and the workers that it has seen.
 type tenant struct {
 	cells   []*cell.Cell
 	lot     *lot
@@ -96,13 +93,12 @@ type tenant struct {
 // change is the opening or closing of a namespace.
 type change struct {
 	opens bool
-	cells int           // that it will have open; Host.mu guards it
+	cells int           // the cells that count against MaxCells; Host.mu guards it
 	done  chan struct{} // closed at its end
-	err   error         // what came of it, once done
+	err   error         // the outcome, once done is closed
 }
 
-// Open makes a host without cells. What an earlier run had begun to delete is
-// deleted.
+// Open creates a host without cells and finishes the deletions that an earlier run began.
 func Open(cfg Config) (*Host, error) {
 	if cfg.CacheBytes == 0 {
 		cfg.CacheBytes = DefaultCacheBytes
@@ -128,9 +124,8 @@ func Open(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Add opens the cells of a namespace, one for each shard; Ready waits until they
-// take writes. Others are not delayed by it; who adds a namespace that is being
-// opened shares the outcome.
+// Add opens the cells of a namespace, one for each shard; Ready waits until they take writes. Add does not
+// delay other namespaces. If the namespace is being opened already, Add waits and shares the outcome.
 func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID, spec Spec) error {
 	if err := errors.Join(checkID(ns), spec.check(ns)); err != nil {
 		return err
@@ -165,8 +160,8 @@ func (t *tenant) ready(ctx context.Context, ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// begin registers a change of a namespace, after the one under way if that goes
-// the other way; one that goes the same way is joined, and not the caller's.
+// begin registers a change of a namespace. If a change in the other direction is under way, begin waits for
+// it first. If one in the same direction is under way, begin returns that one, and mine is false.
 func (h *Host) begin(ctx context.Context, ns tenancy.NamespaceID, opens bool) (c *change, mine bool, err error) {
 	for {
 		c, mine, err := h.tryBegin(ns, opens)
@@ -203,8 +198,8 @@ func (h *Host) tryBegin(ns tenancy.NamespaceID, opens bool) (c *change, mine boo
 	return c, true, nil
 }
 
-// reserve counts the cells that a change will have open, within the bound; mu is
-// held.
+// reserve sets the number of cells that a change will have open, or refuses it if they exceed MaxCells. The
+// caller holds mu.
 func (h *Host) reserve(ns tenancy.NamespaceID, c *change, cells int) error {
 	open := cells
 	for _, t := range h.cells {
@@ -222,7 +217,7 @@ func (h *Host) reserve(ns tenancy.NamespaceID, c *change, cells int) error {
 	return nil
 }
 
-// end publishes what came of a change.
+// end publishes the outcome of a change.
 func (h *Host) end(ns tenancy.NamespaceID, c *change, t *tenant, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,7 +229,7 @@ func (h *Host) end(ns tenancy.NamespaceID, c *change, t *tenant, err error) {
 	close(c.done)
 }
 
-// await waits for the end of a change, whatever comes of it.
+// await waits for the end of a change, whatever its outcome.
 func (c *change) await(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -244,7 +239,7 @@ func (c *change) await(ctx context.Context) error {
 	}
 }
 
-// wait is await and what came of it.
+// wait waits for the end of a change and returns its outcome.
 func (c *change) wait(ctx context.Context) error {
 	if err := c.await(ctx); err != nil {
 		return err
@@ -252,7 +247,7 @@ func (c *change) wait(ctx context.Context) error {
 	return c.err
 }
 
-// open opens the cells of a namespace, all or none.
+// open opens all cells of a namespace, or none.
 func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *change) (*tenant, error) {
 	if err := engine.CheckSpace(h.cfg.DataDir); err != nil {
 		return nil, err
@@ -308,7 +303,7 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		Logger:   h.cfg.Logger,
 	}
 	if shard == homeShard {
-		c.OnKeys = t.lot.recheck // polls may wait with a key that is gone
+		c.OnKeys = t.lot.recheck // because polls may wait with a removed key
 		c.Webhooks = h.cfg.Webhooks
 		c.Measure = func(ctx context.Context, r *state.AlertRule) (float64, error) { return t.measure(ctx, to, r) }
 	}
@@ -321,15 +316,15 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 	return c
 }
 
-// Namespaces are those that are open, sorted.
+// Namespaces returns the open namespaces, sorted.
 func (h *Host) Namespaces() []tenancy.NamespaceID {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Sorted(maps.Keys(h.cells))
 }
 
-// Cells are the open cells of a namespace, by shard; there is always one. Who uses
-// them for longer than a look is a visitor: see Visit.
+// Cells returns the open cells of a namespace, by shard; there is at least one. A caller that uses them for
+// longer than one read calls Visit first.
 func (h *Host) Cells(ns tenancy.NamespaceID) ([]*cell.Cell, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -344,7 +339,7 @@ func (h *Host) tenant(ns tenancy.NamespaceID) (*tenant, error) {
 	return h.find(ns)
 }
 
-// find is tenant for who holds mu.
+// find does the same as tenant for a caller that holds mu.
 func (h *Host) find(ns tenancy.NamespaceID) (*tenant, error) {
 	t, ok := h.cells[ns]
 	if !ok {
@@ -353,22 +348,21 @@ func (h *Host) find(ns tenancy.NamespaceID) (*tenant, error) {
 	return t, nil
 }
 
-// notOpen is retryable: who knows the namespace's key knows that there is one. It
-// is being opened, or has gone elsewhere.
+// notOpen returns a retryable error, because a client that has a key of the namespace knows that the
+// namespace exists: the host is opening it, or it has moved to another host.
 func notOpen() error {
 	err := api.Errorf(api.LeaderUnavailable, "the namespace is not open on this host now: nothing was done, try again")
 	err.RetryAfter = time.Second
 	return err
 }
 
-// Park waits until one of the queues has a job that a fetch may claim, and
-// returns nil; or until ctx ends, and returns its error. It returns at once when
-// there is one already. The caller must follow a nil with Claim: it may be the
-// only poll that was woken for that job.
+// Park waits until one of the queues has a job that a fetch may claim, and returns nil, at once if there is
+// one already. If ctx ends first, Park returns its error. After a nil the caller must call Claim, because it
+// may hold the only poll that was woken for that job.
 //
-// check says whether the poll may still wait: it is called once the poll is
-// parked, and at every Recheck of its namespace; its error ends the poll. So does
-// the closing of the namespace, with a retryable error.
+// check reports whether the poll may still wait. Park calls it once the poll is parked, and at every Recheck
+// of the namespace; an error of check ends the poll. The closing of the namespace ends the poll too, with a
+// retryable error.
 func (h *Host) Park(ctx context.Context, ns tenancy.NamespaceID, queues []string, check func() error) error {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -377,8 +371,8 @@ func (h *Host) Park(ctx context.Context, ns tenancy.NamespaceID, queues []string
 	return t.lot.park(ctx, queues, t.claimable, check)
 }
 
-// claimable says whether any shard has a job of the queues that a fetch may claim:
-// a queue has jobs on its own shard only.
+// claimable reports whether any shard has a job of the queues that a fetch may claim. It need not know the
+// shard of each queue, because a queue has jobs on its own shard only.
 func (t *tenant) claimable(queues []string) bool {
 	for _, c := range t.cells {
 		if c.Claimable(queues) {
@@ -388,20 +382,20 @@ func (t *tenant) claimable(queues []string) bool {
 	return false
 }
 
-// Recheck has every poll that waits in a namespace ask again whether it may.
+// Recheck makes the parked polls and the streams of a namespace check again whether they may continue.
 func (h *Host) Recheck(ns tenancy.NamespaceID) {
 	if t, err := h.tenant(ns); err == nil {
 		t.lot.recheck()
 	}
 }
 
-// Polls are the figures of waiting polls.
+// Polls counts a namespace's polls.
 type Polls struct {
 	Parked  int    // waiting now
-	Refused uint64 // refused since the namespace was opened, because MaxParked waited
+	Refused uint64 // refused since the namespace was opened, because MaxParked polls waited
 }
 
-// Polls are the figures of the polls that wait in a namespace.
+// Polls returns the poll counts of a namespace.
 func (h *Host) Polls(ns tenancy.NamespaceID) (Polls, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -410,8 +404,8 @@ func (h *Host) Polls(ns tenancy.NamespaceID) (Polls, error) {
 	return Polls{Parked: int(t.lot.count.Load()), Refused: t.lot.refused.Load()}, nil
 }
 
-// Close closes every cell and gives the shared caches back, after the openings
-// and closings under way. Nothing is opened any more.
+// Close waits for the openings and closings under way, closes every cell and releases the shared caches. No
+// namespace can be opened afterwards.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closed {

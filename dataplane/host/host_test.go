@@ -22,7 +22,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// patience is how long anything may take on a busy machine.
+// patience is how long one step may take on a busy machine.
 const patience = time.Minute
 
 func openHost(t *testing.T, cfg Config) *Host {
@@ -60,7 +60,7 @@ func add(t *testing.T, h *Host, ns tenancy.NamespaceID) *cell.Cell {
 	return c
 }
 
-// cellOf is the cell of a namespace's first shard.
+// cellOf returns the cell of a namespace's first shard.
 func cellOf(h *Host, ns tenancy.NamespaceID) (*cell.Cell, error) {
 	cells, err := h.Cells(ns)
 	if err != nil {
@@ -78,12 +78,12 @@ func enqueue(ctx context.Context, c *cell.Cell) (job.ID, error) {
 	return id, err
 }
 
-// files are all files below the host's data whose path has the word in it.
+// files returns the paths below the host's data directory that contain word.
 func files(t *testing.T, h *Host, word string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(h.cfg.DataDir, func(path string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed while it was looked at
+			return nil // removed during the walk
 		}
 		if rest := strings.TrimPrefix(path, h.cfg.DataDir); strings.Contains(rest, word) {
 			found = append(found, rest)
@@ -96,8 +96,7 @@ func files(t *testing.T, h *Host, word string) (found []string) {
 	return found
 }
 
-// A tenant whose disk is slow, or whose log is long, must not keep the others from
-// being served or opened.
+// A tenant with a slow disk or a long log must not delay the requests or the opening of others.
 func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	opening, proceed := make(chan struct{}), make(chan struct{})
@@ -136,7 +135,7 @@ func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 	}
 	close(proceed)
 	for range 3 {
-		// Those who came later either shared the opening or found it done.
+		// The later calls either shared the opening or found the namespace open.
 		if err := <-outcomes; err != nil && api.CodeOf(err) != api.Conflict {
 			t.Error(err)
 		}
@@ -160,7 +159,7 @@ func TestCloseWaitsForWhatIsBeingOpened(t *testing.T) {
 	go func() { closed <- h.Close(context.Background()) }()
 	for {
 		if err := h.Remove(t.Context(), "b"); api.CodeOf(err) == api.LeaderUnavailable {
-			break // it is closing
+			break // the host is closing
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +199,7 @@ func TestAnOpeningThatFailsLeavesNothingOpen(t *testing.T) {
 		t.Error("it has a cell nevertheless")
 	}
 	broken.Store(false)
-	add(t, h, "a") // and it took no place
+	add(t, h, "a") // the failed opening does not count against MaxCells
 }
 
 func TestCellsAreBounded(t *testing.T) {
@@ -217,8 +216,7 @@ func TestCellsAreBounded(t *testing.T) {
 	add(t, h, "c")
 }
 
-// A namespace's id becomes the name of a directory that is deleted with all that
-// is in it.
+// A namespace's id becomes the name of a directory that the host deletes with all its contents.
 func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{DataDir: filepath.Join(t.TempDir(), "data")})
@@ -249,8 +247,7 @@ func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
 	}
 }
 
-// Deleted is deleted: a customer who leaves takes every byte along, and one who
-// comes again under the same id finds nothing of before.
+// A deletion leaves no byte of a namespace, and a namespace added again under the same id is empty.
 func TestRemoveLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -263,7 +260,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds nothing, which is no error
+	for range 2 { // the second call finds nothing and returns no error
 		if err := h.Remove(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +299,8 @@ func TestShutKeepsTheData(t *testing.T) {
 	}
 }
 
-// A crash between the rename and the end of the deletion leaves half a directory,
-// but not as a namespace: it cannot be opened, and the next start deletes it.
+// A crash between the rename and the end of the deletion leaves a part of the directory in the trash. It
+// cannot be opened as a namespace, and the next start deletes it.
 func TestACrashWhileDeletingLeavesNoHalfNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -334,8 +331,7 @@ func TestACrashWhileDeletingLeavesNoHalfNamespace(t *testing.T) {
 	}
 }
 
-// A deletion that failed half way and is tried again is not done before the rest
-// is gone as well; it deletes nobody else's.
+// A repeated deletion also deletes what a failed one left in the trash, but nothing of another namespace.
 func TestRemoveFinishesWhatAnEarlierTryLeft(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -355,7 +351,7 @@ func TestRemoveFinishesWhatAnEarlierTryLeft(t *testing.T) {
 func TestTrashThatCannotBeDeletedStopsTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, trashDir), nil, 0o600); err != nil { // no directory
+	if err := os.WriteFile(filepath.Join(dir, trashDir), nil, 0o600); err != nil { // a file, not a directory
 		t.Fatal(err)
 	}
 	if h, err := Open(Config{DataDir: dir}); err == nil {
@@ -364,8 +360,8 @@ func TestTrashThatCannotBeDeletedStopsTheStart(t *testing.T) {
 	}
 }
 
-// A request that is under way has its cell until it ends; one that comes while
-// the namespace closes is told to try again.
+// A request keeps its cell open until it ends. A request that comes while the namespace closes is told to try
+// again.
 func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -397,7 +393,7 @@ func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	// Who did not leave in time meets errors, no crash.
+	// A request that outlasts the closing gets errors and does not crash.
 	if _, err := enqueue(t.Context(), c); err == nil {
 		t.Error("a closed cell took a write")
 	}
@@ -410,7 +406,7 @@ func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 	}
 }
 
-// Twenty tenants come, work and go at once, and each finds only what is its own.
+// Twenty namespaces are added, used and removed at the same time.
 func TestManyNamespacesComeAndGo(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -425,7 +421,7 @@ func TestManyNamespacesComeAndGo(t *testing.T) {
 					clients.Go(func() {
 						leave, err := h.Visit(ns)
 						if err != nil {
-							return // it goes already
+							return // the namespace is already closing
 						}
 						defer leave()
 						if _, err := enqueue(context.Background(), c); err != nil {

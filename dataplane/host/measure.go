@@ -9,10 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What alert rules look at. All shards have a member in this process, so that it is
-// there to be read, if a moment late where another member leads.
-
-// measure is what an alert rule looks at, over all shards of the namespace.
+// measure returns the value of an alert rule over all shards of the namespace. It reads every shard in this
+// process, because each has a member here. The value is a moment late if another member leads.
 func (t *tenant) measure(ctx context.Context, outlets *outlets, r *state.AlertRule) (value float64, err error) {
 	cells := make([]*cell.Cell, len(outlets.cells))
 	for i := range cells {
@@ -39,7 +37,7 @@ func (t *tenant) measure(ctx context.Context, outlets *outlets, r *state.AlertRu
 	return value, nil
 }
 
-// measureCell is what one shard has of what a rule looks at.
+// measureCell returns the value of an alert rule on one shard.
 func measureCell(c *cell.Cell, r *state.AlertRule, nowNs int64) (float64, error) {
 	v := c.State().Snapshot()
 	defer v.Close()
@@ -76,7 +74,7 @@ func measureCell(c *cell.Cell, r *state.AlertRule, nowNs int64) (float64, error)
 	return value, nil
 }
 
-// measureQueue is what one queue has of what a rule looks at.
+// measureQueue returns the value of an alert rule for one queue.
 func measureQueue(v *state.Snapshot, q *state.Queue, when state.AlertSubject, nowNs int64) (float64, error) {
 	switch when {
 	case state.AlertSubject_ALERT_SUBJECT_DEAD:
@@ -101,7 +99,7 @@ func inState(q *state.Queue, s job.State) float64 {
 	return float64(q.InState[s])
 }
 
-// spentPercent is how much of a budget is spent: of its fullest limit.
+// spentPercent returns the spent part of the fullest limit of a budget, in percent.
 func spentPercent(b *state.Budget, a *state.Account, nowNs int64) (most float64) {
 	for _, l := range b.GetLimits() {
 		limit := b.Limit(l.LimitNanoUsd, nowNs)
@@ -114,8 +112,9 @@ func spentPercent(b *state.Budget, a *state.Account, nowNs int64) (most float64)
 	return most
 }
 
-// countWorkers is how many workers have fetched from a queue here lately, or hold
-// jobs of it, whichever node they fetched them from; of all queues where it is empty.
+// countWorkers counts the workers that this node has seen lately and that fetched from a queue here, and
+// those that hold jobs of the queue, whichever node they fetched them from. An empty name stands for all
+// queues.
 func (t *tenant) countWorkers(ctx context.Context, cells []*cell.Cell, queue string) (float64, error) {
 	ids := map[string]bool{}
 	for _, w := range t.workers.List(time.Now().UnixNano()) {

@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// outlets are how the shards of a namespace reach each other. Each is on every
-// member, so a shard's leader finds the others in its own process: what it sends is
-// proposed there, and forwarded if they are led elsewhere. It is the shards' own
-// sinks.Shards.
+// outlets connects the shards of a namespace with each other. Every member has all shards, so a shard's
+// leader finds the others in its own process: it proposes an op for another shard to the cell there, which
+// forwards the op if another member leads that shard. outlets implements sinks.Shards.
 type outlets struct {
 	cells []atomic.Pointer[cell.Cell] // by shard; nil until it is open
 }
@@ -21,10 +20,10 @@ func newOutlets(shards int) *outlets {
 	return &outlets{cells: make([]atomic.Pointer[cell.Cell], shards)}
 }
 
-// connect notes that a cell is open.
+// connect records that a cell is open.
 func (o *outlets) connect(c *cell.Cell) { o.cells[c.Shard()].Store(c) }
 
-// Propose has a shard apply an op, wherever it is led.
+// Propose proposes an op on a shard, whichever member leads it.
 func (o *outlets) Propose(ctx context.Context, shard uint32, of op.Op) (op.Result, error) {
 	if int(shard) >= len(o.cells) {
 		return nil, api.Errorf(api.Internal, "there is no shard %d: the namespace has %d", shard, len(o.cells))

@@ -9,26 +9,24 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxParked bounds the polls waiting in one namespace; each holds a goroutine and
-// a connection.
+// MaxParked bounds the parked polls of one namespace. Each holds a goroutine and a connection.
 const MaxParked = 100_000
 
-// lot is where the polls of one namespace wait until a queue of theirs has
-// something for them. It lives outside the cell, so that a namespace whose
-// workers all wait can sleep.
+// lot parks the polls of one namespace until one of their queues has a job for them. It is not a part of a
+// cell, because a poll may name queues of several shards, and needs no cell while it waits.
 //
-// mu guards waiting, doubt, gone and every waiter's elements and woken mark. It
-// is taken by the applying goroutine, so nothing slow happens under it.
+// mu guards waiting, doubt, gone and every waiter's elements and woken mark. The applying goroutine takes it,
+// so nothing slow happens under it.
 type lot struct {
 	mu      sync.Mutex
 	waiting map[string]*list.List // queue -> its *waiters, longest waiting first
-	doubt   chan struct{}         // closed, and replaced, when every poll must ask whether it may wait
-	gone    error                 // what polls are told once the namespace closes
-	count   atomic.Int64          // waiters: lets wake return without the lock
+	doubt   chan struct{}         // closed, and replaced, when every poll must check whether it may still wait
+	gone    error                 // the error for polls once the namespace closes
+	count   atomic.Int64          // waiters; lets wake return without the lock
 	refused atomic.Uint64         // polls that found the lot full
 }
 
-// waiter is one parked poll; it stands in the list of each queue it listens to.
+// waiter is one parked poll. It is in the list of each of its queues.
 type waiter struct {
 	queues   []string
 	elements []*list.Element
@@ -40,10 +38,9 @@ func newLot() *lot {
 	return &lot{waiting: make(map[string]*list.List), doubt: make(chan struct{})}
 }
 
-// park waits until one of the queues may have a job, or ctx ends, or check
-// refuses. ready and check are asked after the poll has been registered, so that
-// what happens in between is either seen by them or wakes it. A poll that is woken
-// and cannot use it (its end came in the same moment) hands the wake on.
+// park waits until one of the queues may have a job, ctx ends, or check returns an error. It registers the
+// poll before it calls ready and check, so that they either see a change or the change wakes the poll. A poll
+// that ends in the moment in which it is woken passes the wake on.
 func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bool, check func() error) error {
 	w, doubt, err := l.register(queues)
 	if err != nil {
@@ -75,14 +72,14 @@ func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bo
 	return err
 }
 
-// present is what closes at the next doubt, or why nobody may wait here.
+// present returns the channel that closes at the next recheck, or the reason why nobody may wait here.
 func (l *lot) present() (doubt <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.doubt, l.gone
 }
 
-// recheck has every poll ask whether it may wait.
+// recheck makes every poll check whether it may still wait.
 func (l *lot) recheck() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +87,7 @@ func (l *lot) recheck() {
 	l.doubt = make(chan struct{})
 }
 
-// close sends every poll away, with why, and takes no more.
+// close ends every poll with the error why, and refuses new ones.
 func (l *lot) close(why error) {
 	l.mu.Lock()
 	l.gone = why
@@ -121,7 +118,7 @@ func (l *lot) register(queues []string) (*waiter, <-chan struct{}, error) {
 	return w, l.doubt, nil
 }
 
-// leave takes a waiter out and reports whether it had been woken already.
+// leave removes a waiter and reports whether it had already been woken.
 func (l *lot) leave(w *waiter) (woken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +145,7 @@ func (l *lot) wake(queue string, n int) {
 	}
 }
 
-// remove takes the waiter out of all its lines; the caller holds mu.
+// remove removes the waiter from the lists of all its queues; the caller holds mu.
 func (l *lot) remove(w *waiter) {
 	for i, q := range w.queues {
 		line := l.waiting[q]

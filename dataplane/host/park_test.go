@@ -98,8 +98,8 @@ func TestAPollEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Whatever the order in which a wake and the end of a poll meet, the job behind
-// the wake is not forgotten while others wait for it.
+// If a poll ends in the moment in which it is woken, another poll that waits gets the job, whatever the order
+// of the two events.
 func TestAWakeIsNeverLost(t *testing.T) {
 	t.Parallel()
 	for range 300 {
@@ -134,7 +134,7 @@ func TestAWakeIsNeverLost(t *testing.T) {
 			jobs.Add(1)
 			l.wake("a", 1)
 		}
-		late.Wait() // hangs where a wake was lost
+		late.Wait() // hangs if a wake was lost
 	}
 }
 
@@ -155,8 +155,8 @@ func TestTheLotIsBounded(t *testing.T) {
 	}
 }
 
-// A poll that waits for a minute must not do so with a key that was revoked in
-// its first second; those that may wait on keep their places.
+// A poll that waits for a minute must end if its key is revoked in the first second. Polls that may wait on
+// keep their places.
 func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 	})
 }
 
-// What is revoked between a request's authentication and its parking is seen.
+// A poll notices a revocation between its request's authentication and its parking.
 func TestAPollIsCheckedOnceItIsParked(t *testing.T) {
 	t.Parallel()
 	l, revoked := newLot(), errors.New("revoked")

@@ -18,18 +18,18 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The directories below DataDir.
+// Directories below DataDir, beside openedDir.
 const (
 	cellsDir = "ns"
-	trashDir = "trash" // what is being deleted: no namespace is opened from there
+	trashDir = "trash" // holds data that is being deleted; no namespace is opened from it
 )
 
-// MaxIDLength is the most characters of a namespace's id.
+// MaxIDLength is the maximum number of characters of a namespace's id.
 const MaxIDLength = 64
 
-// checkID refuses what could be another directory than one of a namespace. An id
-// is of letters, digits, _ and -; whoever makes ids keeps to that, so anything
-// else has come from somewhere it should not.
+// checkID refuses an id that could name a directory other than a namespace's. An id consists of letters,
+// digits, _ and - and does not begin with -. The code that creates ids keeps to that, so any other id came
+// from a place that it should not come from.
 func checkID(ns tenancy.NamespaceID) error {
 	ok := ns != "" && len(ns) <= MaxIDLength && ns[0] != '-'
 	for i := range len(ns) {
@@ -42,27 +42,26 @@ func checkID(ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// dir is where a namespace's cells live. The id has been checked.
+// dir returns the directory of a namespace's cells. The caller has checked the id.
 func (h *Host) dir(ns tenancy.NamespaceID) string {
 	return filepath.Join(h.cfg.DataDir, cellsDir, string(ns))
 }
 
-// Shut closes a namespace and keeps its data. One that is not open is no error.
+// Shut closes a namespace and keeps its data. It returns no error for a namespace that is not open.
 func (h *Host) Shut(ctx context.Context, ns tenancy.NamespaceID) error {
 	return h.take(ctx, ns, func(ctx context.Context, ns tenancy.NamespaceID, t *tenant, _ *change) error {
 		return h.shut(ctx, ns, t)
 	})
 }
 
-// Remove closes a namespace, open or not, and deletes its data. Once it returns
-// without an error no crash brings anything of it back; added again, the
-// namespace is empty.
+// Remove closes a namespace, if it is open, and deletes its data. Once Remove returns without an error, no
+// crash brings any of the data back, and a namespace that is added again is empty.
 func (h *Host) Remove(ctx context.Context, ns tenancy.NamespaceID) error {
 	return h.take(ctx, ns, h.drop)
 }
 
-// take takes a namespace from the host and closes it by way of end, whose tenant
-// is nil for one that was not open.
+// take removes a namespace from the host and calls end to close it. The tenant that end receives is nil if
+// the namespace was not open.
 func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(context.Context, tenancy.NamespaceID, *tenant, *change) error) error {
 	if err := checkID(ns); err != nil {
 		return err
@@ -73,7 +72,7 @@ func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(contex
 		if c, mine, err = h.begin(ctx, ns, false); err != nil {
 			return err
 		}
-		if !mine { // another closes it, perhaps without deleting
+		if !mine { // another caller closes it, perhaps without deleting its data
 			if err := c.await(ctx); err != nil {
 				return err
 			}
@@ -88,14 +87,13 @@ func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(contex
 	return err
 }
 
-// settleLimit is how long one try to deliver a namespace's usage may take before
-// its data is deleted.
+// settleLimit bounds one attempt to deliver a namespace's usage before its data is deleted.
 const settleLimit = time.Minute
 
-// settle sees to it that nothing of a namespace's usage goes with its data: what
-// the receiver does not have is delivered first, by a cell that is opened for it
-// where none is open. While that fails the data stays. A cell that cannot be read
-// has nothing to deliver: whoever deletes it may do so to be rid of it.
+// settle makes sure that no usage is deleted with a namespace's data: it first delivers what the receiver
+// does not have, and opens the cells for that if they are closed. While the delivery fails, the data stays.
+// settle skips cells that cannot be opened or have failed, because they cannot deliver anything and the
+// deletion may be meant to get rid of them.
 func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) (*tenant, error) {
 	if h.cfg.Receiver == nil {
 		return t, nil
@@ -106,7 +104,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 		}
 		var err error
 		if t, err = h.openToSettle(ctx, ns, of); err != nil {
-			if ctx.Err() == nil && !errors.Is(err, durable.ErrFull) { // it can be opened once there is room
+			if ctx.Err() == nil && !errors.Is(err, durable.ErrFull) { // the cells can be opened once a full disk has room
 				h.cfg.Logger.Error("usage of a deleted namespace may be lost: it cannot be opened", "namespace", ns, "error", err)
 				err = nil
 			}
@@ -128,7 +126,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 	return t, nil
 }
 
-// openToSettle opens cells that are then at work, or none.
+// openToSettle opens the cells and waits until they take writes. After an error none is open.
 func (h *Host) openToSettle(ctx context.Context, ns tenancy.NamespaceID, of *change) (*tenant, error) {
 	t, err := h.open(ctx, ns, Spec{}, of)
 	if err != nil {
@@ -140,19 +138,18 @@ func (h *Host) openToSettle(ctx context.Context, ns tenancy.NamespaceID, of *cha
 	return t, nil
 }
 
-// owing says whether usage is left that the receiver may not have, of cells that
-// could have delivered it.
+// owing reports whether the receiver may lack usage of cells that were able to deliver it.
 func (t *tenant) owing() bool {
 	return slices.ContainsFunc(t.cells, func(c *cell.Cell) bool { return c.Failed() == nil && c.UsageOwed() > 0 })
 }
 
-// drop closes the cells and deletes their directory, once their usage is
-// delivered. The directory first gets a name under which nothing is opened, durably: a crash leaves either the whole
+// drop delivers the usage of the cells, closes them and deletes their directory. It first renames the
+// directory, durably, to a name under which nothing is opened, so that a crash leaves either the whole
 // namespace or trash, never half a namespace.
 func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) error {
 	t, owed := h.settle(ctx, ns, t, of)
 	if err := h.shut(ctx, ns, t); err != nil {
-		// It concerns data that is about to go: a full disk must not keep it.
+		// Continue, because the data is deleted anyway: a full disk must not prevent that.
 		h.cfg.Logger.Warn("a namespace that is being deleted did not close cleanly", "namespace", ns, "error", err)
 	}
 	if owed == nil && t != nil && t.owing() {
@@ -171,8 +168,8 @@ func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *
 	return nil
 }
 
-// discard moves a namespace's directory, where it has one, into the trash. Its
-// name there begins with the id and a dot, which no id has.
+// discard moves a namespace's directory, if it has one, into the trash. Its name there begins with the id and
+// a dot. No id contains a dot, so that empty finds the entries of one namespace by this prefix.
 func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if _, err := os.Lstat(h.dir(ns)); errors.Is(err, fs.ErrNotExist) {
 		return h.forget(ns)
@@ -184,16 +181,16 @@ func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if err := os.Rename(h.dir(ns), filepath.Join(dir, string(ns)+"."+rand.Text())); err != nil {
 		return err
 	}
-	// It is in the trash before it is gone from where it was, and gone before the
-	// record is that it was here.
+	// The directory is in the trash before it disappears from its old place, and has disappeared before the
+	// record that the namespace was open here is removed.
 	if err := errors.Join(durable.SyncDir(dir), durable.SyncDir(filepath.Dir(h.dir(ns)))); err != nil {
 		return err
 	}
 	return h.forget(ns)
 }
 
-// forgetTrash forgets that the namespaces were open here whose directories are in
-// the trash: a crash came between the two.
+// forgetTrash removes the records of namespaces whose directories are in the trash, because a crash may have
+// come between the rename and the removal of the record.
 func (h *Host) forgetTrash() error {
 	entries, err := os.ReadDir(filepath.Join(h.cfg.DataDir, trashDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -214,8 +211,8 @@ func (h *Host) forgetTrash() error {
 	return nil
 }
 
-// empty deletes, durably, what is in the trash under names with a prefix: what an
-// earlier try could not delete is among it.
+// empty durably deletes the entries of the trash whose names begin with prefix, including those that an
+// earlier attempt could not delete.
 func (h *Host) empty(prefix string) error {
 	dir := filepath.Join(h.cfg.DataDir, trashDir)
 	entries, err := os.ReadDir(dir)
@@ -235,9 +232,8 @@ func (h *Host) empty(prefix string) error {
 	return err
 }
 
-// OnDisk are the namespaces that have a directory here, open or not. What is
-// there but has no name of a namespace is listed too, for people to look at: it
-// is never opened or deleted.
+// OnDisk returns the namespaces that have a directory here, open or not. It also returns entries that are not
+// named like a namespace, so that a person can look at them; the host never opens or deletes those.
 func (h *Host) OnDisk() ([]tenancy.NamespaceID, error) {
 	entries, err := os.ReadDir(filepath.Join(h.cfg.DataDir, cellsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

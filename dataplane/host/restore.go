@@ -10,12 +10,12 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// NamespacesDir is where, below a data directory, namespaces have their data. Without
-// it the directory is of no node yet.
+// NamespacesDir is the directory of the namespaces' data below a data directory. A data directory without it
+// does not belong to a node yet.
 const NamespacesDir = cellsDir
 
-// Restore makes the directory of a namespace of so many shards in cells, which will
-// be the NamespacesDir of a data directory: each shard in one of its own, by restore.
+// Restore creates the directory of a namespace in cells, which will become the NamespacesDir of a data
+// directory. It calls restore to fill the directory of each shard.
 func Restore(cells string, ns tenancy.NamespaceID, shards int, restore func(shard int, dir string) error) error {
 	spec := Spec{Shards: shards}
 	if err := checkID(ns); err != nil {
@@ -44,8 +44,7 @@ func Restore(cells string, ns tenancy.NamespaceID, shards int, restore func(shar
 	return durable.SyncDir(dir)
 }
 
-// Founded is how many shards a namespace has on disk, below a data directory; 0 =
-// there is none.
+// Founded returns the number of shards that a namespace has on disk below a data directory; 0 = it has none.
 func Founded(dataDir string, ns tenancy.NamespaceID) (int, error) {
 	found, err := readFounding(filepath.Join(dataDir, cellsDir, string(ns)))
 	return found.Shards, err

@@ -9,22 +9,22 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// homeShard is where API keys and what else is the whole namespace's lies.
+// homeShard is the shard that holds the API keys and all else that belongs to the whole namespace.
 const homeShard = 0
 
-// MaxShards bounds the shards of a namespace. Each is a log, a store and a view.
+// MaxShards bounds the shards of a namespace. Each has a log, a store and a view.
 const MaxShards = 64
 
-// Spec is what a namespace is opened as.
+// Spec says how a namespace is opened.
 type Spec struct {
-	// Shards is how many the namespace has, for ever; 0 = as many as it has, and a
-	// new one gets one.
+	// Shards is the number of shards that the namespace has for ever; 0 = the number it was founded with, or
+	// 1 if it is new.
 	Shards int
-	// Join is, by shard, the incarnation of the groups that a new namespace here
-	// joins; nil = it founds them. What is on disk already is opened as it is.
+	// Join holds, by shard, the incarnations of the groups that a new namespace joins here; nil = it founds
+	// them. Data that is already on disk is opened as it is.
 	Join []entry.Incarnation
-	// Opened says that the namespace is known to have been open on this host: it is
-	// opened as it is on disk, and never founded.
+	// Opened says that the namespace is known to have been open on this host, so that it is opened as it is
+	// on disk and never founded.
 	Opened bool
 }
 
@@ -38,10 +38,10 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// settleShards decides how a namespace is opened: how many shards it has for ever,
-// and what they join. A queue is looked for on the shard that its name and this
-// number say, so that with another number queues would seem to be empty. It refuses
-// a namespace whose data on disk is not all that was there: see checkWhole.
+// settleShards decides how many shards a namespace is opened with and which groups they join. The number of
+// shards never changes: a queue's shard follows from its name and this number, so that with another number
+// queues would seem to be empty. settleShards refuses a namespace whose data on disk is incomplete: see
+// whole.
 func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, error) {
 	found, opened, err := h.whole(ns, spec)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// ready opens a namespace and waits for it.
+// ready opens a namespace, waits until it takes writes, and returns its cells.
 func ready(t *testing.T, h *Host, ns tenancy.NamespaceID, spec Spec) []*cell.Cell {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -32,7 +32,7 @@ func ready(t *testing.T, h *Host, ns tenancy.NamespaceID, spec Spec) []*cell.Cel
 	return cells
 }
 
-// A namespace is opened with the shards it was founded with, or not at all.
+// A namespace is opened only with the number of shards it was founded with.
 func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -56,7 +56,7 @@ func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	if got := len(ready(t, h, "b", Spec{})); got != 1 {
 		t.Errorf("a new namespace has %d shards, want 1", got)
 	}
-	// What was deleted is new when it comes again.
+	// A deleted namespace is new when it is added again.
 	if err := h.Remove(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	}
 }
 
-// A record that cannot be right is refused, not replaced.
+// The host refuses a damaged record and does not replace it.
 func TestADamagedRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -95,8 +95,8 @@ func TestSpecsThatCannotBe(t *testing.T) {
 	}
 }
 
-// What joins has no leader yet: it is opened all the same, and who was stopped in
-// the middle of it joins again and founds nothing.
+// The host records the groups that a namespace joins: after a restart its shards join the same groups and
+// found none. The test clears cell.Config.Join, because no leader would ever add the cells.
 func TestAMemberToBeOpensAndIsNotReady(t *testing.T) {
 	t.Parallel()
 	var joins []*entry.Incarnation
@@ -116,7 +116,7 @@ func TestAMemberToBeOpensAndIsNotReady(t *testing.T) {
 	}
 }
 
-// The bound counts shards, for it is they that cost.
+// MaxCells counts shards, because each shard has a cost.
 func TestShardsCountAgainstTheBound(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{MaxCells: 3})
@@ -127,7 +127,7 @@ func TestShardsCountAgainstTheBound(t *testing.T) {
 	ready(t, h, "c", Spec{Shards: 1})
 }
 
-// A shard that cannot be opened leaves none of its namespace open.
+// If one shard cannot be opened, no shard of the namespace stays open.
 func TestAllShardsOpenOrNone(t *testing.T) {
 	t.Parallel()
 	broken := true
@@ -147,7 +147,7 @@ func TestAllShardsOpenOrNone(t *testing.T) {
 	ready(t, h, "a", Spec{Shards: 2}) // the first shard was closed again: its lock is free
 }
 
-// A poll is woken by whichever shard its queue lies on.
+// A job wakes a poll, whichever shard its queue lies on.
 func TestPollsWakeOnAnyShard(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})

@@ -14,14 +14,14 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// ledger takes usage in order, when it can be reached.
+// ledger is a receiver that takes usage in order while it can be reached.
 type ledger struct {
 	mu   sync.Mutex
 	away bool
 	last uint64
 	cost money.Nano
 
-	refuses bool // every frame
+	refuses bool // SendUsage refuses every frame
 	aside   []billing.Frame
 }
 
@@ -88,15 +88,14 @@ func spend(t *testing.T, c *cell.Cell) {
 	}
 }
 
-// A deleted namespace is still to be paid for: while its usage has not reached the
-// ledger its data stays, through restarts too, and nobody but the ledger gets at
-// it.
+// A customer still pays for a deleted namespace: its data stays, through restarts too, until its usage has
+// reached the ledger. Meanwhile the namespace is closed to its tenants.
 func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 	t.Parallel()
 	to, dir := &ledger{away: true}, t.TempDir()
 	h := openHost(t, Config{DataDir: dir, Receiver: to})
 	spend(t, add(t, h, "a"))
-	for range 2 { // open at first, and not any more
+	for range 2 { // the first call finds the namespace open, the second closed
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := h.Remove(short, "a"); err == nil {
@@ -125,8 +124,7 @@ func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 	}
 }
 
-// Usage that the ledger refuses does not keep a namespace from being deleted: the ledger sets
-// it aside.
+// A namespace can be deleted although the ledger refuses its usage, because the ledger sets the usage aside.
 func TestRemoveSetsRefusedUsageAside(t *testing.T) {
 	t.Parallel()
 	to := &ledger{refuses: true}
@@ -143,7 +141,7 @@ func TestRemoveSetsRefusedUsageAside(t *testing.T) {
 	}
 }
 
-// What cannot be opened can be deleted: that may be why it is.
+// A namespace that cannot be opened can be deleted, because that may be the reason for the deletion.
 func TestRemoveOfWhatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	to, dir := &ledger{}, t.TempDir()

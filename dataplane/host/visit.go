@@ -9,16 +9,16 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// visits counts the requests that use a namespace's cells, so that they are not
-// closed under them.
+// visits counts the requests that use a namespace's cells, so that the host does not close the cells under
+// them.
 type visits struct {
 	mu     sync.Mutex
 	inside int
-	empty  chan struct{} // made by who waits for the last one to leave
+	empty  chan struct{} // made by wait, closed by the last request that leaves
 }
 
-// Visit keeps a namespace's cells open until leave is called. A namespace that is
-// closing takes no visits and waits for those there are.
+// Visit keeps a namespace's cells open until leave is called. A closing namespace refuses new visits and
+// waits for the others, for leaveLimit at most.
 func (h *Host) Visit(ns tenancy.NamespaceID) (leave func(), err error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -46,7 +46,7 @@ func (v *visits) leave() {
 	}
 }
 
-// wait returns when nobody is inside, or ctx ends. Nobody may enter any more.
+// wait returns when no visit is left or ctx ends. The caller has made sure that no new one begins.
 func (v *visits) wait(ctx context.Context) {
 	v.mu.Lock()
 	if v.inside == 0 {
@@ -62,8 +62,8 @@ func (v *visits) wait(ctx context.Context) {
 	}
 }
 
-// shut closes cells that are no longer among the host's: their polls are sent
-// away, their other requests may end. There is nothing to close of a nil tenant.
+// shut closes the cells of a tenant that is no longer in Host.cells: it ends their polls and lets other
+// requests finish. It ignores a nil tenant.
 func (h *Host) shut(ctx context.Context, ns tenancy.NamespaceID, t *tenant) error {
 	if t == nil {
 		return nil
@@ -72,7 +72,7 @@ func (h *Host) shut(ctx context.Context, ns tenancy.NamespaceID, t *tenant) erro
 	return t.close(ctx, ns)
 }
 
-// close closes the cells side by side: each writes what it has to its own files.
+// close closes the cells in parallel, because each writes to its own files.
 func (t *tenant) close(ctx context.Context, ns tenancy.NamespaceID) error {
 	errs := make([]error, len(t.cells))
 	var closing sync.WaitGroup
@@ -87,8 +87,7 @@ func (t *tenant) close(ctx context.Context, ns tenancy.NamespaceID) error {
 	return errors.Join(errs...)
 }
 
-// leave sends a tenant's polls away and waits until its other requests have ended,
-// for leaveLimit at most.
+// leave ends a tenant's polls and waits, for leaveLimit at most, until its other requests have ended.
 func (t *tenant) leave(ctx context.Context) {
 	t.lot.close(notOpen())
 	leaving, cancel := context.WithTimeout(ctx, leaveLimit)

@@ -11,58 +11,58 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Workers are those that a namespace's requests on this node have named, for people
-// to look at: nothing is decided by them, and they are gone with the process. Which
-// jobs a worker holds is not known here; the leases say that.
+// Workers holds the workers that a namespace's requests on this node have named. The API lists them and alert
+// rules count them; nothing else depends on them, and they are lost with the process. Workers does not know
+// which jobs a worker holds; the leases do.
 //
-// A worker that is known costs a request a look-up and an atomic store: no lock is
-// shared by fetches. Only new ones meet at one.
+// A request of a known worker costs a look-up and an atomic store: fetches share no lock. Only new workers
+// take one.
 type Workers struct {
 	known sync.Map // id -> *worker
 
-	growing sync.Mutex // guards what follows, and additions to known
+	growing sync.Mutex // guards the fields below, and additions to and removals from known
 	count   int
-	oldest  []candidate // unseen longest first; see evict
+	oldest  []candidate // longest unseen first; see evict
 }
 
-// worker is what is known of one.
+// worker is the record of one worker.
 type worker struct {
 	startedNs int64
 	seenNs    atomic.Int64
 	says      atomic.Pointer[saying]
 }
 
-// saying is what a worker says of itself; it is replaced, never changed.
+// saying is what a worker reports of itself. It is never changed, only replaced.
 type saying struct {
 	hostname string
-	queues   []string // latest named first
+	queues   []string // most recently named first
 
-	concurrency int // jobs it runs at once; 0: it has not said
+	concurrency int // jobs it runs at once; 0 = not reported
 	draining    bool
 }
 
-// candidate is a worker that may be the one unseen longest.
+// candidate is a worker that may be the longest unseen one.
 type candidate struct {
 	id     string
 	seenNs int64
 }
 
-// Worker is a worker that this node has heard of.
+// Worker is a worker that this node has seen.
 type Worker struct {
 	ID       string
 	Hostname string
-	// Queues are those it has fetched from, sorted, of more than job.MaxFetchQueues
-	// those it named last.
+	// Queues are the queues that it has fetched from, sorted. If there are more than job.MaxFetchQueues, they
+	// are those that it named last.
 	Queues []string
-	// Concurrency is how many jobs it runs at once, 0 if it has not said, and Draining
-	// whether it takes no more of them.
+	// Concurrency is the number of jobs that it runs at once, 0 if it has not reported one. Draining reports
+	// whether it takes no more jobs.
 	Concurrency int
 	Draining    bool
-	StartedNs   int64 // when it was heard of first
-	SeenNs      int64 // and last
+	StartedNs   int64 // when it was first seen
+	SeenNs      int64 // when it was last seen
 }
 
-// Workers are a namespace's.
+// Workers returns the workers of a namespace.
 func (h *Host) Workers(ns tenancy.NamespaceID) (*Workers, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *Host) Workers(ns tenancy.NamespaceID) (*Workers, error) {
 	return &t.workers, nil
 }
 
-// Fetched notes that a worker asks for jobs of some queues. No id is nobody.
+// Fetched records that a worker asks for jobs of some queues. It ignores an empty id.
 func (w *Workers) Fetched(id, hostname string, queues []string, nowNs int64) {
 	if id == "" {
 		return
@@ -85,8 +85,8 @@ func (w *Workers) Fetched(id, hostname string, queues []string, nowNs int64) {
 	}
 }
 
-// Reports notes how many jobs a worker runs at once, 0 where it does not say, and whether
-// it takes no more of them. No id is nobody.
+// Reports records how many jobs a worker runs at once and whether it takes no more of them. A concurrency of
+// 0 leaves the earlier number. It ignores an empty id.
 func (w *Workers) Reports(id string, concurrency int, draining bool, nowNs int64) {
 	if id == "" {
 		return
@@ -102,7 +102,7 @@ func (w *Workers) Reports(id string, concurrency int, draining bool, nowNs int64
 	}
 }
 
-// Seen notes that a worker has spoken of a job it holds. No id is nobody.
+// Seen records that a worker has sent a request for a job that it holds. It ignores an empty id.
 func (w *Workers) Seen(id string, nowNs int64) {
 	if id != "" {
 		w.seen(id, nowNs)
@@ -123,7 +123,7 @@ func (w *Workers) seen(id string, nowNs int64) *worker {
 	}
 }
 
-// add makes a worker known, and forgets one where there are too many.
+// add makes a worker known, and evicts one if there are too many.
 func (w *Workers) add(id string, nowNs int64) any {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -136,18 +136,18 @@ func (w *Workers) add(id string, nowNs int64) any {
 	fresh := &worker{startedNs: nowNs}
 	fresh.says.Store(&saying{})
 	fresh.seenNs.Store(nowNs)
-	w.known.Store(strings.Clone(id), fresh) // it may lie in a message that is much larger
+	w.known.Store(strings.Clone(id), fresh) // cloned, because it may be a part of a much larger message
 	w.count++
 	return fresh
 }
 
-// candidates is how many workers are found to be forgotten in one walk over all, so
-// that a flood of new ones does not pay a walk for each.
+// candidates is the number of workers that one walk over all selects for eviction, so that a flood of new
+// workers does not pay for a walk each.
 const candidates = 256
 
-// evict forgets the worker unseen longest. The candidates of a walk stay good for
-// as long as nobody sees them: all others were seen later then, and time goes on.
-// growing is held.
+// evict removes the longest unseen worker, the first candidate of the last walk that nobody has seen since.
+// That is the right one, because all other workers were seen later then, and time only goes on. Without
+// candidates evict only walks and selects new ones; add calls it again. The caller holds growing.
 func (w *Workers) evict() {
 	for len(w.oldest) > 0 {
 		next := w.oldest[0]
@@ -164,14 +164,13 @@ func (w *Workers) evict() {
 	w.oldest = slices.Clip(w.oldest[:min(candidates, len(w.oldest))])
 }
 
-// forget drops a worker; growing is held.
+// forget removes a worker; the caller holds growing.
 func (w *Workers) forget(id string) {
 	w.known.Delete(id)
 	w.count--
 }
 
-// List are the workers seen in the last job.WorkerForgotten, in no order. Others
-// are forgotten by it.
+// List returns the workers seen in the last job.WorkerForgotten, in no order. It removes the others.
 func (w *Workers) List(nowNs int64) (all []Worker) {
 	w.growing.Lock()
 	defer w.growing.Unlock()
@@ -192,7 +191,7 @@ func (w *Workers) List(nowNs int64) (all []Worker) {
 	return all
 }
 
-// covers says whether there is nothing new in what a worker says.
+// covers reports whether a saying already has the hostname and the queues.
 func (s *saying) covers(hostname string, queues []string) bool {
 	if hostname != "" && hostname != s.hostname {
 		return false
@@ -205,11 +204,11 @@ func (s *saying) covers(hostname string, queues []string) bool {
 	return true
 }
 
-// with is what a worker says now and has said before.
+// with returns a saying that has the hostname and the queues besides the earlier ones.
 func (s *saying) with(hostname string, queues []string) *saying {
 	next := &saying{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues)),
 		concurrency: s.concurrency, draining: s.draining}
-	for _, queue := range queues { // they may lie in a message that is much larger
+	for _, queue := range queues { // cloned, because they may be parts of a much larger message
 		next.queues = append(next.queues, strings.Clone(queue))
 	}
 	for _, queue := range s.queues {

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// named are a list's ids, sorted.
+// named returns the ids of a list, sorted.
 func named(all []Worker) (ids []string) {
 	for _, w := range all {
 		ids = append(ids, w.ID)
@@ -26,7 +26,7 @@ func TestAWorkerIsWhatItHasSaid(t *testing.T) {
 	var w Workers
 	w.Fetched("w1", "", []string{"b"}, 10)
 	w.Fetched("w1", "host", []string{"c", "a"}, 30)
-	w.Fetched("w1", "", []string{"a"}, 20) // overtaken
+	w.Fetched("w1", "", []string{"a"}, 20) // overtaken by the request before
 	w.Seen("w2", 40)
 	w.Fetched("", "nobody", []string{"a"}, 50)
 	w.Seen("", 50)
@@ -41,7 +41,7 @@ func TestAWorkerIsWhatItHasSaid(t *testing.T) {
 	}
 }
 
-// Of more queues than a fetch may name, those named last are kept.
+// Of more than job.MaxFetchQueues queues, those named last are kept.
 func TestQueuesOfAWorkerAreBounded(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -72,7 +72,7 @@ func TestWorkersAreForgotten(t *testing.T) {
 	if w.count != 1 {
 		t.Errorf("%d are kept", w.count)
 	}
-	w.Seen("early", end+2) // it comes as a new one
+	w.Seen("early", end+2) // it counts as a new worker
 	for _, one := range w.List(end + 2) {
 		if one.ID == "early" && one.StartedNs != end+2 {
 			t.Errorf("one that was forgotten has been here since %d", one.StartedNs)
@@ -80,8 +80,8 @@ func TestWorkersAreForgotten(t *testing.T) {
 	}
 }
 
-// One worker more than there may be takes the place of the one unseen longest, and
-// so on, whoever has been seen meanwhile.
+// A worker beyond the bound takes the place of the longest unseen one, whichever workers have been seen in
+// the meantime.
 func TestWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -116,7 +116,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	}
 }
 
-// Everybody may come at once.
+// Requests of many workers may come at the same time.
 func TestWorkersComeTogether(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -143,8 +143,8 @@ func TestWorkersComeTogether(t *testing.T) {
 	}
 }
 
-// BenchmarkFetched is what a fetch of a known worker pays here, where all fetches are
-// of the same one. A job's life costs some fifty microseconds altogether.
+// BenchmarkFetched measures the cost of Fetched for a known worker if all fetches are of the same one. A
+// whole job costs some fifty microseconds.
 func BenchmarkFetched(b *testing.B) {
 	var w Workers
 	queues := []string{"emails", "reports", "images"}
@@ -156,7 +156,7 @@ func BenchmarkFetched(b *testing.B) {
 	})
 }
 
-// What is remembered of a worker keeps no message in memory that it was a part of.
+// The record of a worker keeps no request in memory of which its texts were a part.
 func TestAWorkerKeepsNoMessage(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -175,8 +175,8 @@ func TestAWorkerKeepsNoMessage(t *testing.T) {
 	})
 }
 
-// What a worker says of its concurrency and its drain is kept while it says other things,
-// and a fetch of a worker that drained before says that it takes jobs again.
+// A worker's reported concurrency and draining stay while it sends other requests. A later report that it
+// does not drain says that it takes jobs again.
 func TestAWorkerReports(t *testing.T) {
 	t.Parallel()
 	var w Workers
