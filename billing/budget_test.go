@@ -49,8 +49,14 @@ func TestSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost, reserved := amounts.Draw(t, "cost"), amounts.Draw(t, "reserved")
 		s := Settle(cost, reserved)
-		if s.Settled+s.Overrun != cost || s.Settled > reserved || s.Settled < 0 || s.Overrun < 0 || s.Overrun > 0 && s.Settled < reserved {
-			t.Errorf("%d of %d: %+v", cost, reserved, s)
+		if s.Settled+s.Overrun != cost {
+			t.Errorf("%d of %d: %+v has another sum", cost, reserved, s)
+		}
+		if s.Settled < 0 || s.Settled > reserved {
+			t.Errorf("%d of %d: %+v settles less than nothing or more than the reserve", cost, reserved, s)
+		}
+		if s.Overrun < 0 || s.Overrun > 0 && s.Settled < reserved {
+			t.Errorf("%d of %d: %+v overruns before the reserve is used", cost, reserved, s)
 		}
 	})
 }

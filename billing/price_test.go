@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/corvo/corvo/billing/money"
@@ -52,8 +53,9 @@ func TestShippedPrices(t *testing.T) {
 			t.Errorf("%s of %q: %+v cost %v, %v; want %q", c.model, c.provider, c.tokens, got, err, c.want)
 		}
 	}
-	if c := p.Ceiling(); c.Input != 15*money.Dollar || c.Output != 75*money.Dollar || c.CacheCreation != 18_750_000_000 || c.CacheRead != 1_500_000_000 {
-		t.Errorf("the ceiling is %+v", c)
+	most := Price{Input: 15 * money.Dollar, Output: 75 * money.Dollar, CacheCreation: 18_750_000_000, CacheRead: 1_500_000_000}
+	if diff := cmp.Diff(most, p.Ceiling()); diff != "" {
+		t.Errorf("the ceiling (-want +got):\n%s", diff)
 	}
 }
 
@@ -91,8 +93,17 @@ func TestMatchPrefers(t *testing.T) {
 		}
 	}
 	var none *Prices
-	if _, ok := none.Match("a", "m", Tokens{}); ok || !none.Empty() || p.Empty() || none.Ceiling() != (Price{}) || p.Knows("z") != true || none.Knows("m") {
-		t.Error("no prices say something")
+	if p.Empty() || !p.Knows("z") {
+		t.Errorf("a table with prices: empty %v, knows z %v", p.Empty(), p.Knows("z"))
+	}
+	if !none.Empty() || none.Knows("m") {
+		t.Errorf("no prices: empty %v, knows m %v", none.Empty(), none.Knows("m"))
+	}
+	if got, ok := none.Match("a", "m", Tokens{}); ok {
+		t.Errorf("no prices match: %+v", got)
+	}
+	if got := none.Ceiling(); got != (Price{}) {
+		t.Errorf("no prices have the ceiling %+v", got)
 	}
 }
 
