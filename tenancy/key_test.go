@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestKeyValidate(t *testing.T) {
@@ -64,8 +66,9 @@ func TestKeyPrincipal(t *testing.T) {
 	t.Parallel()
 	k := Key{ID: "id", Name: "ci", Roles: []Role{Worker}, QueueScope: []Glob{"a"}}
 	p := k.Principal(Default)
-	if p.Namespace != Default || p.KeyID != "id" || p.Name != "ci" || !slices.Equal(p.Roles, k.Roles) || !slices.Equal(p.QueueScope, k.QueueScope) || p.Open {
-		t.Errorf("principal of %+v is %+v", k, p)
+	want := Principal{Namespace: Default, KeyID: "id", Name: "ci", Roles: k.Roles, QueueScope: k.QueueScope}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("principal of %+v (-want +got):\n%s", k, diff)
 	}
 	for want, p := range map[string]Principal{
 		"key id (ci)":            p,

@@ -184,8 +184,14 @@ func TestVerify(t *testing.T) {
 			continue
 		}
 		var e *api.Error
-		if !errors.As(err, &e) || e.Code != api.Unauthorized || e.Message != c.message || len(e.Details) > 0 {
-			t.Errorf("%s: %v, want UNAUTHORIZED %q", c.name, err, c.message)
+		if !errors.As(err, &e) {
+			t.Fatalf("%s: %v, want UNAUTHORIZED %q", c.name, err, c.message)
+		}
+		if e.Code != api.Unauthorized || len(e.Details) > 0 {
+			t.Errorf("%s: %s with the details %v, want UNAUTHORIZED without", c.name, e.Code, e.Details)
+		}
+		if e.Message != c.message {
+			t.Errorf("%s: says %q, want %q", c.name, e.Message, c.message)
 		}
 		if key.ID != "" || key.Roles != nil || key.Enabled {
 			t.Errorf("%s: refused, yet returns %+v", c.name, key)
@@ -236,8 +242,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		body := text[:len(text)-crcLength]
-		if kind != Namespace || len(id) != IDLength || text[:6+IDLength+1] != "cv_ns_"+id+"_" || body+checksum(body) != text {
+		if kind != Namespace || len(id) != IDLength {
 			t.Fatalf("Parse(%q) = %s, %s", text, kind, id)
+		}
+		if head := text[:6+IDLength+1]; head != "cv_ns_"+id+"_" {
+			t.Fatalf("Parse(%q) = id %s, the text begins with %q", text, id, head)
+		}
+		if body+checksum(body) != text {
+			t.Fatalf("Parse(%q) accepts another checksum than %q", text, checksum(body))
 		}
 	})
 }
