@@ -67,12 +67,19 @@ func TestSpansArrive(t *testing.T) {
 	if len(spans) != 2 {
 		t.Fatalf("received\n%s", otlptest.Text(spans))
 	}
-	if s := spans[0]; s.Name != "own" || s.ParentID != "" || s.Status != "error" || s.StatusText != "it broke" || s.Attributes["error.type"] != "INTERNAL" {
-		t.Errorf("a span of its own: %+v", s)
+	failed := spans[0]
+	if failed.Name != "own" || failed.ParentID != "" {
+		t.Errorf("a span of its own is %q below %q", failed.Name, failed.ParentID)
+	}
+	if failed.Status != "error" || failed.StatusText != "it broke" || failed.Attributes["error.type"] != "INTERNAL" {
+		t.Errorf("a failed span: %q %q, %v", failed.Status, failed.StatusText, failed.Attributes)
 	}
 	s := spans[1]
-	if s.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" || s.ParentID != "00f067aa0ba902b7" || s.Kind != "producer" || s.Attributes["messaging.batch.message_count"] != int64(3) {
-		t.Errorf("a child: %+v", s)
+	if s.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" || s.ParentID != "00f067aa0ba902b7" {
+		t.Errorf("a child is in trace %s below %s", s.TraceID, s.ParentID)
+	}
+	if s.Kind != "producer" || s.Attributes["messaging.batch.message_count"] != int64(3) {
+		t.Errorf("a child of kind %q has the attributes %v", s.Kind, s.Attributes)
 	}
 	if path := s.Attributes["url.path"].(string); len(path) != telemetry.MaxAttribute || len(s.Links) != telemetry.MaxLinks {
 		t.Errorf("a span of any size is sent: an attribute of %d bytes, %d links", len(path), len(s.Links))
