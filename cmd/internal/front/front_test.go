@@ -84,8 +84,11 @@ func TestMaxConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	var problem struct{ Error, Code string }
-	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil || answer.StatusCode != 429 || problem.Code != "OVERLOADED" || answer.Header.Get("Retry-After") != "1" {
-		t.Errorf("one too many: %d %+v, %v", answer.StatusCode, problem, err)
+	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != 429 || problem.Code != "OVERLOADED" || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("one too many: %d %+v, header %v", answer.StatusCode, problem, answer.Header)
 	}
 	if rest, err := io.ReadAll(answer.Body); err != nil || strings.TrimSpace(string(rest)) != "" {
 		t.Errorf("after the answer comes %q, %v", rest, err)

@@ -47,9 +47,14 @@ func TestRefusalsAreJSON(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			var problem struct{ Error, Code string }
-			if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil || answer.StatusCode != c.status || problem.Code != c.code ||
-				!strings.Contains(problem.Error, c.says) || answer.Header.Get("Content-Type") != "application/json" || !answer.Close {
-				t.Errorf("%s: %d %v %+v, %v", name, answer.StatusCode, answer.Header, problem, err)
+			if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if answer.StatusCode != c.status || problem.Code != c.code || !strings.Contains(problem.Error, c.says) {
+				t.Errorf("%s: %d %+v, want %d %s that says %q", name, answer.StatusCode, problem, c.status, c.code, c.says)
+			}
+			if got := answer.Header.Get("Content-Type"); got != "application/json" || !answer.Close {
+				t.Errorf("%s: content type %q, the connection closes: %v", name, got, answer.Close)
 			}
 		}
 	}
