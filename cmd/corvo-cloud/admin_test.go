@@ -48,8 +48,16 @@ func TestAdminAuditVerify(t *testing.T) {
 	}
 	binary := proctest.Build(t, "../..", "./cmd/corvo-cloud")
 	listed, err := exec.CommandContext(t.Context(), binary, "admin", "audit", "list", "--control-plane", url, "--operator-key-file", keyFile, "--org", "acme").Output()
-	if err != nil || strings.Count(string(listed), "\n") != 2 || !strings.Contains(string(listed), `"org":"`+org.ID+`","principal":`) || !strings.Contains(string(listed), `"action":"create-org"`) {
-		t.Errorf("the list is %s, %v", listed, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(listed), "\n"); n != 2 {
+		t.Errorf("the list has %d lines, want 2:\n%s", n, listed)
+	}
+	for _, part := range []string{`"org":"` + org.ID + `","principal":`, `"action":"create-org"`} {
+		if !strings.Contains(string(listed), part) {
+			t.Errorf("the list lacks %s:\n%s", part, listed)
+		}
 	}
 	tenants := filepath.Join(p.dir, "tenant.key")
 	if err := os.WriteFile(tenants, []byte(token.APIKey), 0o600); err != nil {
