@@ -12,6 +12,9 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/cmd/corvo/internal/loadgen"
 	"github.com/corvo/corvo/cmd/internal/proctest"
@@ -45,8 +48,14 @@ func TestBench(t *testing.T) {
 						args = append(args, "--window", "2")
 					}
 					r := benchOnce(t, env, 0, args...)
-					if r.Jobs < least || r.Jobs > most || r.Failed != 0 || r.Interrupted || r.Loop != "closed" || r.JobsPerSecond <= 0 || r.Latency.P50 <= 0 || r.Latency.Max < r.Latency.P50 {
-						t.Errorf("measured %+v", r)
+					if r.Jobs < least || r.Jobs > most {
+						t.Errorf("%d jobs, want %d to %d: %+v", r.Jobs, least, most, r)
+					}
+					if r.Loop != "closed" || r.Failed != 0 || r.Interrupted {
+						t.Errorf("a %s loop, %d operations failed, interrupted %v", r.Loop, r.Failed, r.Interrupted)
+					}
+					if r.JobsPerSecond <= 0 || r.Latency.P50 <= 0 || r.Latency.Max < r.Latency.P50 {
+						t.Errorf("%v jobs a second, latencies %+v", r.JobsPerSecond, r.Latency)
 					}
 					if lives := workload == loadgen.Lifecycle || workload == loadgen.Steady; (r.JobLatency != nil) != lives || lives && r.JobLatency.P50 <= 0 {
 						t.Errorf("jobs took %v", r.JobLatency)
@@ -57,15 +66,18 @@ func TestBench(t *testing.T) {
 		t.Run("at a rate", func(t *testing.T) {
 			t.Parallel()
 			r := benchOnce(t, env, 0, "--workload", "lifecycle", "--rate", "100", "--for", "200ms", "--warmup", "50ms", "--max-failed", "1")
-			if r.Jobs != 20 || r.Loop != "open" || r.Rate != 100 || r.WarmupMs != 50 {
-				t.Errorf("measured %+v", r)
+			got := loadgen.Report{Jobs: r.Jobs, Loop: r.Loop, Rate: r.Rate, WarmupMs: r.WarmupMs}
+			if diff := cmp.Diff(loadgen.Report{Jobs: 20, Loop: "open", Rate: 100, WarmupMs: 50}, got); diff != "" {
+				t.Errorf("measured (-want +got):\n%s", diff)
 			}
 		})
 		t.Run("too large", func(t *testing.T) {
 			t.Parallel()
 			r := benchOnce(t, env, 1, "--payload", "1100000", "--jobs", "2", "--clients", "1", "--keep")
-			if r.Latency != nil || len(r.QueuesKept) > 0 || r.Jobs != 0 || r.Failed != 2 || r.FailedShare != 1 || len(r.Errors) != 1 || r.Errors[0].Code != "PAYLOAD_TOO_LARGE" || r.Errors[0].Count != 2 {
-				t.Errorf("measured %+v", r)
+			got := loadgen.Report{Latency: r.Latency, QueuesKept: r.QueuesKept, Jobs: r.Jobs, Failed: r.Failed, FailedShare: r.FailedShare, Errors: r.Errors}
+			want := loadgen.Report{Failed: 2, FailedShare: 1, Errors: []loadgen.ErrorCount{{Code: "PAYLOAD_TOO_LARGE", Count: 2}}}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(loadgen.ErrorCount{}, "Example")); diff != "" {
+				t.Errorf("measured (-want +got):\n%s", diff)
 			}
 		})
 	})
@@ -80,8 +92,11 @@ func TestBench(t *testing.T) {
 		t.Errorf("with a key from stdin it ended with %d: %s", a.code, a.stderr)
 	}
 	queues, err = c.Queues(t.Context(), client.Read{Strong: true})
-	if err != nil || len(queues) != 1 || len(kept.QueuesKept) != 1 || queues[0].Name != kept.QueuesKept[0] || queues[0].Pending != 5 {
-		t.Errorf("kept are %v, %v; told was %v", queues, err, kept.QueuesKept)
+	if err != nil || len(queues) != 1 || queues[0].Pending != 5 {
+		t.Fatalf("kept are %+v, %v, want one queue with 5 pending jobs", queues, err)
+	}
+	if diff := cmp.Diff([]string{queues[0].Name}, kept.QueuesKept); diff != "" {
+		t.Errorf("the queues of the report (-want +got):\n%s", diff)
 	}
 }
 

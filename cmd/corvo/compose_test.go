@@ -70,8 +70,11 @@ func readCompose(t *testing.T, name string) *composeFile {
 		if s.StopGracePeriod < stopTime() {
 			t.Errorf("%s is killed after %v; it may take %v to stop", name, s.StopGracePeriod, stopTime())
 		}
-		if h := s.Healthcheck; h.Interval <= 0 || h.Timeout <= healthTimeout || h.Retries < 1 || s.Restart != "unless-stopped" {
-			t.Errorf("%s: health check %+v, restart %q", name, h, s.Restart)
+		if h := s.Healthcheck; h.Interval <= 0 || h.Timeout <= healthTimeout || h.Retries < 1 {
+			t.Errorf("%s: health check %+v", name, h)
+		}
+		if s.Restart != "unless-stopped" {
+			t.Errorf("%s: restart %q", name, s.Restart)
 		}
 	}
 	return &file
@@ -178,8 +181,11 @@ func TestTheComposeLinesMakeACluster(t *testing.T) {
 	nodes := map[string]*process{}
 	for _, name := range slices.Sorted(maps.Keys(documented)) {
 		s := c.file.Services[name]
-		if s == nil || s.Command != documented[name] || s.Image != "corvo/corvo" || s.Environment["CORVO_RAFT_ADVERTISE"] != name {
-			t.Fatalf("the service %s is %+v", name, s)
+		if s == nil || s.Command != documented[name] {
+			t.Fatalf("the service %s is %+v, want the command %q", name, s, documented[name])
+		}
+		if advertise := s.Environment["CORVO_RAFT_ADVERTISE"]; s.Image != "corvo/corvo" || advertise != name {
+			t.Fatalf("the service %s runs %q and advertises %q", name, s.Image, advertise)
 		}
 		node := strings.Replace(name, "corvo", "node", 1)
 		services[node] = name

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/corvo/corvo/cmd/internal/proctest"
@@ -50,11 +51,10 @@ func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.NodeID != "from-flag" || cfg.DataDir != "from-env" || cfg.ProposeTimeout != 3*time.Second || cfg.MaxPayloadSize != 2048 {
-		t.Errorf("got %+v", cfg)
-	}
-	if cfg.ShutdownTimeout != 30*time.Second {
-		t.Errorf("the default was lost: %v", cfg.ShutdownTimeout)
+	got := serverConfig{NodeID: cfg.NodeID, DataDir: cfg.DataDir, ProposeTimeout: cfg.ProposeTimeout, MaxPayloadSize: cfg.MaxPayloadSize, ShutdownTimeout: cfg.ShutdownTimeout}
+	want := serverConfig{NodeID: "from-flag", DataDir: "from-env", ProposeTimeout: 3 * time.Second, MaxPayloadSize: 2048, ShutdownTimeout: 30 * time.Second}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -175,8 +175,13 @@ func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 		{[]string{"CORVO_SHARDS=0"}, nil, "--shards is 0; it must be between 1 and 64"},
 	} {
 		a := corvo(t, c.env, append([]string{"server", "--data-dir", t.TempDir(), "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0"}, c.args...)...)
-		if a.code != 2 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "strconv") || strings.Contains(a.stderr, "shutting down") {
+		if a.code != 2 || !strings.Contains(a.stderr, c.says) {
 			t.Errorf("%v %v: exit %d: %s; it should be 2 and say %q", c.env, c.args, a.code, a.stderr, c.says)
+		}
+		for _, word := range []string{"strconv", "shutting down"} {
+			if strings.Contains(a.stderr, word) {
+				t.Errorf("%v %v: stderr says %q: %s", c.env, c.args, word, a.stderr)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api"
@@ -30,7 +31,8 @@ func TestEdits(t *testing.T) {
 	limit, disabled := 9, false
 	req := api.WebhookRequest{URL: "https://example.com", Events: []string{"x"}, Enabled: &disabled, RetryLimit: &limit}
 	made.apply(&req)
-	if req.URL != "https://example.com" || req.Secret != "a secret of two words" || len(req.Events) != 1 || req.Events[0] != "c" || req.RetryLimit != nil || !*req.Enabled {
-		t.Errorf("it asks for %+v", req)
+	want := api.WebhookRequest{URL: "https://example.com", Secret: "a secret of two words", Events: []string{"c"}, Enabled: new(true)}
+	if diff := cmp.Diff(want, req); diff != "" {
+		t.Errorf("it asks for (-want +got):\n%s", diff)
 	}
 }

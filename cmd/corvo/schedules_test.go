@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 )
@@ -42,9 +45,16 @@ func TestScheduleCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now.Name != "daily report" || now.Queue != "reports" || now.Cron != "0 9 * * mon-fri" || now.Timezone != "Europe/Berlin" || string(now.Payload) != `{"kind":"daily"}` ||
-		*now.UniqueKey != "daily" || now.MaxRetries != 5 || now.Priority != 1 || now.Missed != "skip" || now.Jitter != "30s" || now.Tags["c"] != "d" || now.Headers["x"] != "y" || now.NextRun == nil {
-		t.Errorf("made %+v", now)
+	want := api.Schedule{
+		ID: made.ID, Name: "daily report", Queue: "reports", Cron: "0 9 * * mon-fri", Timezone: "Europe/Berlin", Payload: json.RawMessage(`{"kind":"daily"}`),
+		UniqueKey: new("daily"), MaxRetries: 5, Priority: 1, Missed: "skip", Jitter: "30s",
+		Tags: api.Strings{"a": "b", "c": "d"}, Headers: api.Strings{"x": "y"}, Version: 1,
+	}
+	if diff := cmp.Diff(want, now, cmpopts.IgnoreFields(want, "NextRun", "CreatedAt")); diff != "" {
+		t.Errorf("made (-want +got):\n%s", diff)
+	}
+	if now.NextRun == nil || now.CreatedAt == "" {
+		t.Errorf("made at %q, next run %v", now.CreatedAt, now.NextRun)
 	}
 	var all []api.Schedule
 	if read(&all, "list"); len(all) != 1 || all[0].ID != made.ID {

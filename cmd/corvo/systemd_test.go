@@ -98,8 +98,14 @@ func TestTheSettingsFileForACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := filled(t, readUnit(t), path)
-	if err != nil || cfg.Join == "" || cfg.raftBind() != defaultRaftBind || cfg.NodeID != "node-0" {
-		t.Errorf("%+v, %v", cfg, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Join == "" || cfg.NodeID != "node-0" {
+		t.Errorf("node %q joins %q", cfg.NodeID, cfg.Join)
+	}
+	if got := cfg.raftBind(); got != defaultRaftBind {
+		t.Errorf("raft is bound to %q, want %q", got, defaultRaftBind)
 	}
 }
 

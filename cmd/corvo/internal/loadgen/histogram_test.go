@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -54,8 +55,14 @@ func TestMergedIsRecordedTogether(t *testing.T) {
 		for _, h := range []*Histogram{{}, histogramOf(a), histogramOf(b), {}} {
 			parts.Merge(h)
 		}
-		if parts.Count() != uint64(len(a)+len(b)) || parts.Mean() != whole.Mean() || parts.Max() != whole.Max() || !slices.Equal(parts.counts, whole.counts) {
-			t.Fatalf("merged %+v, together %+v", parts, whole)
+		if parts.Count() != uint64(len(a)+len(b)) {
+			t.Fatalf("merged %d values, want %d", parts.Count(), len(a)+len(b))
+		}
+		if parts.Mean() != whole.Mean() || parts.Max() != whole.Max() {
+			t.Fatalf("merged: mean %v, max %v; together: mean %v, max %v", parts.Mean(), parts.Max(), whole.Mean(), whole.Max())
+		}
+		if diff := cmp.Diff(whole.counts, parts.counts); diff != "" {
+			t.Fatalf("counts (-together +merged):\n%s", diff)
 		}
 	})
 }
@@ -74,13 +81,19 @@ func TestBucketsAreInOrder(t *testing.T) {
 func TestHistogramAtItsBounds(t *testing.T) {
 	t.Parallel()
 	var none Histogram
-	if none.Quantile(0.5) != 0 || none.Mean() != 0 || none.Max() != 0 || none.Count() != 0 {
-		t.Error("an empty histogram tells something")
+	if none.Mean() != 0 || none.Max() != 0 || none.Count() != 0 {
+		t.Errorf("an empty histogram: mean %v, max %v of %d", none.Mean(), none.Max(), none.Count())
+	}
+	if got := none.Quantile(0.5); got != 0 {
+		t.Errorf("the median of nothing is %v", got)
 	}
 	var h Histogram
 	h.Record(-time.Second)
 	h.RecordN(24*time.Hour, 3)
-	if h.Quantile(0.25) != 0 || h.Quantile(0.5) != 24*time.Hour || h.Max() != 24*time.Hour || h.Count() != 4 || h.Mean() != 18*time.Hour {
-		t.Errorf("below and above: %d, %d, %d, %d", h.Quantile(0.25), h.Quantile(0.5), h.Max(), h.Count())
+	if h.Quantile(0.25) != 0 || h.Quantile(0.5) != 24*time.Hour {
+		t.Errorf("quantiles below and above: %v, %v", h.Quantile(0.25), h.Quantile(0.5))
+	}
+	if h.Max() != 24*time.Hour || h.Count() != 4 || h.Mean() != 18*time.Hour {
+		t.Errorf("below and above: max %v of %d, mean %v", h.Max(), h.Count(), h.Mean())
 	}
 }
