@@ -24,7 +24,9 @@ func init() {
 // workers returns the listed workers by id, without their times.
 func (n *node) workers(key string) string {
 	n.t.Helper()
-	all, err := n.client(key).Workers(n.t.Context(), client.Read{})
+	c := n.client(key)
+	defer c.Close() // callers poll, and each client has connections of its own
+	all, err := c.Workers(n.t.Context(), client.Read{})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -334,8 +333,10 @@ func TestADrainingWorkerIsShown(t *testing.T) {
 	w := n.work(&client.Worker{ID: "w", Hostname: "h", Concurrency: 3, DrainTimeout: time.Hour}, "q", func(ctx context.Context, j *client.Job) error {
 		close(began)
 		<-j.Draining()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
 		for ctx.Err() == nil && n.workers(n.admin) != "w@h [q] 1/3 draining" {
-			runtime.Gosched()
+			<-tick.C
 		}
 		return ctx.Err()
 	})
