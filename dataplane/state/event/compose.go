@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Source is the state from which an event is composed: that of a commit, or of the running entry. A missing
-// record is nil without an error.
+// Source is the state from which an event is composed: the state of a commit, or of the running entry. A
+// missing record is nil without an error.
 type Source interface {
 	Job(id job.ID) (*job.Job, error)
 	Progress(id job.ID) (*job.Blob, error)
@@ -31,9 +31,10 @@ var (
 // Compose returns an event of the feed as clients receive it, given its sequence and the clock of its entry.
 // ok is false if clients do not receive events of this type.
 //
-// The data contains what the event says and what the records say about its moment. A late reader of the feed
-// may find the job deleted or changed; facts that are no longer known are absent, and never taken from later
-// changes. The same event from the same state gives the same bytes on every replica.
+// The data contains the facts of the event and of the records it refers to. A late reader of the feed may
+// find the job deleted or changed. Facts of an attempt or a state that others have followed are then absent,
+// and are not taken from the later ones. Values that change in place, such as a job's priority, due time and
+// progress, are the latest. The same event from the same state gives the same bytes on every replica.
 func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
 	k := byType[e.GetType()]
 	if k == nil {
@@ -71,7 +72,7 @@ type moment struct {
 	event   *state.Event
 
 	id      job.ID
-	job     *job.Job // nil if it is deleted, or the event is about no job
+	job     *job.Job // nil if it was deleted or moved to another queue, or if the event is about no job
 	batch   *state.Batch
 	account *state.Account
 	alert   *state.Alert
@@ -86,7 +87,7 @@ func (m *moment) read() (err error) {
 			m.job, err = m.from.Job(m.id)
 		}
 		if m.job.GetQueue() != e.Queue {
-			m.job = nil // it has moved to another queue, and other callers may see that queue's events
+			m.job = nil // it has moved to another queue, and other callers may see the events of that queue
 		}
 		return err
 	}

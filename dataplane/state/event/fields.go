@@ -70,7 +70,7 @@ var (
 	})
 	iteration = of("iteration", func(m *moment) []byte {
 		if m.job.GetAttempt() != m.event.Attempt {
-			return nil // a later attempt may have ended another
+			return nil // a later attempt may have ended another iteration
 		}
 		return count(uint64(m.job.GetDetail().GetIteration()))
 	})
@@ -93,7 +93,7 @@ var (
 	})
 )
 
-// These fields tell why an attempt or a job ended, and what follows.
+// These fields give the reason why an attempt or a job ended, and the time of the next attempt.
 var (
 	errorText = field{"error", func(m *moment) ([]byte, error) {
 		e, err := m.attemptError()
@@ -234,7 +234,7 @@ var (
 func idText(raw []byte, print func(job.ID) string) []byte {
 	id, err := job.IDFromBytes(raw)
 	if err != nil {
-		return nil // it has none
+		return nil // it has no such id
 	}
 	return quoted(print(id))
 }

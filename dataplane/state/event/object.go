@@ -8,8 +8,8 @@ import (
 )
 
 // object is a JSON object under construction: its members in order, without spaces. It does not use
-// encoding/json, because every replica must write the same bytes, whatever Go version its binary was built
-// with.
+// encoding/json, because every replica must write the same bytes, even if their binaries were built with
+// different versions of Go.
 type object []byte
 
 // add appends a member. It does nothing if the value is nil or does not fit.
