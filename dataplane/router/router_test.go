@@ -39,8 +39,8 @@ func open(t *testing.T, shards int) Shards {
 	return s
 }
 
-// TestSlotsAreDealtEvenly expects that neighbouring slots have the same or the next shard
-// and that all shards have equal shares.
+// TestSlotsAreDealtEvenly expects that neighbouring slots have the same or the next shard and that the shares
+// of two shards differ by at most one slot.
 func TestSlotsAreDealtEvenly(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2, 3, 4, 7, host.MaxShards} {
@@ -60,8 +60,8 @@ func TestSlotsAreDealtEvenly(t *testing.T) {
 	}
 }
 
-// TestAJobIsOnTheShardOfItsQueue expects the id of a job to lead to the shard of the queue
-// in which it was enqueued.
+// TestAJobIsOnTheShardOfItsQueue expects the id of a job to lead to the shard of the queue in which it was
+// enqueued.
 func TestAJobIsOnTheShardOfItsQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, 4)
@@ -80,7 +80,8 @@ func TestAJobIsOnTheShardOfItsQueue(t *testing.T) {
 	}
 }
 
-// TestRunsKeepTheOrder expects runs in the order of the queues.
+// TestRunsKeepTheOrder expects the runs to contain the queues in their order, and neighbouring runs to have
+// different shards.
 func TestRunsKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, 2)
@@ -120,8 +121,8 @@ func TestSplitKeepsPositions(t *testing.T) {
 	}
 }
 
-// TestScatter expects every call to be made, at most MaxScatter at once, and the error of
-// the first failed call in order of position, not of time.
+// TestScatter expects every call to be made, at most MaxScatter at once, and the error of the first failed
+// call in order of position, not of time.
 func TestScatter(t *testing.T) {
 	t.Parallel()
 	const n = 5 * MaxScatter
@@ -140,7 +141,7 @@ func TestScatter(t *testing.T) {
 				close(full)
 			}
 		}
-		<-full // until as many as may be are at it
+		<-full // until MaxScatter calls run
 		done.Add(1)
 		switch i {
 		case 3:

@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 )
 
-// MaxScatter is the number of shards that one request asks at once.
+// MaxScatter bounds the shards that one request asks at the same time.
 const MaxScatter = 8
 
-// retryMove is about the time that a move between two shards takes.
+// retryMove is the Retry-After of OnItsWay: about the time that a move between two shards takes.
 const retryMove = time.Second
 
 // Run is a part of a list of queues that belongs to one shard.
@@ -20,8 +20,8 @@ type Run struct {
 	Items []string
 }
 
-// Runs cuts a list of queues into runs of neighbours on the same shard, so that the runs
-// keep the order of the queues.
+// Runs cuts a list of queues into runs of neighbours on the same shard, so that the runs keep the order of
+// the queues.
 func (s Shards) Runs(queues []string) []Run {
 	if len(s.cells) == 1 {
 		return []Run{{s.cells[0], queues}}
@@ -43,8 +43,8 @@ type Part struct {
 	At   []int
 }
 
-// Split groups the n items of a request by shard, with of returning the shard of each
-// position. The shard of the first item comes first.
+// Split groups the n items of a request by shard. of returns the shard of a position. The shard of the first
+// item comes first.
 func Split(n int, of func(i int) *cell.Cell) []Part {
 	var parts []Part
 next:
@@ -61,9 +61,8 @@ next:
 	return parts
 }
 
-// Collect calls do n times, MaxScatter at once, and returns the error of each call after
-// all have returned. A failure does not stop the other calls, because calls that have
-// begun may take effect anyway.
+// Collect calls do n times, at most MaxScatter at once, and returns the error of each call after all have
+// returned. A failure does not stop the other calls, because calls that have begun may take effect anyway.
 func Collect(n int, do func(i int) error) []error {
 	errs := make([]error, n)
 	if n == 1 {
@@ -83,8 +82,8 @@ func Collect(n int, do func(i int) error) []error {
 	return errs
 }
 
-// Scatter calls do like Collect and returns the error of the first failed call in order of
-// position, not of time.
+// Scatter calls do like Collect and returns the error of the first failed call in order of position, not of
+// time.
 func Scatter(n int, do func(i int) error) error {
 	if n == 1 {
 		return do(0)
