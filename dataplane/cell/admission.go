@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// admission returns the function that keeps the leader to the pace of its view, or nil if the view may fall
-// behind without a limit.
+// admission returns the function that slows the leader down to the pace of its view, or nil if the view may
+// fall behind without a limit.
 func (c *Cell) admission() func(pipeline.Op) error {
 	if c.cfg.ViewLagLimit == 0 {
 		return nil
@@ -17,10 +17,9 @@ func (c *Cell) admission() func(pipeline.Op) error {
 	return c.admit
 }
 
-// admit refuses enqueues and fetches while the view's answers are older than the limit.
-// Acks, fails and heartbeats always pass, because a worker that cannot settle a job loses
-// its lease and the work is done twice. What follows from them, what other shards send
-// and what an operator asks for pass as well.
+// admit refuses enqueues and fetches while the view's answers are older than the limit. Acks, fails and
+// heartbeats always pass, because a worker that cannot settle a job loses its lease and the work is done
+// twice. The ops of duties, of other shards and of operators pass as well.
 func (c *Cell) admit(o pipeline.Op) error {
 	switch o.(type) {
 	case *op.Enqueue, *op.Fetch:

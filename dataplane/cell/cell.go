@@ -1,6 +1,6 @@
 // Package cell is one member of one shard on one host: the Raft group, the store that it changes, the view
-// that follows it, and the duties and the usage sink of its leader, opened and closed together. It decides
-// nothing about jobs (op does), and knows neither HTTP nor the mapping of requests to namespaces.
+// that follows it, and the duties and sinks of its leader, opened and closed together. It decides nothing
+// about jobs (op does), and knows neither HTTP nor the mapping of requests to namespaces.
 package cell
 
 import (
@@ -29,7 +29,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// DefaultFeedKeep is how many events a reader of the feed may be behind.
+// DefaultFeedKeep is the default of Config.FeedKeep.
 const DefaultFeedKeep = 100_000
 
 // Config holds the parameters of Open.
@@ -41,10 +41,11 @@ type Config struct {
 
 	// Shared holds the host's caches; nil gives the cell small ones of its own.
 	Shared *state.Shared
-	// OnReady is called when a queue has jobs that a waiting fetch may claim. It runs on the applying
-	// goroutine and must not block.
+	// OnReady is called when a queue has jobs that no fetch has claimed, with their number. It runs on the
+	// applying goroutine, or on that of a request that releases a claim, and must not block.
 	OnReady func(queue string, claimable int)
-	// OnKeys is called when API keys have changed, under the same conditions; nil is not called.
+	// OnKeys is called on the applying goroutine when API keys have changed, and must not block; nil is not
+	// called.
 	OnKeys func()
 	// Known returns the highest feature level that every member of every shard supports; ok is false until
 	// all have reported. nil = there are no other members.
@@ -64,7 +65,8 @@ type Config struct {
 	// ViewLagLimit is the age of the view above which enqueues and fetches are refused, so that the view
 	// catches up; 0 = they are never refused.
 	ViewLagLimit time.Duration
-	// UsageKeep is how many usage rows are kept that no receiver awaits; 0 = job.MaxUsageRows.
+	// UsageKeep is how many usage rows are kept although no receiver needs them any more; 0 =
+	// job.MaxUsageRows.
 	UsageKeep uint64
 	// Retention is how long the namespace keeps settled jobs of queues without a retention; 0 = the previous
 	// setting.
@@ -73,7 +75,8 @@ type Config struct {
 	// whose leader evaluates the alert rules and calls the webhooks; nil for other shards.
 	Measure  func(ctx context.Context, r *state.AlertRule) (float64, error)
 	Webhooks Webhooks
-	// OnFeed is called when the feed has grown, and must not block; nil is not called.
+	// OnFeed is called on the applying goroutine when the feed has grown, and must not block; nil is not
+	// called.
 	OnFeed func()
 	// Receiver receives the shard's usage; nil = none does.
 	Receiver sinks.Receiver
@@ -329,16 +332,16 @@ func (c *Cell) fail(err error) {
 	}
 }
 
-// Close closes the cell in order: it refuses new proposals, waits for the admitted ones, flushes the store
-// and closes everything. It may be called once.
+// Close closes the cell in order: it ends the leader's work, refuses new proposals, waits for the admitted
+// ones, flushes the store and closes everything. It may be called once.
 func (c *Cell) Close(ctx context.Context) error {
 	c.stop()
 	c.running.Wait()
 	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
 }
 
-// SettleUsage waits until the receiver has all usage of the shard. It is called before the shard's data is
-// deleted, when the shard takes no more writes. Without a receiver it returns at once.
+// SettleUsage waits until the receiver has all usage of the shard. The host calls it before it deletes the
+// shard's data, when new requests are refused. Without a receiver it returns at once.
 func (c *Cell) SettleUsage(ctx context.Context) error {
 	if c.usage == nil {
 		return nil
@@ -364,7 +367,7 @@ func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, erro
 	return ProposeWithin[R](ctx, 0, c, o)
 }
 
-// ProposeWithin is like Propose, but gives up after limit; 0 sets no limit.
+// ProposeWithin does the same as Propose, but gives up after limit; 0 sets no limit.
 func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o pipeline.Op) (R, Index, error) {
 	if of, ok := o.(op.Op); ok {
 		if err := op.Admit(of, c.machine.Level()); err != nil {
@@ -403,5 +406,5 @@ func (c *Cell) Engine() *engine.Group { return c.group }
 // State returns the store, for reading.
 func (c *Cell) State() *state.Store { return c.store }
 
-// View is the read model.
+// View returns the view, for reading.
 func (c *Cell) View() *view.View { return c.view }

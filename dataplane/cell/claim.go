@@ -5,13 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// claims counts, per queue, the jobs that fetches under way have asked for. A
-// poll that finds every fetchable job claimed waits instead of proposing a fetch
-// that would come back empty: with a hundred workers and ten jobs, ten fetches
-// are logged, not a hundred.
+// claims counts, per queue, the jobs that running fetches ask for. A poll that finds every fetchable job
+// claimed waits, because a fetch would return nothing: with a hundred workers and ten jobs, ten fetches are
+// logged, not a hundred.
 //
-// A claim is a courtesy between the polls of one host, not a promise: what a
-// fetch really gets is decided in apply.
+// A claim is a courtesy between the polls of one host and promises nothing: apply decides which jobs a fetch
+// gets.
 type claims struct {
 	queues sync.Map // queue name -> *atomic.Int64
 }
@@ -24,7 +23,7 @@ func (k *claims) of(queue string) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// claimed is how many jobs of the queue are claimed now.
+// claimed returns the number of jobs of the queue that are claimed now.
 func (k *claims) claimed(queue string) int64 {
 	if n, ok := k.queues.Load(queue); ok {
 		return n.(*atomic.Int64).Load()
@@ -32,16 +31,16 @@ func (k *claims) claimed(queue string) int64 {
 	return 0
 }
 
-// claimable is how many jobs of a queue no fetch under way has asked for.
+// claimable returns the number of jobs of a queue that no running fetch has claimed.
 func (c *Cell) claimable(queue string) int {
 	fetchable := c.store.Fetchable(queue)
 	if fetchable == 0 {
-		return 0 // the common case of a waiting poll: no look at the claims
+		return 0 // the common case of a waiting poll, which need not look up the claims
 	}
 	return max(0, fetchable-int(c.claims.claimed(queue)))
 }
 
-// Claimable says whether any of the queues has a job that a fetch may claim.
+// Claimable reports whether any of the queues has a job that a fetch may claim.
 func (c *Cell) Claimable(queues []string) bool {
 	for _, q := range queues {
 		if c.claimable(q) > 0 {
@@ -51,15 +50,14 @@ func (c *Cell) Claimable(queues []string) bool {
 	return false
 }
 
-// Claim reserves up to n fetchable jobs of the queues, in their order, and says
-// how many. Where it is not 0, the caller proposes its fetch and then calls
-// release, whatever came of it.
+// Claim claims up to n fetchable jobs of the queues, in their order, and returns the number. If it is not 0,
+// the caller proposes its fetch and then calls release, even if the fetch failed.
 func (c *Cell) Claim(queues []string, n int) (claimed int, release func()) {
 	type held struct {
 		queue string
 		n     int64
 	}
-	var room [4]held // most fetches name few queues: no allocation for them
+	var room [4]held // no allocation for a fetch of few queues, as most are
 	taken := room[:0]
 	for _, q := range queues {
 		if n == 0 {
@@ -78,15 +76,14 @@ func (c *Cell) Claim(queues []string, n int) (claimed int, release func()) {
 	return claimed, func() {
 		for _, t := range taken {
 			c.claims.of(t.queue).Add(-t.n)
-			// A poll that came while the claim stood has parked; if the fetch left
-			// something, nothing but this would wake it.
+			// Polls that came while the jobs were claimed are parked. If the fetch left jobs, only this call
+			// wakes them.
 			c.onReady(t.queue, 0)
 		}
 	}
 }
 
-// onReady tells the host that a queue can serve polls, if nobody has claimed all
-// of it.
+// onReady tells the host that a queue has jobs for polls, unless all of them are claimed.
 func (c *Cell) onReady(queue string, _ int) {
 	if c.cfg.OnReady == nil {
 		return

@@ -32,9 +32,10 @@ func (c *Cell) FreeDisk() (int64, error) {
 	return durable.FreeSpace(c.cfg.Dir)
 }
 
-// Open opens the cell in cfg.Dir, and creates it as the sole member of a new group if necessary. When Open
-// returns without an error, the cell is being elected; Ready waits for the election. Open refuses a full
-// disk, also one that becomes full meanwhile, because the store would retry its writes for ever.
+// Open opens the cell in cfg.Dir. If necessary, it creates the cell, as the only member of a new group or,
+// with cfg.Join, as a future member of an existing one. When Open returns, the group may have no leader yet;
+// Ready waits until the cell takes writes. Open refuses a full disk, and a disk that becomes full during the
+// opening, because the store would retry its writes for ever.
 func Open(cfg Config) (*Cell, error) {
 	if err := engine.CheckSpace(cfg.Dir); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 			case now.Sub(since) >= fullLimit:
 				go func() {
 					if o := <-opened; o.err == nil {
-						_ = o.cell.Close(context.Background()) // nothing was written to it
+						_ = o.cell.Close(context.Background()) // no request has used it
 					}
 				}()
 				return nil, api.Errorf(api.Unhealthy, "%w: the data under %s could not be opened in %v; make room and start again", durable.ErrFull, dir, fullLimit)

@@ -28,12 +28,12 @@ type Status struct {
 	// not confirmed, 0 without a receiver.
 	UsageRows    uint64
 	UsageWaiting uint64
-	// UsageRejected counts all usage reports that were ever set aside. UsageErr is the reason why usage
-	// cannot reach its receiver until an operator acts; nil while it can.
+	// UsageRejected counts all usage reports that were ever set aside because they are invalid. UsageErr is
+	// the reason why usage cannot reach its receiver until an operator acts; nil while it can.
 	UsageRejected uint64
 	UsageErr      error
 	// AlertsDropped counts the changes of alerts that this member detected as the leader and did not report,
-	// because their webhooks had too many waiting deliveries.
+	// because too many deliveries of the webhook or of the namespace were waiting.
 	AlertsDropped uint64
 	// WebhookEventsLost counts the events that webhooks were not told of, because there was no room on the
 	// way to the home shard. Every member has the same count.
@@ -79,9 +79,9 @@ func (c *Cell) Failed() error {
 	return nil
 }
 
-// Err returns the reason why the cell is unhealthy, or nil. The cell has failed, its view cannot follow, or
-// its messages to other shards or its usage cannot be delivered because the cell and the receiver disagree.
-// All but the first are retried.
+// Err returns the reason why the cell is unhealthy, or nil: the cell has failed, its view cannot follow the
+// store, or its messages to other shards or its usage are refused, or do not agree with what their receiver
+// has. The cell retries all but the first.
 func (c *Cell) Err() error {
 	if err := c.Failed(); err != nil {
 		return err
