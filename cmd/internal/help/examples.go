@@ -1,5 +1,5 @@
-// Package help decides how our commands show their help: an example for every command,
-// and lines that fit the terminal.
+// Package help shapes the help of our commands: it adds an example to each command, and breaks lines so that
+// they fit the terminal.
 package help
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Examples gives the commands of a tree their examples, command lines by the path of the
-// command below the root; the root's path is "". An example of no command is a mistake of
-// the program.
+// Examples gives the commands of a tree their examples. examples maps the path of a command below the root to
+// its command lines; the root's path is "". Examples panics for a path without a command, because that is a
+// mistake of the program.
 func Examples(root *cobra.Command, examples map[string]string) {
 	for path, lines := range examples {
 		cmd, rest, err := root.Find(strings.Fields(path))

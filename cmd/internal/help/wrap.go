@@ -10,25 +10,24 @@ import (
 	"golang.org/x/term"
 )
 
-// Bounds of the width of help, in columns. A narrower terminal breaks the lines itself,
-// and longer lines are hard to read.
+// MinWidth and MaxWidth bound the width of help, in columns. A narrower terminal breaks the lines itself, and
+// longer lines are hard to read.
 const (
 	MinWidth = 80
 	MaxWidth = 120
 )
 
-// Width returns the columns of help on a file: those of a terminal within the bounds, and
-// MinWidth elsewhere, so that help in a file is the same everywhere.
+// Width returns the width of help on a file. For a terminal it is the terminal's width within the bounds;
+// otherwise it is MinWidth, so that help in a file is the same everywhere.
 func Width(f *os.File) int {
 	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil { // f is no terminal
+	if err != nil { // f is not a terminal
 		return MinWidth
 	}
 	return min(max(columns, MinWidth), MaxWidth)
 }
 
-// Wrap breaks the help of a tree at a width. Usage lines and examples stay whole, because
-// people paste them.
+// Wrap breaks the help of a tree at a width. Usage lines and examples stay whole, because people paste them.
 func Wrap(root *cobra.Command, width int) {
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		_, err := fmt.Fprint(cmd.OutOrStderr(), usage(cmd, width))
@@ -45,7 +44,7 @@ func Wrap(root *cobra.Command, width int) {
 	})
 }
 
-// usage returns what follows a command's description: its sections, with cobra's titles.
+// usage returns the sections below a command's description, with cobra's titles.
 func usage(cmd *cobra.Command, width int) string {
 	cmd.LocalFlags() // merges the flags of the parents, which the usage line counts
 	sections := []string{usageLines(cmd)}
@@ -67,7 +66,7 @@ func usage(cmd *cobra.Command, width int) string {
 	return strings.Join(sections, "\n\n") + "\n"
 }
 
-// usageLines returns the section of the forms that a command takes.
+// usageLines returns the section with the forms of a command line.
 func usageLines(cmd *cobra.Command) string {
 	text := "Usage:"
 	if cmd.Runnable() {
@@ -103,8 +102,8 @@ func commandLists(cmd *cobra.Command, width int) (sections []string) {
 	return sections
 }
 
-// paragraphs breaks a text anew at a width. Empty lines stand between its paragraphs; an
-// indented line is code and stays as it is.
+// paragraphs breaks the lines of a text anew at a width. Empty lines separate its paragraphs. An indented
+// line is code and is kept.
 func paragraphs(text string, width int) string {
 	var out, open []string
 	end := func() {
@@ -125,8 +124,8 @@ func paragraphs(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// fold breaks a text between words so that it ends before a width. The text begins at the
-// column indent, and so does each further line. A word longer than a line stays whole.
+// fold breaks a text between words so that no line exceeds a width. The text begins at the column
+// indent, and so does each further line. A word longer than a line stays whole.
 func fold(text string, indent, width int) string {
 	var b strings.Builder
 	column := indent

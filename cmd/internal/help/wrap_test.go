@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A text is broken between words, at the width and not before it.
+// TestFold checks that fold breaks a text between words, at the width and not before it.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -26,7 +26,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Paragraphs are broken each by itself, and code stays as it is.
+// TestParagraphs checks that each paragraph is broken by itself and that code is kept.
 func TestParagraphs(t *testing.T) {
 	t.Parallel()
 	code := "\tsource <(tool completion bash) and a line that is long"

@@ -15,9 +15,9 @@ import (
 // maxShortWords bounds the short text of a command, because it is one line in a list.
 const maxShortWords = 12
 
-// Golden compares the texts of every command with a golden file: its short and its long
-// text, its usage and its flags. A flag that an earlier command has with the same words is
-// only named, because a hundred copies of --endpoint would hide other changes.
+// Golden compares the texts of every command with a golden file: its short and its long text, its usage and
+// its flags. If an earlier command has the same flag with the same words, the file contains only the flag's
+// name, because a hundred copies of --endpoint would hide other changes.
 func Golden(t *testing.T, newRoot func() *cobra.Command, path string, rewrite bool) {
 	t.Helper()
 	var out bytes.Buffer
@@ -26,7 +26,7 @@ func Golden(t *testing.T, newRoot func() *cobra.Command, path string, rewrite bo
 	walk = func(cmd *cobra.Command) {
 		fmt.Fprintf(&out, "=== %s\n%s\n\n", cmd.UseLine(), describe(cmd, seen))
 		for _, below := range cmd.Commands() {
-			if below.Name() != "completion" && below.Name() != "help" { // their texts are the library's
+			if below.Name() != "completion" && below.Name() != "help" { // cobra writes their texts
 				walk(below)
 			}
 		}
@@ -56,7 +56,7 @@ func describe(cmd *cobra.Command, seen map[string]bool) string {
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		key := flag.Name + " " + flag.Usage + " " + flag.DefValue
 		switch {
-		case flag.Name == "help": // the text is the library's
+		case flag.Name == "help": // cobra writes its text
 		case seen[key]:
 			named = append(named, "--"+flag.Name)
 		default:
@@ -73,8 +73,8 @@ func describe(cmd *cobra.Command, seen map[string]bool) string {
 	return text
 }
 
-// Shorts fails for a short text that is no heading: it must start with a capital, have
-// at most twelve words and no full stop at its end.
+// Shorts fails if a short text is not a heading: it must start with a capital letter, have at most
+// maxShortWords words and not end with a full stop.
 func Shorts(t *testing.T, newRoot func() *cobra.Command) {
 	t.Helper()
 	var walk func(cmd *cobra.Command)
@@ -89,7 +89,7 @@ func Shorts(t *testing.T, newRoot func() *cobra.Command) {
 	walk(newRoot())
 }
 
-// shortFault returns what is wrong with a short text, or "".
+// shortFault returns the fault of a short text, or "".
 func shortFault(short string) string {
 	switch words := len(strings.Fields(short)); {
 	case words == 0:

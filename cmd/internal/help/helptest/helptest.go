@@ -18,8 +18,7 @@ import (
 // maxLines bounds an example, because help is read at a glance.
 const maxLines = 2
 
-// Examples fails for a command that runs and has no example, and for an example that the
-// tree would refuse.
+// Examples fails if a runnable command has no example, and if the tree would refuse an example.
 func Examples(t *testing.T, newRoot func() *cobra.Command) {
 	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -49,8 +48,8 @@ func Examples(t *testing.T, newRoot func() *cobra.Command) {
 	walk(newRoot())
 }
 
-// Faults returns everything that is wrong with one line of the example of the command at
-// path. The file secret stands in for a file that a flag reads and that is not there.
+// Faults returns all faults of one line of the example of the command at path. The file secret stands in for
+// a file that a flag reads and that does not exist.
 func Faults(newRoot func() *cobra.Command, secret, path, line string) (faults []string) {
 	if !strings.HasPrefix(line, "  ") || line != "  "+strings.TrimSpace(line) {
 		faults = append(faults, "it is not indented by two spaces")
@@ -70,7 +69,7 @@ func Faults(newRoot func() *cobra.Command, secret, path, line string) (faults []
 			err = cmd.ValidateArgs(cmd.Flags().Args())
 		}
 		if err == nil && cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
-			err = cmd.RunE(cmd, cmd.Flags().Args()) // a group names the command that it lacks
+			err = cmd.RunE(cmd, cmd.Flags().Args()) // a group's error names the unknown command
 		}
 		if err != nil {
 			faults = append(faults, err.Error())
@@ -84,7 +83,7 @@ func Faults(newRoot func() *cobra.Command, secret, path, line string) (faults []
 	return faults
 }
 
-// parse reads a command's flags.
+// parse reads a command's flags. It replaces the name of a missing file by secret.
 func parse(cmd *cobra.Command, words []string, secret string) error {
 	err := cmd.ParseFlags(words)
 	var unread *pflag.InvalidValueError
@@ -100,8 +99,8 @@ func parse(cmd *cobra.Command, words []string, secret string) error {
 
 var wordPattern = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 
-// commands splits a line at pipes into the words of its commands, without redirections
-// and without the variables that are set before a command.
+// commands splits a line at pipes and && into the words of its commands, without redirections and without the
+// variables that are set before a command.
 func commands(line string) (all [][]string) {
 	all = [][]string{nil}
 	words := wordPattern.FindAllString(line, -1)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
-// tree has a group with a command that takes one word and a flag.
+// tree returns a root with a group of two commands; one takes a word and a flag.
 func tree() *cobra.Command {
 	root := misuse.Group(&cobra.Command{Use: "tool"})
 	things := misuse.Group(&cobra.Command{Use: "things"})
@@ -20,7 +20,7 @@ func tree() *cobra.Command {
 	return root
 }
 
-// A line is faulty if the tree would refuse it, or if it shows another command.
+// TestFaults checks that a line has a fault if the tree would refuse it, or if it shows another command.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -46,7 +46,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A short text is a heading of at most twelve words.
+// TestShortFault checks that a short text is a heading of at most maxShortWords words.
 func TestShortFault(t *testing.T) {
 	t.Parallel()
 	for short, want := range map[string]string{

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/cmd/internal/help"
 )
 
-// Widths renders the help of every command at both bounds of the width. It fails for a
-// line that is longer, and for a word that is not there at both.
+// Widths renders the help of every command at both bounds of the width. It fails if a line is longer than the
+// width, or if the two do not have the same words.
 func Widths(t *testing.T, newRoot func() *cobra.Command) {
 	t.Helper()
 	var walk func(cmd *cobra.Command)
@@ -28,8 +28,7 @@ func Widths(t *testing.T, newRoot func() *cobra.Command) {
 	walk(newRoot())
 }
 
-// render returns a command's help at a width, each line of which must fit unless it is to
-// be pasted.
+// render returns a command's help at a width. It fails for a longer line, unless people paste that line.
 func render(t *testing.T, cmd *cobra.Command, width int) string {
 	t.Helper()
 	var out bytes.Buffer
