@@ -31,9 +31,9 @@ type Where struct {
 	Queue     string // "" checks only the permission, because a route does not know the queues before its handler runs
 }
 
-// Allow returns nil if who may do what there, or else an *api.Error FORBIDDEN that names the missing
-// permission. It refuses everything that is not expressly granted: the zero Principal, another namespace,
-// an unknown role, an unknown permission.
+// Allow returns nil if the principal who has the permission what in the place where, or else an *api.Error
+// FORBIDDEN with the reason. It refuses everything that is not expressly granted: the zero Principal, another
+// namespace, an unknown role, an unknown permission.
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
 	case !who.belongs(where):

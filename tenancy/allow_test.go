@@ -89,7 +89,7 @@ func TestAllowDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// No principal can grant, change or revoke more than its own permissions.
+// TestMayGrant checks that no principal can grant, change or revoke more than its own permissions.
 func TestMayGrant(t *testing.T) {
 	t.Parallel()
 	here, org := Where{Namespace: Default}, Where{Org: "acme"}
@@ -135,7 +135,7 @@ func TestMayGrant(t *testing.T) {
 	}
 }
 
-// No principal but an operator of the cloud can give permissions that it does not have.
+// TestMayGive checks that only an operator of the cloud can give permissions that it does not have.
 func TestMayGive(t *testing.T) {
 	t.Parallel()
 	org := Where{Org: "o"}

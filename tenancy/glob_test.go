@@ -56,7 +56,7 @@ func TestParseGlob(t *testing.T) {
 	}
 }
 
-// matchSlowly is the definition of Match: a star tries every number of characters.
+// matchSlowly defines Match: a star tries every number of characters.
 func matchSlowly(glob, name string) bool {
 	if glob == "" {
 		return name == ""

@@ -9,13 +9,13 @@ type Permission string
 const (
 	JobEnqueue  Permission = "job.enqueue"  // add jobs and batches
 	JobWork     Permission = "job.work"     // fetch, ack, fail, heartbeat
-	JobRead     Permission = "job.read"     // jobs, search, events, usage
+	JobRead     Permission = "job.read"     // jobs, search, events, usage, workers
 	JobManage   Permission = "job.manage"   // retry, cancel, hold, approve, move, delete, bulk
-	QueueRead   Permission = "queue.read"   // queues, schedules, budgets and their settings
+	QueueRead   Permission = "queue.read"   // queues, schedules, resources and settings
 	QueueManage Permission = "queue.manage" // change, pause, clear and delete them
-	KeyManage   Permission = "key.manage"   // API keys, roles, webhook secrets
+	KeyManage   Permission = "key.manage"   // API keys, roles, webhooks
 	NodeRead    Permission = "node.read"    // metrics, info, cluster status
-	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles
+	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles, view, audit log
 )
 
 // The permissions of the control plane.

@@ -12,8 +12,8 @@ const (
 	MaxCustomRoles = 100
 )
 
-// A custom role is a named set of permissions that a tenant defines in a namespace. A key has built-in
-// and custom roles by name. The authenticator looks up the permissions of a custom role for each request,
+// A custom role is a named set of permissions that a tenant defines in a namespace. A key has built-in and
+// custom roles by name. The authenticator takes the permissions from the present definition of a custom role,
 // so that a change of the role changes all keys with it.
 
 // CheckRoleName checks the name of a custom role: 1 to MaxRoleName letters, digits and . _ -, and not the
@@ -53,8 +53,8 @@ func DataPlanePermissions() []Permission { return slices.Clone(permissions[:data
 func (p Permission) OfDataPlane() bool { return slices.Contains(permissions[:dataPlane], p) }
 
 // MayGive checks a custom role that the principal creates, changes or deletes. It returns an error if the
-// principal lacks one of the role's permissions, because the role passes them on to every key that has
-// it. As in MayGrant, a principal of the operator may give every permission.
+// principal lacks one of the role's permissions, because the role passes them on to every key that has it. As
+// in MayGrant, an operator of the cloud may give every permission.
 func MayGive(who Principal, where Where, given []Permission) error {
 	if who.Org == EveryOrg {
 		return nil
