@@ -9,14 +9,14 @@ import (
 )
 
 // Advertise returns the address that is advertised to other nodes for a listener. An address in given is
-// completed with the listener's port; otherwise Advertise derives one. A warning gives the reason if other
-// nodes cannot use the address.
+// completed with the listener's port; otherwise Advertise derives one. If it finds none that other nodes can
+// use, warning gives the reason.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }
 
 // advertise implements Advertise. If the listener accepts connections on all addresses of the machine, it
-// returns the first that other nodes can use.
+// chooses one with firstUsable.
 func advertise(given string, listens net.Addr, machine func() ([]net.Addr, error)) (address, warning string, err error) {
 	host, port, err := net.SplitHostPort(listens.String())
 	if err != nil {
@@ -53,8 +53,8 @@ func givenAddress(given, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// firstUsable prefers IPv4, which every network has. It skips link-local addresses, which other machines
-// cannot use.
+// firstUsable prefers IPv4, which every network has. It skips loopback and link-local addresses, which other
+// machines cannot use.
 func firstUsable(all []net.Addr) (found net.IP) {
 	for _, a := range all {
 		network, ok := a.(*net.IPNet)

@@ -43,7 +43,7 @@ type authority struct {
 }
 
 // newAuthority derives the authority. It uses nothing but the secret and fixed dates, because the result must
-// be the same to the byte on all members.
+// be the same to the byte on all members; an Ed25519 signature ignores rand.Reader.
 func newAuthority(key []byte) (*authority, error) {
 	seed, err := hkdf.Key(sha256.New, key, nil, authorityContext, ed25519.SeedSize)
 	if err != nil {
@@ -140,7 +140,7 @@ func (i *identity) certificate() (*tls.Certificate, error) {
 	return made, nil
 }
 
-// Server accepts only members.
+// Server returns the configuration of accepted connections, which must come from members.
 func (i *identity) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
@@ -154,7 +154,8 @@ func (i *identity) Server() *tls.Config {
 	}
 }
 
-// Client connects only to members and, with a peerID, only to that one.
+// Client returns the configuration of dialled connections, which must lead to members and, with a peerID, to
+// that one.
 func (i *identity) Client(peerID string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

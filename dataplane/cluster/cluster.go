@@ -1,8 +1,8 @@
 // Package cluster makes a process a member of a bare cluster. It bootstraps, joins or forms a cluster; keeps
 // the shared secret and derives from it which processes are trusted; and changes the membership of all shards
 // together. It knows neither jobs nor HTTP. It may import engine and engine/transport. Cloud hosts do not use
-// it, because the control plane places namespaces there. DESIGN.md describes how a cluster is formed, and why
-// never two.
+// it, because the control plane places namespaces there. DESIGN.md describes how nodes form a cluster, and
+// why they never form two.
 package cluster
 
 import (
@@ -66,13 +66,13 @@ type Find struct {
 	// Expect is the number of nodes. A new cluster is formed only after all of them have answered and none is
 	// in a cluster.
 	Expect int
-	// Addresses returns the nodes' addresses, perhaps with this node's. It is called repeatedly until the
-	// cluster is found, because DNS entries appear one by one.
+	// Addresses returns the nodes' addresses, perhaps with this node's. It is called repeatedly, because DNS
+	// entries appear one by one, and by members too, because a node may have another address after a restart.
 	Addresses func(ctx context.Context) ([]string, error)
 }
 
-// MaxShards bounds Config.Shards, because each shard costs every node a log, a store and a view. It is the
-// number that a host opens for one namespace.
+// MaxShards bounds Config.Shards, because each shard costs every node a log, a store and a view. A host opens
+// no more for one namespace.
 const MaxShards = 64
 
 // Group is the interface of a shard to the cluster. *engine.Group implements it.
@@ -101,7 +101,7 @@ type Cluster struct {
 	joinLog    conditionLog
 	foreignLog conditionLog
 	idTakenLog conditionLog
-	key        string // of this node's certificates, as other members see it
+	key        string // the name of this node's key, as other members see it (see keyName)
 
 	idTakenSince time.Time // see idTaken
 	stop         context.CancelFunc

@@ -41,7 +41,7 @@ const (
 	// adding: the groups are on disk. The cluster may have added this node to none, some or all of its
 	// shards.
 	adding phase = "adding"
-	// member: this node's groups are the cluster's.
+	// member: this node is a member of all shards.
 	member phase = "member"
 	// removed: the cluster has told this node that it was removed.
 	removed phase = "removed"
@@ -72,7 +72,7 @@ type record struct {
 	Known   map[string]known  `json:"known,omitempty"`   // keys of all nodes, by ID
 }
 
-// inCluster reports whether the directory belongs to a cluster.
+// inCluster reports whether the directory belongs to a cluster, or did until the node was removed.
 func (r *record) inCluster() bool { return r.Phase != outside }
 
 // readRecord reads the record in dir; nil = there is none yet.
@@ -128,7 +128,7 @@ func NodeID(dir, given, fresh string) (string, error) {
 }
 
 // CheckStandalone refuses a directory that a process must not open without its cluster, because other members
-// rely on it, or because it has not finished joining.
+// rely on it, because it has not finished joining, or because it was removed.
 func CheckStandalone(dir string) error {
 	r, err := readRecord(dir)
 	switch {

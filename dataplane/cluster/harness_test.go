@@ -284,7 +284,7 @@ func (m *machine) openGroups(c *Cluster) []Group {
 	return all
 }
 
-// leader returns the running member with the smallest ID that has its data. The caller holds w.mu.
+// leader returns the first of the running members that has its data. The caller holds w.mu.
 func (s *shard) leader() string {
 	for _, m := range s.w.machines {
 		if _, ok := s.members[m.id]; ok && m.up && len(m.groups) > 0 {
@@ -343,8 +343,7 @@ func (g *group) Status() (engine.Status, error) {
 	return engine.Status{Incarnation: g.incarnation, NodeID: g.m.id, Status: replica.Status{}}, nil
 }
 
-// live runs the machine's process and restarts it after crashes, until it is a member, and then until ctx
-// ends.
+// live runs the machine's process and restarts it after crashes, until ctx ends.
 func (m *machine) live(ctx context.Context, cfg func() Config) error {
 	for ctx.Err() == nil {
 		of := m.config(cfg())

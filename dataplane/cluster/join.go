@@ -135,8 +135,8 @@ func (c *Cluster) formOrJoin(ctx context.Context) (why string, err error) {
 	return p.why, nil
 }
 
-// tryJoinAt is joinAt, but treats every refusal as temporary, because the state of the set may change or
-// another invitation may come.
+// tryJoinAt does the same as joinAt, but treats a refusal as temporary even if it is final, because the state
+// of the set may change or another invitation may come. Only the error of idTaken's timeout stays one.
 func (c *Cluster) tryJoinAt(ctx context.Context, address string) (why string, err error) {
 	err = c.joinAt(ctx, address)
 	var failed *joinError
@@ -147,7 +147,7 @@ func (c *Cluster) tryJoinAt(ctx context.Context, address string) (why string, er
 }
 
 // survey asks all addresses concurrently. silent lists the addresses without an answer, with the reasons.
-// taken is the refusal by a process with this node's ID.
+// taken is the conflict over this node's ID (see conflict) if an address led to one.
 func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello, silent []string, taken error) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -236,8 +236,8 @@ type joinError struct {
 
 func (a *joinError) Unwrap() error { return a.error }
 
-// join asks at the addresses in turn to be added. It returns an error if all of them refuse finally, or if
-// this node's own disk fails.
+// join asks at the addresses in turn until one of the members lets this node join. It returns an error if all
+// of them refuse finally, if another process keeps holding this node's ID, or if this node's own disk fails.
 func (c *Cluster) join(ctx context.Context, addresses []string) (why string, err error) {
 	var refusals, all []error
 	for _, address := range addresses {
@@ -266,7 +266,8 @@ func (c *Cluster) join(ctx context.Context, addresses []string) (why string, err
 	return errors.Join(all...).Error(), nil
 }
 
-// joinAt asks the member at an address.
+// joinAt asks the member at an address to describe the cluster and to free this node's ID. It records the
+// answer, and this node is then joining.
 func (c *Cluster) joinAt(ctx context.Context, address string) error {
 	begun := time.Now()
 	q := joinRequest{Address: c.wire.Address(), Level: c.cfg.Level, Version: c.cfg.Version}
@@ -321,8 +322,8 @@ func cause(err error, code api.Code) (found *api.Error) {
 	return found
 }
 
-// conflict returns the refusal by a peer that knows another process under this node's ID, or whose ID another
-// process uses.
+// conflict returns the CONFLICT because of which two nodes do not connect, or nil if the call failed
+// otherwise: another process uses the ID of one of them.
 func conflict(err error) error {
 	if e := cause(err, api.Conflict); e != nil && errors.Is(err, transport.ErrRefused) {
 		return e

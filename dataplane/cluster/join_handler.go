@@ -11,8 +11,9 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// aliveWithin is how recently a member must have answered its leader to keep its ID from a joining node. It
-// is many heartbeats, and less than an operator notices as a wait.
+// aliveWithin is how recently a member must have answered its leader's probe, which comes each second, to
+// count as alive. A joining node does not get the ID of a live member. An operator hardly notices a wait of
+// this length.
 const aliveWithin = 3 * time.Second
 
 // answerJoin describes the cluster to a node with an empty directory, after any earlier node with its ID has
@@ -90,7 +91,8 @@ func (c *Cluster) removeEarlier(ctx context.Context, shard int, g Group, id stri
 	return nil
 }
 
-// answerAdd adds a node that has opened its groups as a learner to all of them. The request can be repeated.
+// answerAdd adds a node, which has opened its groups, to all shards as a learner. The request can be
+// repeated.
 func (c *Cluster) answerAdd(ctx context.Context, from transport.Peer, q joinRequest) verdict {
 	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()

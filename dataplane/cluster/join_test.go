@@ -43,7 +43,7 @@ func live(t *testing.T, ctx context.Context, m *machine, cfg func() Config) {
 	}
 }
 
-// awaitMember waits for at most an hour of virtual time.
+// awaitMember waits until the machine is a member, for at most an hour of virtual time.
 func awaitMember(m *machine) {
 	for range 3600 {
 		if r, err := readRecord(m.dir); err == nil && r != nil && r.Phase == member {

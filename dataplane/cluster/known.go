@@ -80,7 +80,7 @@ func (r *record) learnKeys(theirs map[string]known) bool {
 	return true
 }
 
-// setKey sets a node's key with a number above all others known here.
+// setKey sets a node's key with a number above all others known here, unless the node has that key already.
 func (r *record) setKey(id, key string) {
 	if r.Known[id].Key == key && (key != "" || r.Known[id].Since > 0) {
 		return
@@ -97,7 +97,7 @@ func (r *record) setKey(id, key string) {
 	r.Known = next
 }
 
-// prune drops the oldest keys of nodes that are no longer members.
+// prune keeps, of the nodes that are no longer members, only the newest maxGone keys.
 func (r *record) prune(members map[string]string) {
 	var gone []string
 	for id := range r.Known {

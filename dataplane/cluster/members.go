@@ -52,7 +52,8 @@ func (c *Cluster) Nodes() []Node {
 	return all
 }
 
-// aboutPeer decodes a peer's info. ok is false for a peer of another cluster, whatever its ID.
+// aboutPeer decodes a peer's info. ok is false if none has arrived, or if the peer is in another cluster,
+// even under a member's ID.
 func aboutPeer(p transport.PeerStatus, cluster string) (about info, ok bool) {
 	if p.LastSeen.IsZero() || json.Unmarshal(p.Info, &about) != nil {
 		return info{}, false

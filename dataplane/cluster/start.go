@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// These are the intervals at which a member contacts the others: retryInterval while one has not answered,
-// and contactInterval otherwise.
+// These are the intervals at which a member contacts the others: retryInterval while one has not answered or
+// finishJoin has failed, and contactInterval otherwise.
 const (
 	retryInterval   = time.Second
 	contactInterval = 5 * time.Second
@@ -121,7 +121,8 @@ func (c *Cluster) contactMembers(ctx context.Context) (all bool) {
 		}
 	}
 	if !all && ctx.Err() == nil {
-		// Their addresses may have changed while this node was away.
+		// Their addresses may have changed while this node was away. The transport learns them from the
+		// calls.
 		c.survey(ctx, c.joinAddresses(ctx))
 	}
 	return all

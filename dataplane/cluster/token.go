@@ -41,7 +41,7 @@ type secret struct {
 }
 
 // createSecret creates a token: the secret, the beginning of its authority's fingerprint, and a checksum, so
-// that a truncated copy differs from a wrong token.
+// that a copy that is cut short is recognised and not taken for another cluster's token.
 func createSecret() (secret, error) {
 	key := make([]byte, tokenSecretBytes)
 	rand.Read(key) // never fails, see crypto/rand

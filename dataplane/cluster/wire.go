@@ -14,7 +14,7 @@ import (
 
 // These are the calls between processes. The numbers are permanent.
 const (
-	kindHello   transport.Kind = 32 // what is your state?
+	kindHello   transport.Kind = 32 // describe your state
 	kindPromise transport.Kind = 33 // promise to let me create the cluster
 	kindJoin    transport.Kind = 34 // describe the cluster; is my ID free in it?
 	kindAdd     transport.Kind = 35 // my groups are open: add me
@@ -26,8 +26,8 @@ const (
 // These constants bound the duration of calls.
 const (
 	callLimit = 3 * time.Second
-	// joinLimit bounds the work for kindJoin or kindAdd. A caller without an answer relies on the work having
-	// ended after it.
+	// joinLimit bounds the work for kindJoin or kindAdd, from the arrival of the request. A caller without an
+	// answer relies on the bound to know when the work has ended.
 	joinLimit = 10 * time.Second
 )
 
