@@ -52,8 +52,8 @@ type Following struct {
 	tenant *tenant
 }
 
-// Follow registers a follower of the namespace's events, who must call Leave. It refuses more than MaxStreams
-// followers in the process and more than job.MaxStreams in the namespace.
+// Follow registers a follower of the namespace's events. The caller must call Leave on the result. Follow
+// refuses more than MaxStreams followers in the process and more than job.MaxStreams in the namespace.
 func (h *Host) Follow(ns tenancy.NamespaceID) (*Following, error) {
 	t, err := h.tenant(ns)
 	if err != nil {

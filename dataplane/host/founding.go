@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// These files record what data a namespace has. If they do not agree, the namespace is not opened, because
+// These files record the data of a namespace. If they do not agree, the namespace is not opened, because
 // otherwise the rest of data that is partly gone would pass for the whole.
 //
 //	opened/<namespace>.json         of which founding the namespace has been open here

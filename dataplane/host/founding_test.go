@@ -40,8 +40,8 @@ func move(t *testing.T, from, to string) {
 	must(t, os.Rename(from, to))
 }
 
-// Each case removes a part of namespace a's data or replaces it by another's. Add refuses the namespace,
-// names the file and founds nothing in its place. Other namespaces still open.
+// TestDataThatIsPartlyGoneIsRefused checks that Add refuses a namespace if a part of its data is gone or is
+// another's. It names the file and founds nothing in its place. Other namespaces still open.
 func TestDataThatIsPartlyGoneIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -136,7 +136,8 @@ func swapIn(t *testing.T, dir, other, path string) {
 	move(t, filepath.Join(other, path), filepath.Join(dir, path))
 }
 
-// The next start finishes a founding that was cut short, whatever its step.
+// TestAFoundingThatWasCutShortGoesOn checks that the next start finishes a founding, at each step where it
+// can stop.
 func TestAFoundingThatWasCutShortGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, undo := range map[string]func(t *testing.T, dir string){
@@ -176,8 +177,9 @@ func TestAFoundingThatWasCutShortGoesOn(t *testing.T) {
 	}
 }
 
-// The host does not found a namespace that the control plane knows to have been open here. It still refuses
-// the namespace when the control plane no longer says so.
+// TestANamespaceThatWasOpenIsNotFoundedAnew checks that the host does not found a namespace that the control
+// plane knows to have been open here. It still refuses the namespace when the control plane no longer says
+// so.
 func TestANamespaceThatWasOpenIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -189,7 +191,8 @@ func TestANamespaceThatWasOpenIsNotFoundedAnew(t *testing.T) {
 	}
 }
 
-// If a crash cuts a deletion short after its rename, the namespace is new at the next start.
+// TestTrashIsNotRememberedAsOpen checks that a namespace is new after a crash that cuts its deletion short
+// after the rename.
 func TestTrashIsNotRememberedAsOpen(t *testing.T) {
 	t.Parallel()
 	dir := closedWith(t)

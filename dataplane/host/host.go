@@ -229,7 +229,7 @@ func (h *Host) end(ns tenancy.NamespaceID, c *change, t *tenant, err error) {
 	close(c.done)
 }
 
-// await waits for the end of a change, whatever its outcome.
+// await waits for the end of a change and ignores its outcome.
 func (c *change) await(ctx context.Context) error {
 	select {
 	case <-c.done:

@@ -96,7 +96,8 @@ func files(t *testing.T, h *Host, word string) (found []string) {
 	return found
 }
 
-// A tenant with a slow disk or a long log must not delay the requests or the opening of others.
+// TestOneNamespaceThatOpensSlowlyDelaysNoOther checks that a tenant with a slow disk or a long log does not
+// delay the requests or the opening of others.
 func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	opening, proceed := make(chan struct{}), make(chan struct{})
@@ -216,7 +217,8 @@ func TestCellsAreBounded(t *testing.T) {
 	add(t, h, "c")
 }
 
-// A namespace's id becomes the name of a directory that the host deletes with all its contents.
+// TestOnlyNamesOfNamespacesBecomeDirectories checks that the host refuses an id that names another directory,
+// because it deletes the directory with all its contents.
 func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{DataDir: filepath.Join(t.TempDir(), "data")})
@@ -247,7 +249,8 @@ func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
 	}
 }
 
-// A deletion leaves no byte of a namespace, and a namespace added again under the same id is empty.
+// TestRemoveLeavesNothing checks that a deletion leaves no byte of a namespace, and that a namespace added
+// again under the same id is empty.
 func TestRemoveLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -299,8 +302,9 @@ func TestShutKeepsTheData(t *testing.T) {
 	}
 }
 
-// A crash between the rename and the end of the deletion leaves a part of the directory in the trash. It
-// cannot be opened as a namespace, and the next start deletes it.
+// TestACrashWhileDeletingLeavesNoHalfNamespace checks that a crash between the rename and the end of a
+// deletion leaves the partial directory in the trash. It cannot be opened as a namespace, and the next start
+// deletes it.
 func TestACrashWhileDeletingLeavesNoHalfNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -331,7 +335,8 @@ func TestACrashWhileDeletingLeavesNoHalfNamespace(t *testing.T) {
 	}
 }
 
-// A repeated deletion also deletes what a failed one left in the trash, but nothing of another namespace.
+// TestRemoveFinishesWhatAnEarlierTryLeft checks that a repeated deletion also deletes the rest of a failed
+// one in the trash, but nothing of another namespace.
 func TestRemoveFinishesWhatAnEarlierTryLeft(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -360,8 +365,8 @@ func TestTrashThatCannotBeDeletedStopsTheStart(t *testing.T) {
 	}
 }
 
-// A request keeps its cell open until it ends. A request that comes while the namespace closes is told to try
-// again.
+// TestNothingIsClosedUnderItsVisitors checks that a request keeps its cell open until it ends, and that a
+// request that comes while the namespace closes is told to try again.
 func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -406,7 +411,7 @@ func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 	}
 }
 
-// Twenty namespaces are added, used and removed at the same time.
+// TestManyNamespacesComeAndGo adds, uses and removes twenty namespaces at the same time.
 func TestManyNamespacesComeAndGo(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})

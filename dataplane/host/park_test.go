@@ -98,8 +98,8 @@ func TestAPollEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// If a poll ends in the moment in which it is woken, another poll that waits gets the job, whatever the order
-// of the two events.
+// TestAWakeIsNeverLost checks that another waiting poll gets the job if a poll ends in the moment in which it
+// is woken, in either order of the two events.
 func TestAWakeIsNeverLost(t *testing.T) {
 	t.Parallel()
 	for range 300 {
@@ -155,8 +155,8 @@ func TestTheLotIsBounded(t *testing.T) {
 	}
 }
 
-// A poll that waits for a minute must end if its key is revoked in the first second. Polls that may wait on
-// keep their places.
+// TestARecheckEndsOnlyPollsThatMayNotWait checks that a poll that waits for a minute ends if its key is
+// revoked in the first second. Polls that may wait on keep their places.
 func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,8 @@ func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 	})
 }
 
-// A poll notices a revocation between its request's authentication and its parking.
+// TestAPollIsCheckedOnceItIsParked checks that a poll notices a revocation between its request's
+// authentication and its parking.
 func TestAPollIsCheckedOnceItIsParked(t *testing.T) {
 	t.Parallel()
 	l, revoked := newLot(), errors.New("revoked")

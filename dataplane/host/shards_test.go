@@ -32,7 +32,8 @@ func ready(t *testing.T, h *Host, ns tenancy.NamespaceID, spec Spec) []*cell.Cel
 	return cells
 }
 
-// A namespace is opened only with the number of shards it was founded with.
+// TestTheNumberOfShardsIsForEver checks that a namespace is opened only with the number of shards it was
+// founded with.
 func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -65,7 +66,7 @@ func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	}
 }
 
-// The host refuses a damaged record and does not replace it.
+// TestADamagedRecordIsRefused checks that the host refuses a damaged record and does not replace it.
 func TestADamagedRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
@@ -95,8 +96,9 @@ func TestSpecsThatCannotBe(t *testing.T) {
 	}
 }
 
-// The host records the groups that a namespace joins: after a restart its shards join the same groups and
-// found none. The test clears cell.Config.Join, because no leader would ever add the cells.
+// TestAMemberToBeOpensAndIsNotReady checks that the host records the groups that a namespace joins: after a
+// restart its shards join the same groups and found none. The test clears cell.Config.Join, because no leader
+// would ever add the cells.
 func TestAMemberToBeOpensAndIsNotReady(t *testing.T) {
 	t.Parallel()
 	var joins []*entry.Incarnation
@@ -116,7 +118,7 @@ func TestAMemberToBeOpensAndIsNotReady(t *testing.T) {
 	}
 }
 
-// MaxCells counts shards, because each shard has a cost.
+// TestShardsCountAgainstTheBound checks that MaxCells counts shards, because each shard has a cost.
 func TestShardsCountAgainstTheBound(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{MaxCells: 3})
@@ -127,7 +129,7 @@ func TestShardsCountAgainstTheBound(t *testing.T) {
 	ready(t, h, "c", Spec{Shards: 1})
 }
 
-// If one shard cannot be opened, no shard of the namespace stays open.
+// TestAllShardsOpenOrNone checks that no shard of a namespace stays open if one of them cannot be opened.
 func TestAllShardsOpenOrNone(t *testing.T) {
 	t.Parallel()
 	broken := true
@@ -147,7 +149,7 @@ func TestAllShardsOpenOrNone(t *testing.T) {
 	ready(t, h, "a", Spec{Shards: 2}) // the first shard was closed again: its lock is free
 }
 
-// A job wakes a poll, whichever shard its queue lies on.
+// TestPollsWakeOnAnyShard checks that a job wakes a poll on each of the shards.
 func TestPollsWakeOnAnyShard(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})

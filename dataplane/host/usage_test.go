@@ -88,8 +88,9 @@ func spend(t *testing.T, c *cell.Cell) {
 	}
 }
 
-// A customer still pays for a deleted namespace: its data stays, through restarts too, until its usage has
-// reached the ledger. Meanwhile the namespace is closed to its tenants.
+// TestRemoveDeliversTheUsageFirst checks that the data of a deleted namespace stays, through restarts too,
+// until its usage has reached the ledger, because the customer still pays for it. Meanwhile the namespace is
+// closed to its tenants.
 func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 	t.Parallel()
 	to, dir := &ledger{away: true}, t.TempDir()
@@ -124,7 +125,8 @@ func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 	}
 }
 
-// A namespace can be deleted although the ledger refuses its usage, because the ledger sets the usage aside.
+// TestRemoveSetsRefusedUsageAside checks that a namespace can be deleted although the ledger refuses its
+// usage, because the ledger sets the usage aside.
 func TestRemoveSetsRefusedUsageAside(t *testing.T) {
 	t.Parallel()
 	to := &ledger{refuses: true}
@@ -141,7 +143,8 @@ func TestRemoveSetsRefusedUsageAside(t *testing.T) {
 	}
 }
 
-// A namespace that cannot be opened can be deleted, because that may be the reason for the deletion.
+// TestRemoveOfWhatCannotBeOpened checks that a namespace that cannot be opened can be deleted, because that
+// may be the reason for the deletion.
 func TestRemoveOfWhatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	to, dir := &ledger{}, t.TempDir()

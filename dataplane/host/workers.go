@@ -32,7 +32,7 @@ type worker struct {
 	says      atomic.Pointer[saying]
 }
 
-// saying is what a worker reports of itself. It is never changed, only replaced.
+// saying holds the reports of a worker about itself. It is never changed, only replaced.
 type saying struct {
 	hostname string
 	queues   []string // most recently named first

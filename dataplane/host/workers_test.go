@@ -41,7 +41,7 @@ func TestAWorkerIsWhatItHasSaid(t *testing.T) {
 	}
 }
 
-// Of more than job.MaxFetchQueues queues, those named last are kept.
+// TestQueuesOfAWorkerAreBounded checks that the last job.MaxFetchQueues queues of a worker are kept.
 func TestQueuesOfAWorkerAreBounded(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -80,8 +80,8 @@ func TestWorkersAreForgotten(t *testing.T) {
 	}
 }
 
-// A worker beyond the bound takes the place of the longest unseen one, whichever workers have been seen in
-// the meantime.
+// TestWorkersAreBounded checks that a worker beyond the bound takes the place of the longest unseen one,
+// although others have been seen in the meantime.
 func TestWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -116,7 +116,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	}
 }
 
-// Requests of many workers may come at the same time.
+// TestWorkersComeTogether records the requests of many workers at the same time.
 func TestWorkersComeTogether(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -156,7 +156,8 @@ func BenchmarkFetched(b *testing.B) {
 	})
 }
 
-// The record of a worker keeps no request in memory of which its texts were a part.
+// TestAWorkerKeepsNoMessage checks that the record of a worker keeps no request in memory because of its
+// texts.
 func TestAWorkerKeepsNoMessage(t *testing.T) {
 	t.Parallel()
 	var w Workers
@@ -175,8 +176,8 @@ func TestAWorkerKeepsNoMessage(t *testing.T) {
 	})
 }
 
-// A worker's reported concurrency and draining stay while it sends other requests. A later report that it
-// does not drain says that it takes jobs again.
+// TestAWorkerReports checks that a worker's reported concurrency and draining stay while it sends other
+// requests. A later report that it does not drain says that it takes jobs again.
 func TestAWorkerReports(t *testing.T) {
 	t.Parallel()
 	var w Workers
