@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// bulkViewTimeout bounds the wait for the view at the start of a bulk operation.
+// bulkViewTimeout bounds the wait for the view at the start of each part of a bulk operation.
 const bulkViewTimeout = 5 * time.Second
 
 // newBulks creates the component that runs this shard's parts of bulk operations while it leads.

@@ -11,12 +11,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// settingsInterval is the pause before a leader tries again to set the settings.
+// settingsInterval is the pause before a leader tries again to set the retention.
 const settingsInterval = 5 * time.Second
 
-// applySettings sets the namespace's settings as the operator of the leader's node requested, once. If
-// members were given different settings, or only some of them, those of the last leader that was given some
-// apply.
+// applySettings sets the namespace's retention as the operator of the leader's node requested, once in a
+// leadership, and keeps the other settings. If members were given different retentions, or only some of them
+// have one, that of the last leader that was given one applies.
 func (c *Cell) applySettings(ctx context.Context) {
 	if c.cfg.Retention == 0 {
 		return

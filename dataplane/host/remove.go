@@ -90,8 +90,8 @@ func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(contex
 // settleLimit bounds one attempt to deliver a namespace's usage before its data is deleted.
 const settleLimit = time.Minute
 
-// settle makes sure that no usage is deleted with a namespace's data: it first delivers the rows that
-// the receiver lacks, and opens the cells for that if they are closed. While the delivery fails, the data stays.
+// settle makes sure that no usage is deleted with a namespace's data: it first delivers the rows that the
+// receiver lacks, and opens the cells for that if they are closed. While the delivery fails, the data stays.
 // settle skips cells that cannot be opened or have failed, because they cannot deliver anything and the
 // deletion may be meant to get rid of them.
 func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) (*tenant, error) {
