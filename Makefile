@@ -29,8 +29,8 @@ help: ## list the targets
 
 GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/
 
-# It builds only the binary that it starts, because with empty caches every package
-# takes time.
+# `make run` builds only the binary that it starts, because with empty caches every
+# package takes time.
 run: ## build and start a whole cloud on 127.0.0.1:8080, ready for curl (data in ./cloud-data)
 	$(GOBUILD) ./cmd/corvo-cloud
 	./bin/corvo-cloud dev --data-dir $(DATA)

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// deliveryBytes bounds the size of one delivery, unless its only op is larger.
+	// deliveryBytes bounds the ops of one delivery in bytes, unless its only op is larger.
 	deliveryBytes = 4 << 20
-	// trimOps is how many delivered ops are kept while more are waiting. It bounds the ops that a new leader
-	// sends again, and the space they take.
+	// trimOps is the number of confirmed ops at which they are trimmed although more ops wait. It bounds the
+	// ops that a new leader sends again, and the space they take.
 	trimOps = 4 * op.MaxDeliverItems
 )
 
@@ -152,8 +152,8 @@ func (c *courier) run(ctx context.Context) {
 	}
 }
 
-// retryAfter returns the pause that a refusal asks for. It is bounded, because the refusal comes from another
-// shard.
+// retryAfter returns the pause that a refusal asks for. It is bounded, because the refusal may come from
+// another shard.
 func retryAfter(err error) time.Duration {
 	var refusal *api.Error
 	if errors.As(err, &refusal) {

@@ -31,23 +31,23 @@ import (
 )
 
 const (
-	// maxAttemptsAtOnce bounds the calls in progress to those of a namespace's webhooks that answered last
-	// time, and maxTrialsAtOnce the calls to those that did not. So unresponsive webhooks delay only each
-	// other.
+	// maxAttemptsAtOnce bounds the calls in progress to a namespace's webhooks whose last attempt did not
+	// fail, and maxTrialsAtOnce the calls to the others. So failing webhooks delay only each other.
 	maxAttemptsAtOnce = 32
 	maxTrialsAtOnce   = 8
-	// linesOfWebhook is how many jobs' events are sent to a webhook at a time.
+	// linesOfWebhook bounds the deliveries to one webhook that are in progress at a time, each of another
+	// job.
 	linesOfWebhook = 4
 	// attemptTimeout bounds one call, from the resolution of its host to its answer.
 	attemptTimeout = 10 * time.Second
-	// idleConnection is how long an idle connection is kept for the next call.
+	// idleConnection is the time for which an idle connection is kept for the next call.
 	idleConnection = 30 * time.Second
 	// maxAnswerBytes bounds the bytes read of an answer, separately for headers and body. They are not used.
 	maxAnswerBytes = 64 << 10
 
 	// minRetryDelay and maxRetryDelay bound the pause between the attempts of a delivery, which doubles each
-	// time. retryJitter is the largest random addition, as a fraction, so that recovered receivers are not
-	// all called at once.
+	// time. retryJitter is the largest random addition to it, as a fraction, so that recovered receivers are
+	// not all called at once.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 10 * time.Minute
 	retryJitter   = 0.2
@@ -94,8 +94,8 @@ type Webhooks struct {
 	cfg    WebhooksConfig
 	client *http.Client
 	wake   chan struct{}
-	calls  chan struct{} // a token for each call in progress to a webhook that answered last time
-	trials chan struct{} // the same for webhooks that did not
+	calls  chan struct{} // a token for each call in progress to a webhook whose last attempt did not fail
+	trials chan struct{} // the same for the other webhooks
 
 	queuedUntilNs int64 // deliveries queued before this entry clock are in lines; only Run's goroutine uses it
 
@@ -136,9 +136,9 @@ func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 	}
 }
 
-// newTransport returns a transport that connects only to permitted addresses. It checks an address after its
-// name was resolved, because a name may resolve to any address. It ignores the environment's proxies, because
-// they would hide the address.
+// newTransport returns a transport that connects only to permitted addresses; private permits all. It checks
+// an address after its name was resolved, because a name may resolve to any address. It ignores the
+// environment's proxies, because they would hide the address.
 func newTransport(private bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: attemptTimeout}
 	if !private {
@@ -311,7 +311,7 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 	}
 }
 
-// callsFor returns the token channel that bounds a call for the delivery.
+// callsFor returns the channel whose tokens bound the calls for the delivery.
 func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
 	hook := w.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
 	if hook == nil {
