@@ -142,7 +142,7 @@ func (m *model) compareKeys(v *state.Snapshot) error {
 
 func (w *workload) keyID() string { return fmt.Sprintf("key%d", w.rng.IntN(6)) }
 
-// someRoles draws roles for a key, and once in a while roles that are not declared.
+// someRoles draws roles for a key. One of them may not be declared.
 func (w *workload) someRoles() []string {
 	return pick(w, [][]string{{"admin"}, {"worker"}, {"worker", "one-0"}, {"one-1"}, {"admin", "one-2"}})
 }

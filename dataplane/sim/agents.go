@@ -24,7 +24,7 @@ type modelAgent struct {
 	elsewhere    int64            // cost besides costNano that counts against its maximum; below 0: cost that does not count
 	counted      modelUsage       // usage of all iterations so far
 	waived       bool             // a person allows it to exceed its maximum cost, once
-	acked        bool             // its last attempt ended an iteration
+	acked        bool             // its last attempt ended an iteration and not the job
 	startedNs    int64
 	checkpoint   *job.Blob
 	checkpointIn uint32 // the iteration whose record has it; 0 for none
@@ -95,8 +95,9 @@ func (m *model) ackOne(item *op.AckItem) *op.Refusal {
 // rejected.
 func doneWith(rejected string) *op.Refusal { return &op.Refusal{UsageRejected: rejected} }
 
-// hasEndedBy reports whether an ack with the proof has ended the job's last attempt. An empty proof counts as
-// the proof of the ack that completed the job, and of no other ack.
+// hasEndedBy reports whether an ack with the proof has ended the job's last attempt. A proof without a token
+// counts as that of the ack that completed the job, whichever worker it names. After an ack that ended an
+// iteration, it must name the worker.
 func (j *modelJob) hasEndedBy(proof *op.LeaseProof) bool {
 	switch {
 	case j == nil || j.state == job.Active:
@@ -121,7 +122,7 @@ func (m *model) endIteration(j *modelJob, item *op.AckItem, last bool) {
 		StartedNs: a.startedNs, CreatedNs: m.clockNs, Trace: item.GetTrace(), TotalCostNanoUsd: j.spent(),
 	}
 	if last {
-		it.Status, a.checkpointIn = job.Done, 0 // the job itself has both from now on
+		it.Status, a.checkpointIn = job.Done, 0 // from now on the job's own records hold its checkpoint and result
 	} else {
 		it.Result = item.GetResult()
 		if a.checkpoint != nil && a.checkpointIn == 0 {
@@ -208,7 +209,7 @@ func (j *modelJob) loseLease() string {
 	return why
 }
 
-// startOver resets a job as if it had never been fetched, except for its usage.
+// startOver resets the agent's part of a job as if the job had never been fetched, except for its usage.
 func (j *modelJob) startOver() {
 	a := &j.agent
 	a.acked, a.result, a.lost = false, nil, nil

@@ -16,7 +16,7 @@ import (
 
 const approvalPolicy = state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY
 
-// decidePerson holds a job that a person must approve before it runs.
+// decidePerson decides whether a person must approve a job before it runs.
 func (m *model) decidePerson(j *modelJob) verdict {
 	for _, r := range m.declaredOf(approvalPolicy) {
 		if p := r.GetApprovalPolicy(); !p.GetDisabled() && covers(p, j) && !j.agent.hasWaived(r.GetId()) {

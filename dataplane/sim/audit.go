@@ -51,7 +51,7 @@ func (m *model) apply(o op.Op) outcome {
 	return out
 }
 
-// record adds a record, unless the log has one of the same op and request.
+// record adds a record, unless one of the newest 1,024 kept records has the same op and request.
 func (m *model) record(meta *op.Meta, a *op.Audit, name, principal string, status uint32, count uint64) {
 	if m.knowsAudited(meta.RequestId, name) {
 		return

@@ -107,8 +107,8 @@ func (b *modelBatch) count(how job.State) {
 	}
 }
 
-// complete completes a batch if all of its members have settled, and then its parent if that was its last
-// member.
+// complete completes a sealed batch if all of its members have settled, and then its parent if the batch was
+// the parent's last member.
 func (m *model) complete(b *modelBatch) {
 	if b.Open || b.CompletedNs > 0 || b.Succeeded+b.Failed+b.Cancelled < b.Total {
 		return

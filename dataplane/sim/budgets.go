@@ -43,7 +43,8 @@ type modelWindow struct {
 // booking is one amount that was spent, and its time.
 type booking struct{ ns, settled, overrun int64 }
 
-// modelReservation is a running attempt's claim on budgets.
+// modelReservation holds the money that a running attempt has reserved on budgets, and what it has spent of
+// it.
 type modelReservation struct {
 	on              []*modelAccount
 	reserved, spent int64
@@ -270,7 +271,8 @@ func (m *model) defaultReserve(j *modelJob) (declared int64) {
 }
 
 // learnCost moves a queue's expected cost of an attempt an eighth of the way to the cost of the attempt that
-// ends.
+// ends. It ignores an attempt without cost if the attempt did not complete, or if no attempt has had a cost
+// yet.
 func (m *model) learnCost(j *modelJob, completed bool) {
 	q, cost := m.queue(j.queue), j.attemptCost
 	running := j.running

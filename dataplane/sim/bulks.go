@@ -126,7 +126,7 @@ func (m *model) runBulk(o *op.RunBulk) outcome {
 // covers reports whether a part applies to a job.
 func (p *modelPart) covers(j *modelJob) bool {
 	if j == nil || len(p.Scope) > 0 && !slices.ContainsFunc(p.Scope, func(glob string) bool {
-		return strings.HasPrefix(j.queue, strings.TrimSuffix(glob, "*")) // the only globs that the workload draws
+		return strings.HasPrefix(j.queue, strings.TrimSuffix(glob, "*")) // the workload draws no globs but names and prefixes
 	}) {
 		return false
 	}
@@ -134,7 +134,7 @@ func (p *modelPart) covers(j *modelJob) bool {
 	return p.Named || !there && (p.InQueue == "" || p.InQueue == j.queue) && (len(p.InStates) == 0 || slices.Contains(p.InStates, j.state))
 }
 
-// act does to a job what the op for single jobs does.
+// act applies the part's action to a job, as the op for single jobs would.
 func (m *model) act(p *modelPart, j *modelJob) api.Code {
 	var out outcome
 	switch ids := [][]byte{j.id[:]}; p.Action {
@@ -144,7 +144,7 @@ func (m *model) act(p *modelPart, j *modelJob) api.Code {
 		out = m.retryJobs(&op.RetryJobs{JobIds: ids, Requeue: true})
 	case state.BulkAction_BULK_ACTION_CANCEL:
 		if j.state == job.Cancelled {
-			return api.StateConflict // cancelling it alone is no error
+			return api.StateConflict // CancelJobs would not refuse it
 		}
 		out = m.cancelJobs(&op.CancelJobs{JobIds: ids})
 	case state.BulkAction_BULK_ACTION_MOVE:

@@ -185,7 +185,7 @@ func (j *modelJob) compare(is *job.Job) error {
 	return nil
 }
 
-// compareTerms compares a job's options, gate and times.
+// compareTerms compares a job's options, gate, times, flags, retry policy, tags and headers.
 func (j *modelJob) compareTerms(is *job.Job) bool {
 	unique := j.uniqueEndNs == 0 || is.GetOptions().GetUniqueKey() == j.unique && is.GetOptions().GetUniqueWholePeriod() == j.uniqueWhole
 	if gate := is.GetDetail(); gate.GetGate() != j.gate.kind || gate.GetGateName() != j.gate.name {

@@ -34,7 +34,8 @@ func (m *model) account(a *modelAccount) *state.Account {
 	return out
 }
 
-// compareMoney compares the price book's version and the accounts, field by field, with the model's.
+// compareMoney compares the price book's version and the accounts with the model's. It also reports an attempt
+// that began although a budget had no room for it.
 func (m *model) compareMoney(v *state.Snapshot) error {
 	errs := []error{m.broken}
 	if h := v.Head(); h.GetPriceBook() != m.priceBook || h.GetAccountRecords() != uint64(len(m.accounts)) {
@@ -49,7 +50,8 @@ func (m *model) compareMoney(v *state.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// compareSpending compares a job's reservation, model, fairness key and charge.
+// compareSpending compares a job's reservation, model, fairness key and charge, and whether it has reported
+// usage.
 func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 	reservation, want := is.GetLease().GetReservation(), &job.Reservation{}
 	if c := m.reservations[j.id]; c != nil {

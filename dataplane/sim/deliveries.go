@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state/event"
 )
 
-// toldOf counts the notifications of webhooks and how they ended. The fields changes, asked and forgotten
-// come from the shard's answers alone.
+// toldOf counts the causes of deliveries, and the deliveries that were purged. The fields changes, asked and
+// forgotten come from the shard's answers alone.
 type toldOf struct {
 	changes   uint64          // changes of alerts
 	deaf      uint64          // of those, changes of which no webhook was notified

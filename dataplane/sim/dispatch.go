@@ -79,7 +79,7 @@ func (m *model) dispatch(o op.Op) outcome {
 	return m.dispatchLater(o)
 }
 
-// dispatchLater dispatches the ops that were added with batches, chains, schedules and later features.
+// dispatchLater continues dispatch, which would be too long otherwise.
 func (m *model) dispatchLater(o op.Op) outcome {
 	switch o := o.(type) {
 	case *op.CancelJobs:

@@ -27,7 +27,7 @@ func (w *workload) preferAgents() {
 	}
 }
 
-// agency makes a new job an agent's, or gives it a schema for its result.
+// agency makes some new jobs an agent's, and gives some a schema for their result or a checkpoint.
 func (w *workload) agency(n *op.NewJob) {
 	if w.chance(8) {
 		n.ResultSchema = &job.Blob{Data: []byte(`{"type":"object"}`)}

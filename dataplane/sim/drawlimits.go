@@ -48,7 +48,8 @@ func (w *workload) limitRule() *op.PutResource {
 	}}
 }
 
-// provider draws limits on requests and tokens, which are at least one for each shard.
+// provider draws a provider. Each of its limits on requests and tokens is absent or at least one for each
+// shard.
 func (w *workload) provider() *op.PutResource {
 	limit := func(most int) uint64 {
 		if w.chance(2) {

@@ -56,8 +56,8 @@ func (w *workload) usage() *job.Usage {
 	return u
 }
 
-// distort makes a report faulty, as a broken worker would: at a limit, above it, above the range of numbers,
-// or negative.
+// distort makes a report as a broken worker would: at a limit, above it, beyond the range of numbers,
+// negative, or with an invalid name.
 func (w *workload) distort(u *job.Usage) {
 	switch w.rng.IntN(7) {
 	case 0:

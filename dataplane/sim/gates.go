@@ -34,7 +34,7 @@ type modelMeter struct {
 	reserved, expected uint64
 }
 
-// modelClaim is an attempt's claim on a provider.
+// modelClaim holds the tokens that an attempt has reserved on a provider.
 type modelClaim struct {
 	provider       *state.Resource // as declared when the attempt began; nil for none
 	reserved, used [2]uint64
@@ -152,8 +152,8 @@ func (m *model) claim(j *modelJob) {
 	}
 }
 
-// claimed returns the traffic of the provider on which an attempt has a claim, or nil if it has none or the
-// provider is gone.
+// claimed returns the traffic of the provider on which an attempt has reserved tokens, or nil if there is
+// none or the provider is gone.
 func (m *model) claimed(j *modelJob) *modelTraffic {
 	if j.claim.provider == nil {
 		return nil
@@ -182,9 +182,9 @@ func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 	}
 }
 
-// giveUp releases everything that an attempt has claimed when it ends. The tokens that
-// the attempt used move the number that the next one is expected to use, unless the attempt did not complete
-// and used none.
+// giveUp releases everything that an attempt has reserved when it ends, and learns from its cost, its
+// duration and its tokens. The tokens change the number that the next attempt is expected to use, unless the
+// attempt did not complete and used none.
 func (m *model) giveUp(j *modelJob, delivered, completed bool) {
 	m.settleBudgets(j)
 	m.learnCost(j, completed)

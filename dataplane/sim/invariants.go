@@ -103,8 +103,9 @@ func (sh *shard) hear(o op.Op, result any) {
 	sh.model.told.hearOfDeliveries(result)
 	if enqueued, ok := result.(*op.EnqueueResult); ok {
 		for _, j := range enqueued.GetJobs() {
-			// The answer may name a job that was found by its key. If that job is removed, and the op is
-			// repeated when the key is free, the answer may name a job that does not exist.
+			// The answer may name a job that does not exist: a repeat of an op names a job by its own id even
+			// if the job was never created, because another job held its key then and has released it since.
+			// A remembered answer may name a job that was removed.
 			if id := job.ID(j.GetId()); sh.model.jobs[id] != nil {
 				sh.acked[id] = true
 			}

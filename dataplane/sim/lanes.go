@@ -122,7 +122,7 @@ func (m *model) room(queue, key string) int {
 }
 
 // nextLane returns the key that is served next: among the keys that may be served, the one that has been
-// served least. It ignores the lane but. If no key may be served, ok is false.
+// served least. It leaves out the lane but, unless but is nil. If no key may be served, ok is false.
 func (m *model) nextLane(queue string, but *modelLane) (next string, ok bool) {
 	lanes := m.queues[queue].lanes
 	for key, l := range lanes {
@@ -246,7 +246,7 @@ func since(takes []int64, ns int64) []int64 {
 }
 
 // forgettable reports whether a key has nothing left that matters: no jobs, no rate to remember, and no more
-// service than the queue, or no key with jobs to compete with.
+// service than the queue, or no key with jobs to compete with. The empty key is never forgettable by itself.
 func (m *model) forgettable(queue, key string) bool {
 	q := m.queues[queue]
 	l, jobs := q.lanes[key], 0
@@ -311,8 +311,8 @@ func (m *model) compareLanes(v *state.Snapshot) error {
 	return nil
 }
 
-// mostUrgent returns the job that goes first among jobs that compete by priority and age alone. Within a
-// priority, it is the job with the lowest number.
+// mostUrgent returns the job that goes first among jobs that compete by priority and age alone. They are
+// sorted by priority and number, so the first of each priority is its oldest.
 func mostUrgent(all []*modelJob, ageingMs int64) (best *modelJob) {
 	if ageingMs == 0 && len(all) > 0 {
 		return all[0]

@@ -62,8 +62,8 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 	return nil
 }
 
-// fetchable returns the number of a queue's jobs that a fetch would find, apart from gates. timed reports
-// whether that number changes with time.
+// fetchable returns the number of a queue's ready jobs that its limits let a fetch take. A fetch may find
+// that some of them must wait at a gate. timed reports whether that number changes with time.
 func (m *model) fetchable(queue string) (n int, timed bool) {
 	q := m.queues[queue]
 	if q.paused || q.deleting {

@@ -12,8 +12,9 @@ import (
 )
 
 // model predicts the behaviour of a shard. It is written for clarity alone: plain maps, whole scans, no
-// indexes, no store. It shares only the messages with the real machine, and three pure functions that have
-// tests of their own: a schedule's run ids and delays, a jittered delay, and the rate window.
+// indexes, no store. Apart from the messages and the names of codes and kinds, it shares with the real
+// machine only three pure functions that have tests of their own: a schedule's run ids and delays, a jittered
+// delay, and the rate window.
 type model struct {
 	clockNs       int64
 	termStartedNs int64

@@ -136,13 +136,13 @@ func (sh *shard) compareOutboxes() error {
 	return nil
 }
 
-// nextDelivery returns the next ops that another shard has sent and this one has not applied, as many as one
-// op takes, or nil.
+// nextDelivery returns the next ops that another shard has sent and this one has not applied, at most 20, or
+// nil.
 func (sh *shard) nextDelivery(from *shard) (op.Op, error) {
 	return sh.delivery(from, sh.model.inbox[from.number]+1, 20)
 }
 
-// delivery returns ops that another shard has sent, from a number on.
+// delivery returns ops that another shard has sent, from a number on, or nil if there are none.
 func (sh *shard) delivery(from *shard, first uint64, most int) (op.Op, error) {
 	rows, err := from.steady.store.Outgoing(sh.number, first, most, 1<<20)
 	if err != nil || len(rows) == 0 {

@@ -105,7 +105,8 @@ func goesBefore(a, b *state.Price, provider, model string, tokens [4]int64) bool
 	return costAt(a, tokens).Cmp(costAt(b, tokens)) > 0
 }
 
-// compute returns the cost of a report by the price book. known is false if that is only an upper bound.
+// compute returns the cost of a report by the price book. any is false if the book has no price at all, and
+// known is false if the cost is only an upper bound.
 func (m *model) compute(provider, model string, tokens [4]int64) (cost *big.Int, any, known bool) {
 	if p := m.priceOf(provider, model, tokens); p != nil {
 		return costAt(p, tokens), true, true
@@ -135,8 +136,8 @@ func (m *model) knowsModel(model string) bool {
 	return false
 }
 
-// report counts a worker's usage report in its job, as a row, and on the budgets. If the report is rejected,
-// it returns the reason, and counts the report only as a rejected row.
+// report counts a worker's usage report in its job, as a row, for its provider and on the budgets. If the
+// report is rejected, it returns the reason, and counts the report only as a rejected row.
 func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejected string) {
 	if u == nil {
 		return ""

@@ -32,11 +32,11 @@ type modelQueue struct {
 
 	ageingMs     int64
 	provider     string
-	lanes        map[string]*modelLane // by key; nil if no job has one
+	lanes        map[string]*modelLane // by key; nil if the queue has no lanes
 	servedNs     int64
 	expectedNs   int64
 	expectedCost int64 // of an attempt
-	stirred      bool  // the entry touched one of its jobs
+	stirred      bool  // the entry touched its jobs or its rules
 }
 
 func (m *model) queue(name string) *modelQueue {
@@ -61,7 +61,7 @@ func (m *model) waiting(queue string) uint64 {
 	return uint64(m.count(queue, job.Pending) + m.count(queue, job.Scheduled) + m.count(queue, job.Retrying))
 }
 
-// ready returns the ready jobs of a queue in the order they are served.
+// ready returns the ready jobs of a queue by priority and number.
 func (m *model) ready(queue string) []*modelJob {
 	var all []*modelJob
 	for _, j := range m.jobs {

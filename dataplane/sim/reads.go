@@ -20,7 +20,7 @@ type ViewOutcome struct {
 	Reads   int // lists that were compared with the model
 	Old     int // of them, lists that showed an older entry
 	Trimmed int // times the feed was trimmed past a running view
-	OldFile int // times a view was opened with a file that was behind the feed
+	OldFile int // times a view was opened with a file that lacked events trimmed since
 }
 
 // watched is a view that follows the first shard's steady store. Between steps the simulation reads, closes

@@ -52,7 +52,7 @@ func (m *model) putResource(o *op.PutResource) outcome {
 }
 
 // admitResource returns the code with which the existing resources refuse a new one. It fills in fields that
-// the new one leaves unchanged.
+// the new one leaves unchanged, and resets the failures of a webhook that is enabled again.
 func (m *model) admitResource(r, was *state.Resource) api.Code {
 	switch r.GetKind() {
 	case state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY:

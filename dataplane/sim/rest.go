@@ -50,7 +50,8 @@ func (s *simulation) rest() error {
 	return errors.New("the duties find no end")
 }
 
-// onTimers contains, for each class of timers, the op that a duty proposes for due records.
+// onTimers contains the ops that a duty proposes for due records, for each class of timers whose ops need
+// only the records' ids.
 var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerScheduled:   func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
 	state.TimerRetry:       func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
@@ -91,7 +92,7 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 		if failed != nil {
 			return nil, failed
 		}
-		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // the schedule's last run
+		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // without a next run, so the schedule ends
 		ops = append(ops, &op.RunSchedules{Meta: duty(), Runs: []*op.Run{run}})
 	}
 	if ids := due(state.TimerDelivery); len(ids) > 0 {
@@ -146,7 +147,7 @@ func (sh *shard) sweep(c state.Clearing) op.Op {
 	return o
 }
 
-// inspectRest checks that every waiting record has been notified of what has happened.
+// inspectRest checks that nothing waits for an event that has already happened.
 func (s *simulation) inspectRest() error {
 	if n := len(s.ledger.promised); n > 0 {
 		return fmt.Errorf("%d jobs that follow from others were never made", n)

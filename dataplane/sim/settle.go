@@ -21,7 +21,7 @@ type ending struct {
 // effects matters, because jobs get their numbers when they are created.
 func (m *model) settle(j *modelJob, to job.State, how ending) {
 	q := m.queue(j.queue)
-	// The attempt releases its claims.
+	// The attempt releases its reservation.
 	m.giveUp(j, true, to == job.Completed)
 	switch j.state = to; to {
 	case job.Completed:
@@ -90,7 +90,8 @@ func (j *modelJob) live() bool {
 func (j *modelJob) over(nowNs int64) bool { return j.live() && j.endNs > 0 && j.endNs <= nowNs }
 
 // keepError keeps the error of the running attempt. If the job waits, it keeps the error under the number of
-// the attempt that the job no longer gets.
+// the attempt that the job no longer gets. If job.MaxErrorsKept errors are kept already, it replaces the
+// newest.
 func (j *modelJob) keepError() {
 	attempt := j.attempt
 	if j.state != job.Active {

@@ -40,7 +40,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// start is the first entry's clock.
+// start is the models' clock before the first entry, whose own clock is about a minute later.
 const start = int64(1_700_000_000) * int64(time.Second)
 
 // maxShards bounds the number of shards of a history.
