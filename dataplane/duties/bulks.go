@@ -77,8 +77,7 @@ func (b *Bulks) OnBulk() {
 	}
 }
 
-// Run works until ctx ends and then returns nil. It returns an error for no other reason than a failure that
-// makes the shard unhealthy.
+// Run works until ctx ends and then returns nil. Any other end is an error that makes the shard unhealthy.
 func (b *Bulks) Run(ctx context.Context) error {
 	b.parts = map[[16]byte]*bulkPart{} // another leader may have continued the parts in between
 	for {
@@ -227,8 +226,8 @@ func (b *Bulks) next(ctx context.Context, p *state.BulkPart, known *bulkPart) (o
 	return o, nil
 }
 
-// unfound makes every error of Find retryable, because a view that cannot be asked is a reason to wait and
-// must not end the shard. Errors of the API keep their code.
+// unfound gives an error of Find that has no code a retryable one, because a view that cannot be asked is a
+// reason to wait and must not end the shard.
 func unfound(err error) error {
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		return err
