@@ -33,7 +33,7 @@ type clearing struct {
 	done chan struct{} // closed when the clearing ends
 }
 
-// nothing is a closed channel, for a queue that is not being cleared.
+// closedChannel is a closed channel, for a queue that is not being cleared.
 var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
