@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
@@ -126,9 +128,12 @@ func TestFramesAreGapless(t *testing.T) {
 	m.count("ns_a", 10, 20)
 	m.count("ns_a", 10, 20)
 	first := frameOf(t, m)
-	if first.From != 1 || first.To != 3 || len(first.Rows) != 2 || first.Rows[1].Requests != 2 || first.Rows[1].ResponseBytes != 40 ||
-		first.Rows[1].HourNs != now.UnixNano() || first.Rows[0].HourNs != now.Add(-time.Hour).UnixNano() {
-		t.Errorf("the first frame is %+v", first)
+	want := &billing.Frame{Source: first.Source, From: 1, To: 3, Rows: []billing.Row{
+		{Dimensions: billing.Dimensions{HourNs: now.Add(-time.Hour).UnixNano()}, Quantities: billing.Quantities{Requests: 1, RequestBytes: 1, ResponseBytes: 2}},
+		{Dimensions: billing.Dimensions{HourNs: now.UnixNano()}, Quantities: billing.Quantities{Requests: 2, RequestBytes: 20, ResponseBytes: 40}},
+	}}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("the first frame (-want +got):\n%s", diff)
 	}
 	m.count("ns_a", 0, 0)
 	if again := frameOf(t, m); again != first {
@@ -154,8 +159,11 @@ func TestFramesAreGapless(t *testing.T) {
 	m.count("ns_a", 5, 5)
 	m.settle(fourth, 0, api.Errorf(api.StateConflict, "a gap"))
 	fifth := frameOf(t, m)
-	if fifth.From != 1 || fifth.To != 2 || fifth.Incarnation == fourth.Incarnation || len(fifth.Rows) != 1 || fifth.Rows[0].Requests != 2 || fifth.Rows[0].RequestBytes != 5 {
-		t.Errorf("after a gap: %+v", fifth)
+	if fifth.From != 1 || fifth.To != 2 || fifth.Incarnation == fourth.Incarnation {
+		t.Errorf("after a gap: %d to %d of %s after %s", fifth.From, fifth.To, fifth.Incarnation, fourth.Incarnation)
+	}
+	if len(fifth.Rows) != 1 || fifth.Rows[0].Requests != 2 || fifth.Rows[0].RequestBytes != 5 {
+		t.Errorf("after a gap: %+v", fifth.Rows)
 	}
 	// A namespace that is gone is forgotten when its usage is delivered.
 	d.Number, d.Desired = 2, fleet.Absent
