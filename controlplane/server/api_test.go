@@ -146,8 +146,14 @@ func TestVersions(t *testing.T) {
 	}
 	protect := true
 	changed, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: &protect}}, ns.ResourceVersion)
-	if err != nil || !changed.Spec.DeletionProtection || changed.ResourceVersion <= ns.ResourceVersion || changed.Generation != ns.Generation {
-		t.Errorf("the change: %+v, %v", changed, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !changed.Spec.DeletionProtection || changed.Generation != ns.Generation {
+		t.Errorf("the change: protected %v, generation %d after %d", changed.Spec.DeletionProtection, changed.Generation, ns.Generation)
+	}
+	if changed.ResourceVersion <= ns.ResourceVersion {
+		t.Errorf("the change has version %d after %d", changed.ResourceVersion, ns.ResourceVersion)
 	}
 	protect = false
 	if _, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: &protect}}, ns.ResourceVersion); api.CodeOf(err) != api.PreconditionFailed {
@@ -187,7 +193,10 @@ func TestIdempotency(t *testing.T) {
 	}
 	again := send(namespaces, admin, `{"name":"orders"}`)
 	var one, two api.Operation
-	if json.Unmarshal(first.body, &one) != nil || json.Unmarshal(again.body, &two) != nil || one.ID != two.ID || again.status != 202 {
+	if err := errors.Join(json.Unmarshal(first.body, &one), json.Unmarshal(again.body, &two)); err != nil {
+		t.Fatal(err)
+	}
+	if one.ID != two.ID || again.status != 202 {
 		t.Errorf("the repeat: %d %s after %s", again.status, again.body, first.body)
 	}
 	if a := send(namespaces, admin, `{"name":"others"}`); a.problem(t).Code != api.IdempotencyMismatch {
@@ -276,8 +285,12 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
-	if all, err := f.cloud(admin).Namespaces(t.Context(), "acme"); err != nil || len(all) != len(names) || all[0].Name != "n0" || all[6].Name != "n6" {
-		t.Errorf("namespaces: %+v, %v", all, err)
+	all, err := f.cloud(admin).Namespaces(t.Context(), "acme")
+	if err != nil || len(all) != len(names) {
+		t.Fatalf("namespaces: %+v, %v", all, err)
+	}
+	if all[0].Name != "n0" || all[6].Name != "n6" {
+		t.Errorf("the first is %q, the seventh %q", all[0].Name, all[6].Name)
 	}
 	// This cursor belongs to another list.
 	a := f.send("GET", "/cloud/v1/orgs/acme/namespaces?limit=1", f.operator, "")

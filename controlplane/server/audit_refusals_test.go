@@ -196,8 +196,14 @@ func TestRefusalsWaitForALeader(t *testing.T) {
 			t.Errorf("%d requests are recorded", all)
 		}
 		tried, ops := r.commits()
-		if len(tried) < 3 || tried[0] != tried[1] || len(ops) < 2 || ops[0].Batch == ops[1].Batch {
-			t.Errorf("%d ops were proposed, %d recorded", len(tried), len(ops))
+		if len(tried) < 3 || len(ops) < 2 {
+			t.Fatalf("%d ops were proposed, %d recorded", len(tried), len(ops))
+		}
+		if tried[0] != tried[1] {
+			t.Errorf("the op %+v was proposed again as %+v", tried[0], tried[1])
+		}
+		if ops[0].Batch == ops[1].Batch {
+			t.Errorf("two ops have the batch id %q", ops[0].Batch)
 		}
 	})
 }
@@ -260,7 +266,13 @@ func TestRefusedRequestsAreAudited(t *testing.T) {
 	}
 	// The organisation sees its own rows.
 	a := f.send("GET", "/cloud/v1/orgs/acme/audit", admin, "")
-	if text := string(a.body); a.status != http.StatusOK || !strings.Contains(text, `"refused":"FORBIDDEN","count":2`) || strings.Contains(text, operatorID+`","action":"POST`) || strings.Contains(text, failedAuthentication) {
-		t.Errorf("%d %s", a.status, a.body)
+	text := string(a.body)
+	if a.status != http.StatusOK || !strings.Contains(text, `"refused":"FORBIDDEN","count":2`) {
+		t.Errorf("%d %s", a.status, text)
+	}
+	for _, foreign := range []string{operatorID + `","action":"POST`, failedAuthentication} {
+		if strings.Contains(text, foreign) {
+			t.Errorf("the organisation sees %q: %s", foreign, text)
+		}
 	}
 }

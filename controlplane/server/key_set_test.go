@@ -56,8 +56,14 @@ func TestSetKey(t *testing.T) {
 	}
 	a := f.send("PUT", keys+"/"+id, admin, `{"name":"new","roles":["readonly"],"queue_scope":["a.*"]}`, "If-Match: "+first)
 	var k api.Key
-	if err := json.Unmarshal(a.body, &k); err != nil || a.status != 200 || k.Name != "new" || !k.Enabled || k.ID != id || a.header.Get("ETag") == first {
-		t.Errorf("%d %v %s, %v", a.status, a.header, a.body, err)
+	if err := json.Unmarshal(a.body, &k); err != nil {
+		t.Fatal(err)
+	}
+	if a.status != 200 || a.header.Get("ETag") == first {
+		t.Errorf("%d with the ETag %s, which was %s", a.status, a.header.Get("ETag"), first)
+	}
+	if k.Name != "new" || !k.Enabled || k.ID != id {
+		t.Errorf("key %s became %s", id, a.body)
 	}
 	if got := shown(); got != "readonly in a.*" {
 		t.Errorf("hosts are shown %s", got)

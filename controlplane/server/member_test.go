@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/store"
@@ -156,8 +159,9 @@ func TestWhatWasMine(t *testing.T) {
 	}
 	d.Host, d.Number, d.Generation = "host_2", 8, 2
 	got, ok := s.share(d)
-	if !ok || got.Desired != wire.Absent || got.Host != "host_2" || got.Number != 8 || got.Generation != 2 || len(got.Keys) != 0 || got.Name != "" || got.Org != "" || got.Address != "" {
-		t.Errorf("what was its own: %+v, %v", got, ok)
+	want := wire.Doc{Number: 8, Namespace: "ns_1", Generation: 2, Desired: wire.Absent, Host: "host_2"}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !ok {
+		t.Errorf("what was its own: sent %v (-want +got):\n%s", ok, diff)
 	}
 	if got, ok := s.share(d); ok {
 		t.Errorf("the same again: %+v", got)
@@ -249,8 +253,11 @@ func TestJoin(t *testing.T) {
 	}
 	f.join(credential, "http://moved.test")
 	host, err := f.cloud(f.operator).Host(t.Context(), id)
-	if err != nil || host.Status.Address != "http://moved.test" || host.Status.Version != "v1" || host.Status.LastSeenAt == nil {
-		t.Errorf("the host: %+v, %v", host, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := host.Status; s.Address != "http://moved.test" || s.Version != "v1" || s.LastSeenAt == nil {
+		t.Errorf("the host's status: %+v", s)
 	}
 	if after := f.audited(); after != before+1 {
 		t.Errorf("moving made %d changes", after-before)
@@ -316,8 +323,11 @@ func TestUsageIntake(t *testing.T) {
 	// The sums equal the frames that were sent: 2 of the shard, 1 of the gateway.
 	a := f.send("GET", "/cloud/v1/namespaces/mine/usage?group_by=queue", admin, "")
 	var report api.UsageReport
-	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens.Int64() != 30 || report.Totals.Reports.Int64() != 3 || report.Totals.CostUSD.Nano() != 9 || report.AsOf == nil {
+	if err := json.Unmarshal(a.body, &report); err != nil || report.AsOf == nil {
 		t.Errorf("usage: %d %s, %v", a.status, a.body, err)
+	}
+	if sum := report.Totals; sum.InputTokens.Int64() != 30 || sum.Reports.Int64() != 3 || sum.CostUSD.Nano() != 9 {
+		t.Errorf("usage: %v input tokens, %v reports, %v", sum.InputTokens, sum.Reports, sum.CostUSD)
 	}
 	if len(report.Groups) != 1 || report.Groups[0].Key != "mail" || report.Groups[0].InputTokens.Int64() != 30 {
 		t.Errorf("usage by queue: %s", a.body)
