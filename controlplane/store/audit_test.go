@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -126,8 +128,10 @@ func TestRefusalsAreInTheChain(t *testing.T) {
 	if err != nil || len(rows) != MaxRefusals+3 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
-	if r := rows[2]; r.Action != "POST /x1" || r.Refused != "FORBIDDEN" || r.Count != 2 || r.Batch != "b1" || r.Principal != "token" {
-		t.Errorf("%+v", r)
+	r := rows[2]
+	want := AuditRow{Seq: r.Seq, AtNs: r.AtNs, Org: r.Org, Principal: "token", Action: "POST /x1", Refused: "FORBIDDEN", Count: 2, Batch: "b1", Hash: r.Hash}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("refused requests (-want +got):\n%s", diff)
 	}
 	if r := rows[0]; r.Refused != "" || r.Count != 1 || r.Batch != "" {
 		t.Errorf("a change is %+v", r)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
@@ -23,11 +25,16 @@ func TestLifeOfANamespace(t *testing.T) {
 	expect := func(step string, phase fleet.Phase, desired, host string, ready bool, keys int, generation, observed int64) {
 		t.Helper()
 		n, d := w.namespace("ns_prod"), w.doc("ns_prod")
-		if n.Phase != phase || n.Generation != generation || n.Observed != observed || n.HostID != host {
-			t.Errorf("%s: the namespace is %+v", step, n)
+		gotNamespace := fleet.Namespace{Phase: n.Phase, Generation: n.Generation, Observed: n.Observed, HostID: n.HostID}
+		if want := (fleet.Namespace{Phase: phase, Generation: generation, Observed: observed, HostID: host}); gotNamespace != want {
+			t.Errorf("%s: the namespace is %+v, want %+v", step, gotNamespace, want)
 		}
-		if d.Desired != desired || d.Ready != ready || len(d.Keys) != keys || d.Host != host || d.Generation != generation || d.Number != n.DocNumber {
-			t.Errorf("%s: the document is %+v", step, d)
+		gotDoc := wire.Doc{Desired: d.Desired, Ready: d.Ready, Host: d.Host, Generation: d.Generation, Number: d.Number}
+		if diff := cmp.Diff(wire.Doc{Desired: desired, Ready: ready, Host: host, Generation: generation, Number: n.DocNumber}, gotDoc); diff != "" {
+			t.Errorf("%s: the document (-want +got):\n%s", step, diff)
+		}
+		if len(d.Keys) != keys {
+			t.Errorf("%s: the document has the keys %+v, want %d", step, d.Keys, keys)
 		}
 		if d.Host != "" && d.Address != "http://h1" {
 			t.Errorf("%s: the address is %q", step, d.Address)
@@ -43,8 +50,14 @@ func TestLifeOfANamespace(t *testing.T) {
 	operation := func(id string, status fleet.OperationStatus, code api.Code) {
 		t.Helper()
 		o, err := w.store().Operation(t.Context(), id)
-		if err != nil || o.Status != status || o.ErrorCode != code || (o.FinishedNs != 0) != (status != fleet.Running) || o.Namespace != "ns_prod" {
+		if err != nil || o.Namespace != "ns_prod" {
 			t.Errorf("operation %s is %+v, %v", id, o, err)
+		}
+		if o.Status != status || o.ErrorCode != code {
+			t.Errorf("operation %s is %s with %q, want %s with %q", id, o.Status, o.ErrorCode, status, code)
+		}
+		if (o.FinishedNs != 0) != (status != fleet.Running) {
+			t.Errorf("operation %s, %s, ended at %d", id, status, o.FinishedNs)
 		}
 	}
 	expect("created", fleet.Provisioning, wire.Open, "", false, 2, 1, 0)
@@ -231,8 +244,11 @@ func TestDeleteNamespace(t *testing.T) {
 	o.ExpectVersion = 1
 	w.ok(o)
 	create, err := w.store().Operation(t.Context(), "op_create_a")
-	if err != nil || create.Status != fleet.Failed || create.ErrorCode != api.Conflict || create.ErrorText != "the namespace was deleted before it was ready" {
-		t.Errorf("the create of what was deleted meanwhile is %+v, %v", create, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if create.Status != fleet.Failed || create.ErrorCode != api.Conflict || create.ErrorText != "the namespace was deleted before it was ready" {
+		t.Errorf("the create of what was deleted meanwhile is %+v", create)
 	}
 	// A repeat returns the running operation, with any expected version.
 	repeat := deletion("a")

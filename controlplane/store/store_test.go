@@ -75,8 +75,11 @@ func TestReopen(t *testing.T) {
 		t.Errorf("after a restart: %s", diff)
 	}
 	keys, err := s.SigningKeys(t.Context())
-	if err != nil || len(keys) != 1 || keys[0].ID != "sk1" || string(keys[0].Seed) != string(hash("seed")) || keys[0].TrustedUntilNs != 0 {
-		t.Errorf("signing keys are %+v, %v", keys, err)
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("signing keys are %+v, %v", keys, err)
+	}
+	if k := keys[0]; k.ID != "sk1" || string(k.Seed) != string(hash("seed")) || k.TrustedUntilNs != 0 {
+		t.Errorf("the signing key is %+v", k)
 	}
 	if s.ClockNs() < clockNs {
 		t.Error("the clock went back")

@@ -54,8 +54,11 @@ func TestTableIsWhole(t *testing.T) {
 			continue
 		}
 		o := k.new()
-		if int(k.number) != i || o.Number() != k.number || kindOf(k.number) != k || o.Class() != k.class {
-			t.Errorf("%s stands at %d, is number %d and says %d, class %d", k.name, i, k.number, o.Number(), o.Class())
+		if int(k.number) != i || o.Number() != k.number || kindOf(k.number) != k {
+			t.Errorf("%s stands at %d, is number %d and says %d", k.name, i, k.number, o.Number())
+		}
+		if o.Class() != k.class {
+			t.Errorf("%s is of class %d in the table and says %d", k.name, k.class, o.Class())
 		}
 		d := o.ProtoReflect().Descriptor()
 		if f := d.Fields().ByNumber(1); f == nil || f.Message() == nil || f.Message().FullName() != "corvo.controlplane.v1.Meta" {
