@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
@@ -26,15 +29,25 @@ func TestANamespacesLife(t *testing.T) {
 	c, ctx := p.cloud(admin), t.Context()
 
 	ns := p.namespace(c, "acme", "orders")
-	if ns.Status.Phase != api.NamespaceActive || ns.Status.ObservedGeneration != ns.Generation || ns.Status.Operation != "" ||
-		ns.Status.Endpoint != "http://gateway.test" || ns.Org != org.ID || ns.Spec.Region != server.DefaultRegion {
-		t.Errorf("a namespace whose create is done: %+v", ns)
+	if ns.Org != org.ID || ns.Spec.Region != server.DefaultRegion {
+		t.Errorf("the namespace is of %q in %q", ns.Org, ns.Spec.Region)
+	}
+	status := api.NamespaceStatus{Phase: api.NamespaceActive, ObservedGeneration: ns.Generation, Endpoint: "http://gateway.test"}
+	if diff := cmp.Diff(status, ns.Status); diff != "" {
+		t.Errorf("a namespace whose create is done (-want +got):\n%s", diff)
 	}
 	// The gateway's next document, a moment later, reports that the namespace is ready.
 	until(t, "the gateway hears that the namespace is ready", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
 	d, _ := g.doc(ns.ID)
-	if d.Host != h.member.ID() || d.Address != "http://h1.test" || d.Desired != wire.Open || d.Name != "orders" || d.Org != org.ID || len(d.Keys) != 1 {
-		t.Errorf("the gateway's document: %+v", d)
+	want := wire.Doc{
+		Number: d.Number, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
+		Host: h.member.ID(), Address: "http://h1.test", Ready: true, Keys: d.Keys,
+	}
+	if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the gateway's document (-want +got):\n%s", diff)
+	}
+	if len(d.Keys) != 1 {
+		t.Errorf("the gateway's document has the keys %+v", d.Keys)
 	}
 	hosts, err := p.cloud(p.operator).Hosts(ctx)
 	if err != nil || len(hosts) != 2 {
@@ -50,8 +63,11 @@ func TestANamespacesLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone || op.FinishedAt == nil || op.Kind != "delete-namespace" {
-		t.Errorf("the delete: %+v, %v", op, err)
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil {
+		t.Fatal(err)
+	}
+	if op.Kind != "delete-namespace" || op.Status != api.OperationDone || op.FinishedAt == nil {
+		t.Errorf("the delete: %+v", op)
 	}
 	if _, err := c.Namespace(ctx, "orders"); !errors.Is(err, &api.Error{Code: api.NotFound}) {
 		t.Errorf("a deleted namespace: %v", err)
@@ -87,8 +103,14 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 	}
 	p.restart()
 	all, err := p.cloud(p.operator).AsideUsage(ctx)
-	if err != nil || len(all) != 1 || all[0].Namespace != ns.ID || all[0].From != 1 || all[0].To != 2 || !strings.Contains(all[0].Reason, "hour") {
-		t.Errorf("set aside: %+v, %v", all, err)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("set aside: %+v, %v", all, err)
+	}
+	if all[0].Namespace != ns.ID || all[0].From != 1 || all[0].To != 2 {
+		t.Errorf("set aside of %s: rows %d to %d", all[0].Namespace, all[0].From, all[0].To)
+	}
+	if !strings.Contains(all[0].Reason, "hour") {
+		t.Errorf("set aside because %q", all[0].Reason)
 	}
 }
 
@@ -242,8 +264,11 @@ func TestRotationOverlaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fresh.ID == old.ID || fresh.APIKey == "" || fresh.Name != "ci" || !slices.Equal(fresh.Roles, old.Roles) || !slices.Equal(fresh.QueueScope, old.QueueScope) {
-		t.Errorf("rotated to %+v", fresh)
+	if fresh.ID == old.ID || fresh.APIKey == "" {
+		t.Errorf("rotated %s to %s, with a secret: %v", old.ID, fresh.ID, fresh.APIKey != "")
+	}
+	if fresh.Name != "ci" || !slices.Equal(fresh.Roles, old.Roles) || !slices.Equal(fresh.QueueScope, old.QueueScope) {
+		t.Errorf("rotated to %+v", fresh.Key)
 	}
 	until(t, "the host has both", func() bool { return h.has(ns.ID, old.ID) && h.has(ns.ID, fresh.ID) })
 	read, err := c.NamespaceKey(ctx, ns.ID, old.ID)
