@@ -27,7 +27,7 @@ var Table = []Duty{
 	{"expire-jobs", "expire-jobs", onTimer(state.TimerExpiry, allDue, expireJobs)},
 	{"release-unique", "release-unique", onTimer(state.TimerUnique, allDue, releaseUnique)},
 	{"purge-jobs", "purge-jobs", purgeJobs},
-	{"expire-idempotency", "expire", onTimer(state.TimerIdempotency, allDue, expire)},
+	{"purge-idempotency", "purge-idempotency", onTimer(state.TimerIdempotency, allDue, purgeIdempotency)},
 	{"purge-batches", "purge-batches", onTimer(state.TimerBatch, allDue, purgeBatches)},
 	{"resolve-dependents", "resolve-dependents", onTimer(state.TimerDependents, allDue, resolveDependents)},
 	{"replenish", "replenish", replenish},
@@ -60,8 +60,8 @@ func releaseUnique(meta *op.Meta, ids [][]byte) pipeline.Op {
 	return &op.ReleaseUnique{Meta: meta, JobIds: ids}
 }
 
-func expire(meta *op.Meta, ids [][]byte) pipeline.Op {
-	return &op.Expire{Meta: meta, RecordIds: ids}
+func purgeIdempotency(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.PurgeIdempotency{Meta: meta, RecordIds: ids}
 }
 
 func purgeBatches(meta *op.Meta, ids [][]byte) pipeline.Op {

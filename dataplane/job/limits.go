@@ -45,7 +45,7 @@ const (
 	MaxFetchWait         = 60 * time.Second
 	MaxUsageWord         = 128       // bytes of usage.model and usage.provider
 	MaxConcurrency       = 1_000_000 // a queue's max_concurrency
-	MaxDutyItems         = 1000      // ids in one Promote, Reclaim or Expire
+	MaxDutyItems         = 1000      // ids in one Promote, Reclaim or other op of a duty
 	MaxOpBytes           = 20 << 20  // encoded size of one op
 
 	// MaxNesting is the number of objects and lists in a document that may lie in one another.

@@ -53,7 +53,7 @@ func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 }
 
 // live reports whether there is a record that has not expired. An expired record counts as forgotten even
-// before Expire deletes it.
+// before PurgeIdempotency deletes it.
 func live(record *state.Idempotency, nowNs int64) bool {
 	return record != nil && record.ExpiresNs > nowNs
 }

@@ -76,7 +76,7 @@ func TestImpossibleOpsStop(t *testing.T) {
 		&op.Heartbeat{Items: []*op.HeartbeatItem{{}}},
 		&op.Promote{JobIds: [][]byte{{1}}},
 		&op.Reclaim{JobIds: [][]byte{{1}}},
-		&op.Expire{RecordIds: [][]byte{{1}}},
+		&op.PurgeIdempotency{RecordIds: [][]byte{{1}}},
 	} {
 		name := op.KindOf(o.Number()).Name
 		t.Run(name, func(t *testing.T) {

@@ -2270,8 +2270,8 @@ func (x *ReclaimResult) GetReclaimed() uint32 {
 	return 0
 }
 
-// Expire deletes expired idempotency records.
-type Expire struct {
+// PurgeIdempotency deletes the records of idempotency keys that have expired.
+type PurgeIdempotency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	RecordIds     [][]byte               `protobuf:"bytes,2,rep,name=record_ids,json=recordIds,proto3" json:"record_ids,omitempty"` // 16 bytes each
@@ -2279,20 +2279,20 @@ type Expire struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Expire) Reset() {
-	*x = Expire{}
+func (x *PurgeIdempotency) Reset() {
+	*x = PurgeIdempotency{}
 	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Expire) String() string {
+func (x *PurgeIdempotency) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Expire) ProtoMessage() {}
+func (*PurgeIdempotency) ProtoMessage() {}
 
-func (x *Expire) ProtoReflect() protoreflect.Message {
+func (x *PurgeIdempotency) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2304,46 +2304,46 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Expire.ProtoReflect.Descriptor instead.
-func (*Expire) Descriptor() ([]byte, []int) {
+// Deprecated: Use PurgeIdempotency.ProtoReflect.Descriptor instead.
+func (*PurgeIdempotency) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *Expire) GetMeta() *Meta {
+func (x *PurgeIdempotency) GetMeta() *Meta {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
 }
 
-func (x *Expire) GetRecordIds() [][]byte {
+func (x *PurgeIdempotency) GetRecordIds() [][]byte {
 	if x != nil {
 		return x.RecordIds
 	}
 	return nil
 }
 
-type ExpireResult struct {
+type PurgeIdempotencyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Expired       uint32                 `protobuf:"varint,1,opt,name=expired,proto3" json:"expired,omitempty"`
+	Purged        uint32                 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExpireResult) Reset() {
-	*x = ExpireResult{}
+func (x *PurgeIdempotencyResult) Reset() {
+	*x = PurgeIdempotencyResult{}
 	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExpireResult) String() string {
+func (x *PurgeIdempotencyResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExpireResult) ProtoMessage() {}
+func (*PurgeIdempotencyResult) ProtoMessage() {}
 
-func (x *ExpireResult) ProtoReflect() protoreflect.Message {
+func (x *PurgeIdempotencyResult) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2355,14 +2355,14 @@ func (x *ExpireResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExpireResult.ProtoReflect.Descriptor instead.
-func (*ExpireResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use PurgeIdempotencyResult.ProtoReflect.Descriptor instead.
+func (*PurgeIdempotencyResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *ExpireResult) GetExpired() uint32 {
+func (x *PurgeIdempotencyResult) GetPurged() uint32 {
 	if x != nil {
-		return x.Expired
+		return x.Purged
 	}
 	return 0
 }
@@ -7978,13 +7978,13 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
 	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"-\n" +
 	"\rReclaimResult\x12\x1c\n" +
-	"\treclaimed\x18\x01 \x01(\rR\treclaimed\"N\n" +
-	"\x06Expire\x12%\n" +
+	"\treclaimed\x18\x01 \x01(\rR\treclaimed\"X\n" +
+	"\x10PurgeIdempotency\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1d\n" +
 	"\n" +
-	"record_ids\x18\x02 \x03(\fR\trecordIds\"(\n" +
-	"\fExpireResult\x12\x18\n" +
-	"\aexpired\x18\x01 \x01(\rR\aexpired\"2\n" +
+	"record_ids\x18\x02 \x03(\fR\trecordIds\"0\n" +
+	"\x16PurgeIdempotencyResult\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"2\n" +
 	"\tStartTerm\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\"\x11\n" +
 	"\x0fStartTermResult\"N\n" +
@@ -8378,8 +8378,8 @@ var file_dataplane_op_op_proto_goTypes = []any{
 	(*PromoteResult)(nil),           // 30: corvo.op.v1.PromoteResult
 	(*Reclaim)(nil),                 // 31: corvo.op.v1.Reclaim
 	(*ReclaimResult)(nil),           // 32: corvo.op.v1.ReclaimResult
-	(*Expire)(nil),                  // 33: corvo.op.v1.Expire
-	(*ExpireResult)(nil),            // 34: corvo.op.v1.ExpireResult
+	(*PurgeIdempotency)(nil),        // 33: corvo.op.v1.PurgeIdempotency
+	(*PurgeIdempotencyResult)(nil),  // 34: corvo.op.v1.PurgeIdempotencyResult
 	(*StartTerm)(nil),               // 35: corvo.op.v1.StartTerm
 	(*StartTermResult)(nil),         // 36: corvo.op.v1.StartTermResult
 	(*TrimFeed)(nil),                // 37: corvo.op.v1.TrimFeed
@@ -8564,7 +8564,7 @@ var file_dataplane_op_op_proto_depIdxs = []int32{
 	148, // 52: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
 	3,   // 53: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
 	3,   // 54: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
-	3,   // 55: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
+	3,   // 55: corvo.op.v1.PurgeIdempotency.meta:type_name -> corvo.op.v1.Meta
 	3,   // 56: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
 	3,   // 57: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
 	3,   // 58: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta

@@ -61,12 +61,12 @@ var prepare = map[string]func(w *world) op.Op{
 		w.clockNs += int64(time.Hour)
 		return o
 	},
-	"expire": func(w *world) op.Op {
+	"purge-idempotency": func(w *world) op.Op {
 		o := w.newJobs("q", 1)
 		o.Meta.Idempotency = idempotent("", "k", "r").Idempotency
 		w.apply(o)
 		w.clockNs += int64(job.IdempotencyPeriod)
-		return &op.Expire{RecordIds: [][]byte{recordOf("k")}}
+		return &op.PurgeIdempotency{RecordIds: [][]byte{recordOf("k")}}
 	},
 	"start-term": func(w *world) op.Op { return &op.StartTerm{} },
 	"trim-feed": func(w *world) op.Op {

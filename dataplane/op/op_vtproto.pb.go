@@ -2363,7 +2363,7 @@ func (m *ReclaimResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Expire) MarshalVT() (dAtA []byte, err error) {
+func (m *PurgeIdempotency) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -2376,12 +2376,12 @@ func (m *Expire) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Expire) MarshalToVT(dAtA []byte) (int, error) {
+func (m *PurgeIdempotency) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Expire) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *PurgeIdempotency) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -2415,7 +2415,7 @@ func (m *Expire) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *ExpireResult) MarshalVT() (dAtA []byte, err error) {
+func (m *PurgeIdempotencyResult) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -2428,12 +2428,12 @@ func (m *ExpireResult) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *ExpireResult) MarshalToVT(dAtA []byte) (int, error) {
+func (m *PurgeIdempotencyResult) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *ExpireResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *PurgeIdempotencyResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -2445,8 +2445,8 @@ func (m *ExpireResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Expired != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Expired))
+	if m.Purged != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Purged))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -8713,7 +8713,7 @@ func (m *ReclaimResult) SizeVT() (n int) {
 	return n
 }
 
-func (m *Expire) SizeVT() (n int) {
+func (m *PurgeIdempotency) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -8733,14 +8733,14 @@ func (m *Expire) SizeVT() (n int) {
 	return n
 }
 
-func (m *ExpireResult) SizeVT() (n int) {
+func (m *PurgeIdempotencyResult) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
 	var l int
 	_ = l
-	if m.Expired != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Expired))
+	if m.Purged != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Purged))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -16332,7 +16332,7 @@ func (m *ReclaimResult) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Expire) UnmarshalVT(dAtA []byte) error {
+func (m *PurgeIdempotency) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -16355,10 +16355,10 @@ func (m *Expire) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Expire: wiretype end group for non-group")
+			return fmt.Errorf("proto: PurgeIdempotency: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Expire: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: PurgeIdempotency: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -16451,7 +16451,7 @@ func (m *Expire) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *ExpireResult) UnmarshalVT(dAtA []byte) error {
+func (m *PurgeIdempotencyResult) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -16474,17 +16474,17 @@ func (m *ExpireResult) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: ExpireResult: wiretype end group for non-group")
+			return fmt.Errorf("proto: PurgeIdempotencyResult: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: ExpireResult: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: PurgeIdempotencyResult: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Expired", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Purged", wireType)
 			}
-			m.Expired = 0
+			m.Purged = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -16494,7 +16494,7 @@ func (m *ExpireResult) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Expired |= uint32(b&0x7F) << shift
+				m.Purged |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

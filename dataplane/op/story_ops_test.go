@@ -12,20 +12,20 @@ import (
 
 // builders make the op of a story's command.
 var builders = map[string]func(s *story, items []item) op.Op{
-	"enqueue":    (*story).enqueue,
-	"fetch":      (*story).fetchOp,
-	"ack":        (*story).ackOp,
-	"fail":       (*story).failOp,
-	"heartbeat":  (*story).heartbeatOp,
-	"set-queue":  (*story).setQueue,
-	"promote":    func(s *story, items []item) op.Op { return &op.Promote{JobIds: s.jobIDs(items[0])} },
-	"reclaim":    func(s *story, items []item) op.Op { return &op.Reclaim{JobIds: s.jobIDs(items[0])} },
-	"expire":     (*story).expire,
-	"start-term": func(s *story, items []item) op.Op { return &op.StartTerm{Meta: s.meta(items[0])} },
-	"trim-feed":  (*story).trimFeed,
-	"create-key": (*story).createKey,
-	"revoke-key": (*story).revokeKey,
-	"trim-usage": (*story).trimUsage,
+	"enqueue":           (*story).enqueue,
+	"fetch":             (*story).fetchOp,
+	"ack":               (*story).ackOp,
+	"fail":              (*story).failOp,
+	"heartbeat":         (*story).heartbeatOp,
+	"set-queue":         (*story).setQueue,
+	"promote":           func(s *story, items []item) op.Op { return &op.Promote{JobIds: s.jobIDs(items[0])} },
+	"reclaim":           func(s *story, items []item) op.Op { return &op.Reclaim{JobIds: s.jobIDs(items[0])} },
+	"purge-idempotency": (*story).purgeIdempotency,
+	"start-term":        func(s *story, items []item) op.Op { return &op.StartTerm{Meta: s.meta(items[0])} },
+	"trim-feed":         (*story).trimFeed,
+	"create-key":        (*story).createKey,
+	"revoke-key":        (*story).revokeKey,
+	"trim-usage":        (*story).trimUsage,
 	"raise-level": func(s *story, items []item) op.Op {
 		return &op.RaiseLevel{Meta: s.meta(items[0]), Level: uint32(items[0].number(s.t, "level", 0))}
 	},
@@ -214,9 +214,9 @@ func (s *story) jobIDs(i item) (ids [][]byte) {
 	return ids
 }
 
-// expire reads principal/key of records.
-func (s *story) expire(items []item) op.Op {
-	o := &op.Expire{}
+// purgeIdempotency reads principal/key of records.
+func (s *story) purgeIdempotency(items []item) op.Op {
+	o := &op.PurgeIdempotency{}
 	for _, word := range items[0].words {
 		principal, key, _ := strings.Cut(word, "/")
 		id := sha256.Sum256([]byte(principal + "\x00" + key))

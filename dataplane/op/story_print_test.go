@@ -81,8 +81,8 @@ func (s *story) describe(o op.Op, result any) string {
 		add("%d", r.Reclaimed)
 	case *op.OpenGateResult:
 		add("%d", r.Opened)
-	case *op.ExpireResult:
-		add("%d", r.Expired)
+	case *op.PurgeIdempotencyResult:
+		add("%d", r.Purged)
 	case *op.ResolveDependentsResult:
 		add("told %d", r.Told)
 	case *op.RunSchedulesResult:

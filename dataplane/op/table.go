@@ -20,7 +20,7 @@ const (
 	numSetQueue          entry.Number = 6
 	numPromote           entry.Number = 7
 	numReclaim           entry.Number = 8
-	numExpire            entry.Number = 9
+	numPurgeIdempotency  entry.Number = 9
 	numStartTerm         entry.Number = 10
 	numTrimFeed          entry.Number = 11
 	numCreateKey         entry.Number = 12
@@ -93,7 +93,7 @@ var table = [...]*Kind{
 	numSetQueue:          kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
 	numPromote:           kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
 	numReclaim:           kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
-	numExpire:            kind("expire", pipeline.ClassSettle, RepeatHarmless, (*Expire).Apply),
+	numPurgeIdempotency:  kind("purge-idempotency", pipeline.ClassSettle, RepeatHarmless, (*PurgeIdempotency).Apply),
 	numStartTerm:         kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
 	numTrimFeed:          kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
 	numCreateKey:         kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),

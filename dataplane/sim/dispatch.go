@@ -40,8 +40,8 @@ func (m *model) dispatch(o op.Op) outcome {
 		return m.promote(o)
 	case *op.Reclaim:
 		return m.reclaim(o)
-	case *op.Expire:
-		return m.expire(o)
+	case *op.PurgeIdempotency:
+		return m.purgeIdempotency(o)
 	case *op.StartTerm:
 		m.termStartedNs = m.clockNs
 		return outcome{result: &op.StartTermResult{}}

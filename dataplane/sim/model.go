@@ -357,14 +357,14 @@ func recordID(principal, key string) []byte {
 	return sum[:16]
 }
 
-func (m *model) expire(o *op.Expire) outcome {
-	result := &op.ExpireResult{}
+func (m *model) purgeIdempotency(o *op.PurgeIdempotency) outcome {
+	result := &op.PurgeIdempotencyResult{}
 	for _, id := range o.GetRecordIds() {
 		for key, r := range m.remembered {
 			meta := r.op.GetMeta()
 			if bytes.Equal(recordID(meta.GetPrincipal(), meta.GetIdempotency().GetKey()), id) && r.expireNs <= m.clockNs {
 				delete(m.remembered, key)
-				result.Expired++
+				result.Purged++
 			}
 		}
 	}

@@ -58,7 +58,7 @@ var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerLease:       func(ids [][]byte) op.Op { return &op.Reclaim{Meta: duty(), JobIds: ids} },
 	state.TimerExpiry:      func(ids [][]byte) op.Op { return &op.ExpireJobs{Meta: duty(), JobIds: ids} },
 	state.TimerUnique:      func(ids [][]byte) op.Op { return &op.ReleaseUnique{Meta: duty(), JobIds: ids} },
-	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.Expire{Meta: duty(), RecordIds: ids} },
+	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.PurgeIdempotency{Meta: duty(), RecordIds: ids} },
 	state.TimerBatch:       func(ids [][]byte) op.Op { return &op.PurgeBatches{Meta: duty(), BatchIds: ids} },
 	state.TimerDelivered:   func(ids [][]byte) op.Op { return &op.PurgeDeliveries{Meta: duty(), DeliveryIds: ids} },
 	state.TimerBulk:        func(ids [][]byte) op.Op { return &op.PurgeBulks{Meta: duty(), BulkIds: ids} },

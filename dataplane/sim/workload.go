@@ -68,7 +68,7 @@ func draws() []draw {
 		{"set-queue", 3, (*workload).setQueue},
 		{"promote", 6, (*workload).promote},
 		{"reclaim", 6, (*workload).reclaim},
-		{"expire", 2, (*workload).expire},
+		{"purge-idempotency", 2, (*workload).purgeIdempotency},
 		{"start-term", 1, (*workload).startTerm},
 		{"trim-feed", 1, (*workload).trimFeed},
 		{"create-key", 1, (*workload).createKey},
@@ -326,9 +326,9 @@ func (w *workload) reclaim() op.Op {
 	}))}
 }
 
-func (w *workload) expire() op.Op {
+func (w *workload) purgeIdempotency() op.Op {
 	id := recordID(pick(w, []string{"alice", "bob"}), pick(w, w.keys))
-	return &op.Expire{Meta: &op.Meta{Principal: "duty"}, RecordIds: [][]byte{id}}
+	return &op.PurgeIdempotency{Meta: &op.Meta{Principal: "duty"}, RecordIds: [][]byte{id}}
 }
 
 func (w *workload) startTerm() op.Op {

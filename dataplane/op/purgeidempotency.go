@@ -8,17 +8,17 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Expire deletes idempotency records that have expired. The proposer saw them due. A record whose key has
-// been used again since then is skipped.
+// PurgeIdempotency deletes idempotency records that have expired. The proposer saw them due. A record
+// whose key has been used again since then is skipped.
 
-// Number is Expire's number in the log.
-func (*Expire) Number() entry.Number { return numExpire }
+// Number is PurgeIdempotency's number in the log.
+func (*PurgeIdempotency) Number() entry.Number { return numPurgeIdempotency }
 
-// Class is Expire's place among waiting proposals.
-func (*Expire) Class() pipeline.Class { return table[numExpire].Class }
+// Class is PurgeIdempotency's place among waiting proposals.
+func (*PurgeIdempotency) Class() pipeline.Class { return table[numPurgeIdempotency].Class }
 
 // Validate refuses an op that no state could accept.
-func (o *Expire) Validate() error {
+func (o *PurgeIdempotency) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.ids("record_ids", o.RecordIds)
@@ -26,8 +26,8 @@ func (o *Expire) Validate() error {
 }
 
 // Apply deletes the records. It refuses nothing.
-func (o *Expire) Apply(tx *state.Tx) (*ExpireResult, error) {
-	result := &ExpireResult{}
+func (o *PurgeIdempotency) Apply(tx *state.Tx) (*PurgeIdempotencyResult, error) {
+	result := &PurgeIdempotencyResult{}
 	for _, b := range o.RecordIds {
 		var id [16]byte
 		if len(b) != len(id) {
@@ -44,7 +44,7 @@ func (o *Expire) Apply(tx *state.Tx) (*ExpireResult, error) {
 		if err := tx.DeleteIdempotency(id); err != nil {
 			return nil, err
 		}
-		result.Expired++
+		result.Purged++
 	}
 	return result, nil
 }
