@@ -176,9 +176,10 @@ type host struct {
 
 	mu    sync.Mutex
 	docs  map[string]wire.Doc // the newest, by namespace
-	sick  string              // why it opens nothing; "" = it does
-	deaf  bool                // the reason why it opens nothing; "" = it opens namespaces
-	owes  *billing.Frame      // it ignores its documents
+	sick  string              // the reason why it opens nothing; "" = it opens namespaces
+	deaf  bool                // it ignores its documents
+	owes  *billing.Frame      // the last usage of a namespace, until the control plane has answered it
+	owed  string              // the reason why owes is not delivered
 	wrong []string            // errors: documents that it must not receive
 
 	kick chan struct{} // holds one: there is something to report
@@ -276,7 +277,9 @@ func (h *host) settle(ctx context.Context) {
 	}
 	if err == nil {
 		h.owes = nil
+		return
 	}
+	h.owed = err.Error()
 }
 
 func (h *host) report() wire.Report {
@@ -291,7 +294,7 @@ func (h *host) report() wire.Report {
 		case h.sick != "":
 			c.State, c.Error = wire.Failed, h.sick
 		case d.Desired == wire.Absent && h.owes != nil && h.owes.Namespace == d.Namespace:
-			c.State, c.Error = wire.Failed, "its usage is not delivered"
+			c.State, c.Error = wire.Failed, "its usage is not delivered: "+h.owed
 		case d.Desired == wire.Absent:
 			c.State = wire.Gone
 		}

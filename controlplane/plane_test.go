@@ -14,6 +14,7 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/server"
+	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
@@ -111,6 +112,49 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 	}
 	if !strings.Contains(all[0].Reason, "hour") {
 		t.Errorf("set aside because %q", all[0].Reason)
+	}
+}
+
+// A deletion waits, and says why, while there is no room to set its refused usage aside. It finishes after an
+// operator has removed a frame.
+func TestDeleteWaitsForRoomAside(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h := p.startHost("h1", keyring.Host)
+	_, admin := p.org("acme")
+	c, ops, ctx := p.cloud(admin), p.cloud(p.operator), t.Context()
+	ns := p.namespace(c, "acme", "orders")
+	refused := func(at uint64) *billing.Frame {
+		return &billing.Frame{
+			Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: at, To: at,
+			Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Quantities: billing.Quantities{Reports: 1}}}, // 1 begins no hour
+		}
+	}
+	h.mu.Lock()
+	h.owes = refused(store.MaxNamespaceAsideFrames + 1)
+	h.mu.Unlock()
+	op, err := c.DeleteNamespace(ctx, "orders", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range uint64(store.MaxNamespaceAsideFrames) {
+		if _, err := h.member.SetUsageAside(ctx, *refused(at + 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the operation says that there is no room", func() bool {
+		o, err := c.Operation(ctx, op.ID)
+		return err == nil && o.Status == api.OperationRunning && strings.Contains(o.Message, "has no room to set refused usage aside")
+	})
+	all, err := ops.AsideUsage(ctx)
+	if err != nil || len(all) != store.MaxNamespaceAsideFrames {
+		t.Fatalf("%d frames, %v", len(all), err)
+	}
+	if err := ops.RemoveAsideUsage(ctx, all[0].Seq); err != nil {
+		t.Fatal(err)
+	}
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone {
+		t.Errorf("the delete: %+v, %v", op, err)
 	}
 }
 

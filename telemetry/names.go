@@ -167,6 +167,14 @@ var (
 		Name: "corvo_usage_stuck_shards",
 		Help: "Shards whose usage is refused or out of sequence until an operator intervenes.",
 	}
+	UsageAsideFrames = Metric{
+		Name: "corvo_usage_aside_frames",
+		Help: "Refused usage frames that the control plane has set aside for an operator.",
+	}
+	UsageAsideBytes = Metric{
+		Name: "corvo_usage_aside_bytes",
+		Help: "Bytes of the refused usage frames that the control plane has set aside.",
+	}
 )
 
 // Streams.

@@ -273,6 +273,12 @@ func (c *Cloud) AsideUsageFrame(ctx context.Context, seq int64) (api.AsideUsage,
 	return get[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside", strconv.FormatInt(seq, 10)))
 }
 
+// RemoveAsideUsage removes usage that was set aside, for ever. It needs an operator's key.
+func (c *Cloud) RemoveAsideUsage(ctx context.Context, seq int64) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("usage", "aside", strconv.FormatInt(seq, 10)), repeat: repeatDeletion(0)})
+	return err
+}
+
 // NoOrg selects the rows of no organisation in OperatorAudit.
 const NoOrg = "-"
 

@@ -93,6 +93,8 @@ func (s *Server) routes() []serve.Route {
 			Summary: "List usage that was refused during deletions, oldest first", Description: "The control plane sets usage aside that it refuses while it deletes a namespace.", Response: asidePage{}},
 		{Method: "GET", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.getAside,
 			Summary: "Get usage that was set aside, with its frame", Response: api.AsideUsage{}},
+		{Method: "DELETE", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.removeAside,
+			Summary: "Remove usage that was set aside", Description: "Keep the frame first if the organisation is to be charged for it: it cannot be restored. Deletions that wait for room continue.", Response: api.Status{}},
 
 		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Get metrics in the Prometheus text format"},
 		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Get metrics at Prometheus's default path"},

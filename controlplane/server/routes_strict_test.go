@@ -103,11 +103,15 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	f.namespace("acme", "orders")
 	token := f.credential(keyring.Org, f.acme(), tenancy.ReadOnly)
 	_, id, _ := keyring.Parse(token)
-	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/namespaces/orders/roles/x", cloud + "/orgs/acme/keys/" + id}
-	for _, path := range paths {
+	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/namespaces/orders/roles/x", cloud + "/orgs/acme/keys/" + id, cloud + "/usage/aside/1"}
+	for i, path := range paths {
+		key := admin
+		if i == 4 {
+			key = f.operator
+		}
 		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {
 			for _, header := range [][]string{nil, {"Idempotency-Key: once"}} {
-				if a := f.send("DELETE", path, admin, body, header...); a.problem(t).Code != code {
+				if a := f.send("DELETE", path, key, body, header...); a.problem(t).Code != code {
 					t.Errorf("%s %s %v: %d %s", path, body, header, a.status, a.body)
 				}
 			}

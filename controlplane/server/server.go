@@ -87,6 +87,7 @@ func New(cfg Config) (*Server, error) {
 		_, err := store.Propose[any](ctx, s.store, o)
 		return err
 	}}
+	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes)
 	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -45,6 +47,9 @@ func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) err
 		code := api.CodeOf(refusal)
 		if code.Status() >= http.StatusInternalServerError || code.Retryable() || code == api.StateConflict {
 			return refusal
+		}
+		if err := s.store.AsideRoom(r.Context(), within.Source, within.To, len(frame)); err != nil {
+			return err
 		}
 		kept, err := propose[*store.SetAsideUsageResult](r.Context(), s, &store.SetAsideUsage{
 			Meta:      &store.Meta{Principal: m.host.ID},
@@ -93,9 +98,9 @@ func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
 
 // getAside writes one frame that was set aside.
 func (s *Server) getAside(w http.ResponseWriter, r *http.Request) error {
-	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
-	if err != nil || seq <= 0 {
-		return api.Errorf(api.NotFound, "no usage was set aside under number %s", text.Quote(r.PathValue("seq")))
+	seq, err := asideSeq(r)
+	if err != nil {
+		return err
 	}
 	found, frame, err := s.store.AsideFrame(r.Context(), seq)
 	if err != nil {
@@ -104,6 +109,42 @@ func (s *Server) getAside(w http.ResponseWriter, r *http.Request) error {
 	out := toAside(found)
 	out.Frame = frame
 	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// removeAside removes one frame that was set aside.
+func (s *Server) removeAside(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	seq, err := asideSeq(r)
+	if err != nil {
+		return err
+	}
+	if _, err := propose[any](r.Context(), s, &store.RemoveAsideUsage{Meta: q.meta, Seq: seq}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
+}
+
+// asideSeq reads the number of a frame from the path.
+func asideSeq(r *http.Request) (int64, error) {
+	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
+	if err != nil || seq <= 0 {
+		return 0, api.Errorf(api.NotFound, "no usage is set aside under number %s", text.Quote(r.PathValue("seq")))
+	}
+	return seq, nil
+}
+
+// measure reports how much usage is set aside.
+func (s *Server) measure(to *telemetry.Scrape) {
+	aside, err := s.store.AsideTotals(context.Background())
+	if err != nil {
+		s.cfg.Logger.Error("the metrics of usage set aside are missing in a scrape", "error", err)
+		return
+	}
+	to.Gauge(telemetry.UsageAsideFrames, float64(aside.Frames))
+	to.Gauge(telemetry.UsageAsideBytes, float64(aside.Bytes))
 }
 
 func toAside(a store.AsideUsage) api.AsideUsage {

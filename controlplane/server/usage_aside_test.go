@@ -107,7 +107,7 @@ func (f *front) seesAside(ns, refused, unreadable string) {
 			t.Errorf("frame %d: %s, %v; want %s", all[i].Seq, got.Frame, err, want)
 		}
 	}
-	for path, code := range map[string]api.Code{"/3": api.NotFound, "/0": api.NotFound, "/x": api.NotFound, "?limit=0": api.ValidationError} {
+	for path, code := range map[string]api.Code{"/1": api.NotFound, "/0": api.NotFound, "/x": api.NotFound, "?limit=0": api.ValidationError} {
 		if a := f.send("GET", "/cloud/v1/usage/aside"+path, f.operator, ""); a.problem(t).Code != code {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -145,5 +145,62 @@ func TestTheLargestUsageSetAside(t *testing.T) {
 	}
 	if all, err := f.cloud(f.operator).AsideUsage(t.Context()); err != nil || len(all) != 1 || all[0].Bytes != store.MaxAsideFrame {
 		t.Errorf("set aside: %.300v, %v", all, err)
+	}
+}
+
+// A namespace may have MaxNamespaceAsideBytes set aside. Then its host is told to try again later, and the
+// figures of the metrics say so. An operator, and nobody else, removes a frame, and the host's next try succeeds.
+func TestUsageSetAsideIsBounded(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	one, credential := f.host("one", keyring.Host)
+	ns := f.namespace("acme", "mine")
+	f.settle(ns, one)
+	host := f.join(credential, "http://one.test")
+	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine", 0); err != nil {
+		t.Fatal(err)
+	}
+	const most = store.MaxNamespaceAsideBytes / store.MaxAsideFrame
+	send := func(at uint64) answer {
+		frame := bad(f.frame(ns, "shard/0", at, at))
+		return f.send("POST", wire.AsidePath, host, strings.Replace(frame, `"mail"`, `"`+strings.Repeat("m", store.MaxAsideFrame-len(frame)+len("mail"))+`"`, 1))
+	}
+	for at := range uint64(most) {
+		if a := send(at + 1); a.status != http.StatusOK {
+			t.Fatalf("frame %d: %d %.200s", at+1, a.status, a.body)
+		}
+	}
+	if a := send(most + 1); a.problem(t).Code != api.Overloaded || a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "30" || !strings.Contains(string(a.body), "/cloud/v1/usage/aside/") {
+		t.Errorf("one frame more: %d %v %.300s", a.status, a.header, a.body)
+	}
+	if a := send(most); a.status != http.StatusOK {
+		t.Errorf("a repeat: %d %.200s", a.status, a.body)
+	}
+	figures := string(f.send("GET", "/metrics", f.operator, "").body)
+	for _, want := range []string{fmt.Sprintf("corvo_usage_aside_frames %d\n", most), "corvo_usage_aside_bytes 3.3554432e+07\n"} {
+		if !strings.Contains(figures, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	all, err := f.cloud(f.operator).AsideUsage(t.Context())
+	if err != nil || len(all) != most {
+		t.Fatalf("%d frames, %v", len(all), err)
+	}
+	path := fmt.Sprintf("/cloud/v1/usage/aside/%d", all[0].Seq)
+	for _, key := range []string{admin, host} {
+		if a := f.send("DELETE", path, key, ""); a.status != http.StatusForbidden && a.status != http.StatusUnauthorized {
+			t.Errorf("removed by %.8s: %d %s", key, a.status, a.body)
+		}
+	}
+	if err := f.cloud(f.operator).RemoveAsideUsage(t.Context(), all[0].Seq); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{path, "/cloud/v1/usage/aside/0", "/cloud/v1/usage/aside/x"} {
+		if a := f.send("DELETE", gone, f.operator, ""); a.problem(t).Code != api.NotFound {
+			t.Errorf("DELETE %s: %d %s", gone, a.status, a.body)
+		}
+	}
+	if a := send(most + 1); a.status != http.StatusOK {
+		t.Errorf("with room: %d %.200s", a.status, a.body)
 	}
 }

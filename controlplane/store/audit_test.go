@@ -49,6 +49,7 @@ func everyOp() []struct {
 		{dropRole("ns_a", "auditor"), "org_acme token delete-role ns_a/auditor"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
 		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
+		{&RemoveAsideUsage{Meta: by("op"), Seq: 20}, "org_acme op remove-aside-usage ns_a/20"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
@@ -103,7 +104,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 17 {
+	if len(own) != 18 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

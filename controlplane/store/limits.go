@@ -44,14 +44,26 @@ const (
 	MaxRefusals       = 256   // rows of the audit log that one RecordRefusals adds
 	MaxAction         = 256   // bytes of a refused request's action
 	MaxCode           = 64    // bytes of an error code
+
+	// Frames of refused usage that are set aside: at most MaxAsideFrames frames of MaxAsideBytes bytes in the
+	// whole cloud, and MaxNamespaceAsideFrames frames of MaxNamespaceAsideBytes bytes of a namespace.
+	MaxAsideFrames          = 1_000
+	MaxAsideBytes           = 256 << 20
+	MaxNamespaceAsideFrames = 100
+	MaxNamespaceAsideBytes  = 32 << 20
+	MaxAsideFrame           = 4 << 20 // bytes of a frame
+	MaxAsideReason          = 1024    // bytes of the refusal's code, and of its message
 )
 
 // limits holds the bounds that decide in Apply.
 type limits struct {
 	orgs, namespaces, hosts, keys, roles, signingKeys, idempotency int64
+	aside, namespaceAside                                          AsideTotals
 }
 
 var defaultLimits = limits{
 	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
 	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords,
+	aside:          AsideTotals{Frames: MaxAsideFrames, Bytes: MaxAsideBytes},
+	namespaceAside: AsideTotals{Frames: MaxNamespaceAsideFrames, Bytes: MaxNamespaceAsideBytes},
 }

@@ -16,7 +16,8 @@ import (
 // ones.
 func TestDefaultLimits(t *testing.T) {
 	t.Parallel()
-	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000}
+	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000,
+		aside: AsideTotals{Frames: 1_000, Bytes: 256 << 20}, namespaceAside: AsideTotals{Frames: 100, Bytes: 32 << 20}}
 	if got := newWorld(t).limits; got != want {
 		t.Errorf("%+v, want %+v; a change needs a new feature level", got, want)
 	}
@@ -154,6 +155,7 @@ func TestValidate(t *testing.T) {
 		{"frame", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Frame = nil }) }},
 		{"reason", func() op { return refusal(func(o *SetAsideUsage) { o.Reason = long(MaxAsideReason) }) }, func() op { return refusal(func(o *SetAsideUsage) { o.Reason = long(MaxAsideReason + 1) }) }},
 		{"code", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Code = "" }) }},
+		{"seq", nil, func() op { return &RemoveAsideUsage{} }},
 		{"stream", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Stream = long(MaxStream + 1) }) }},
 		{"from", nil, func() op { return refusal(func(o *SetAsideUsage) { o.To = 1 << 63 }) }},
 		{"from", nil, func() op { return use(func(o *ApplyUsage) { o.To = 1 << 63 }) }},

@@ -2342,6 +2342,95 @@ func (x *SetAsideUsageResult) GetLast() uint64 {
 	return 0
 }
 
+// RemoveAsideUsage removes a frame that was set aside, once an operator has decided about it.
+type RemoveAsideUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Seq           int64                  `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"` // number of the frame
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveAsideUsage) Reset() {
+	*x = RemoveAsideUsage{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveAsideUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveAsideUsage) ProtoMessage() {}
+
+func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
+func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RemoveAsideUsage) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RemoveAsideUsage) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+type RemoveAsideUsageResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveAsideUsageResult) Reset() {
+	*x = RemoveAsideUsageResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveAsideUsageResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveAsideUsageResult) ProtoMessage() {}
+
+func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
+func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+}
+
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
 // trusted_until_ns at most, and are deleted afterwards.
 type AddSigningKey struct {
@@ -2356,7 +2445,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2457,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2470,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -2420,7 +2509,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2521,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2534,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
 // Refusal counts equal refused requests.
@@ -2462,7 +2551,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2563,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2576,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -2538,7 +2627,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2639,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2652,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -2595,7 +2684,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2696,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2709,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -2639,7 +2728,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2740,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2753,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -2727,7 +2816,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2828,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2841,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -2790,7 +2879,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2891,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2904,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -2861,7 +2950,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2962,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2975,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -3071,7 +3160,11 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x14\n" +
 	"\x05frame\x18\t \x01(\fR\x05frame\")\n" +
 	"\x13SetAsideUsageResult\x12\x12\n" +
-	"\x04last\x18\x01 \x01(\x04R\x04last\"\x8e\x01\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\"U\n" +
+	"\x10RemoveAsideUsage\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\x18\n" +
+	"\x16RemoveAsideUsageResult\"\x8e\x01\n" +
 	"\rAddSigningKey\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3125,7 +3218,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -3164,15 +3257,17 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*ApplyUsageResult)(nil),       // 34: corvo.controlplane.v1.ApplyUsageResult
 	(*SetAsideUsage)(nil),          // 35: corvo.controlplane.v1.SetAsideUsage
 	(*SetAsideUsageResult)(nil),    // 36: corvo.controlplane.v1.SetAsideUsageResult
-	(*AddSigningKey)(nil),          // 37: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 38: corvo.controlplane.v1.AddSigningKeyResult
-	(*Refusal)(nil),                // 39: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 40: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 41: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 42: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 43: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 44: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 45: corvo.controlplane.v1.DeleteRoleResult
+	(*RemoveAsideUsage)(nil),       // 37: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 38: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 39: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 40: corvo.controlplane.v1.AddSigningKeyResult
+	(*Refusal)(nil),                // 41: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 42: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 43: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 44: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 45: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 46: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 47: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -3196,16 +3291,17 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 18: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	32, // 19: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
 	1,  // 20: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 21: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 22: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	39, // 23: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 24: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 25: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	1,  // 21: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 22: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 23: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	41, // 24: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 25: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 26: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -3220,7 +3316,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

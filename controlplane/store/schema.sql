@@ -174,9 +174,9 @@ CREATE TABLE usage_hourly (
 ) STRICT, WITHOUT ROWID;
 
 -- Frames that the control plane refused while their namespaces were deleted. No sum
--- includes them, and an operator decides on them.
+-- includes them. An operator decides on them and removes them.
 CREATE TABLE usage_aside (
-    seq         INTEGER PRIMARY KEY,
+    seq         INTEGER PRIMARY KEY, -- of the audit row that the frame left
     at_ns       INTEGER NOT NULL,
     org         TEXT NOT NULL,
     namespace   TEXT NOT NULL,
@@ -190,7 +190,12 @@ CREATE TABLE usage_aside (
     frame       BLOB NOT NULL -- JSON, as it came
 ) STRICT;
 CREATE TRIGGER usage_aside_update BEFORE UPDATE ON usage_aside BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
-CREATE TRIGGER usage_aside_delete BEFORE DELETE ON usage_aside BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+-- The op that removes a frame has added an audit row that names the frame just before.
+CREATE TRIGGER usage_aside_delete BEFORE DELETE ON usage_aside
+    WHEN (SELECT action || ' ' || target FROM audit ORDER BY seq DESC LIMIT 1) IS NOT 'remove-aside-usage ' || OLD.namespace || '/' || OLD.seq
+    BEGIN SELECT RAISE(ABORT, 'usage is deleted only by an audited op'); END;
+-- The index sums the bytes of a namespace and of the cloud without reading frames.
+CREATE INDEX usage_aside_bytes ON usage_aside (namespace, bytes);
 
 CREATE TABLE audit (
     seq       INTEGER PRIMARY KEY,

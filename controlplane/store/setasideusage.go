@@ -13,13 +13,6 @@ import (
 // SetAsideUsage stores a frame that ApplyUsage refuses, so that the source can continue after it and its
 // namespace can be deleted. It adds nothing to the sums: an operator decides whether the organisation pays.
 
-const (
-	// MaxAsideFrame bounds the bytes of a frame that is set aside.
-	MaxAsideFrame = 4 << 20
-	// MaxAsideReason bounds the bytes of the refusal's code, and those of its message.
-	MaxAsideReason = 1024
-)
-
 // Number returns SetAsideUsage's number in the log.
 func (*SetAsideUsage) Number() entry.Number { return numSetAsideUsage }
 
@@ -43,7 +36,8 @@ func (o *SetAsideUsage) Validate() error {
 }
 
 // Apply stores the frame. It refuses an unknown namespace, a namespace that is not being deleted, and a frame
-// that does not follow the last one. A frame that was stored or applied before changes nothing.
+// that does not follow the last one. At a bound it refuses the frame as OVERLOADED, so that the host keeps the
+// frame and the deletion waits. A frame that was stored or applied before changes nothing.
 func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 	ns, err := tx.namespace(o.Namespace)
 	if err != nil {
@@ -62,17 +56,18 @@ func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 	case o.From != last+1:
 		return nil, usageGap(last, o.From, o.To)
 	}
-	seq, err := number(tx, "SELECT COALESCE(MAX(seq), 0) + 1 FROM usage_aside")
-	if err != nil {
+	if err := asideRoom(tx, tx.limits, o.Namespace, len(o.Frame)); err != nil {
+		return nil, err
+	}
+	// The frame has the number of its audit row, because a frame that is removed must not leave its number to
+	// another.
+	if err := tx.audit(o.Meta, ns.Org, o.Namespace); err != nil {
 		return nil, err
 	}
 	err = tx.put("INSERT INTO usage_aside ("+asideColumns+", frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		seq, tx.clockNs(), string(ns.Org), o.Namespace, o.Stream, o.Incarnation, int64(o.From), int64(o.To), o.Code, o.Reason, len(o.Frame), o.Frame)
+		tx.head.auditSeq, tx.clockNs(), string(ns.Org), o.Namespace, o.Stream, o.Incarnation, int64(o.From), int64(o.To), o.Code, o.Reason, len(o.Frame), o.Frame)
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To); err != nil {
-		return nil, err
-	}
-	return &SetAsideUsageResult{Last: o.To}, tx.audit(o.Meta, ns.Org, o.Namespace)
+	return &SetAsideUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
 }

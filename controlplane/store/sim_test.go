@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, roles: 2, signingKeys: 4, idempotency: 12}
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, roles: 2, signingKeys: 4, idempotency: 12,
+					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
 			for range 100 {
 				s.step()
@@ -342,14 +344,23 @@ func (s *simulation) drawCredential(n fleet.Namespace) op {
 	return o
 }
 
-// drawUsage draws a frame that is applied or, rarely, one that is set aside.
+// drawUsage draws a frame that is applied or set aside, or the removal of one that was set aside.
 func (s *simulation) drawUsage(n fleet.Namespace) op {
 	o := s.drawFrame(n)
-	if s.rng.IntN(8) > 0 {
+	switch s.rng.IntN(8) {
+	case 0, 1:
+	case 2:
+		seq := s.some("SELECT CAST(seq AS TEXT) FROM usage_aside ORDER BY seq", "1")
+		number, err := strconv.ParseInt(seq, 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return &RemoveAsideUsage{Seq: number}
+	default:
 		return o
 	}
 	return &SetAsideUsage{Meta: o.Meta, Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation, From: o.From, To: o.To,
-		Code: "VALIDATION_ERROR", Reason: "drawn", Frame: []byte("{}")}
+		Code: "VALIDATION_ERROR", Reason: "drawn", Frame: []byte("{}")[:1+s.rng.IntN(2)]}
 }
 
 func (s *simulation) drawFrame(n fleet.Namespace) *ApplyUsage {

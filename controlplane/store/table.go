@@ -36,6 +36,7 @@ const (
 	numRecordRefusals   entry.Number = 19
 	numPutRole          entry.Number = 20
 	numDeleteRole       entry.Number = 21
+	numRemoveAsideUsage entry.Number = 22
 )
 
 // The classes of the ops. Revocations and the ops of the reconciler come before the requests of people. Usage
@@ -68,6 +69,7 @@ var table = [...]*kind{
 	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
 	numPutRole:          newKind("put-role", urgent, (*PutRole).Apply),
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
+	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
 }
 
 // op is one change, as the pipeline proposes it and as the log stores it.

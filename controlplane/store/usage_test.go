@@ -280,19 +280,19 @@ func TestUsageIsSetAside(t *testing.T) {
 	all, err := w.store().AsideUsage(t.Context(), 0, MaxPage)
 	source := billing.Source{Namespace: "ns_a", Stream: "shard/0", Incarnation: "aa"}
 	want := []AsideUsage{
-		{Seq: 1, AtNs: epochNs, Org: "org_acme", Source: source, From: 3, To: 4, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
-		{Seq: 2, AtNs: epochNs, Org: "org_acme", Source: source, From: 6, To: 6, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
+		{Seq: 7, AtNs: epochNs, Org: "org_acme", Source: source, From: 3, To: 4, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
+		{Seq: 9, AtNs: epochNs, Org: "org_acme", Source: source, From: 6, To: 6, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
 	}
 	if err != nil || !reflect.DeepEqual(all, want) {
 		t.Errorf("set aside is %+v, %v; want %+v", all, err, want)
 	}
-	if rest, err := w.store().AsideUsage(t.Context(), 1, 1); err != nil || !reflect.DeepEqual(rest, want[1:]) {
+	if rest, err := w.store().AsideUsage(t.Context(), 7, 1); err != nil || !reflect.DeepEqual(rest, want[1:]) {
 		t.Errorf("after the first: %+v, %v", rest, err)
 	}
-	if one, text, err := w.store().AsideFrame(t.Context(), 1); err != nil || one != want[0] || string(text) != `{"from":3}` {
+	if one, text, err := w.store().AsideFrame(t.Context(), 7); err != nil || one != want[0] || string(text) != `{"from":3}` {
 		t.Errorf("the first: %+v %s, %v", one, text, err)
 	}
-	if _, _, err := w.store().AsideFrame(t.Context(), 3); refused(err, api.NotFound) != nil {
+	if _, _, err := w.store().AsideFrame(t.Context(), 8); refused(err, api.NotFound) != nil {
 		t.Errorf("one that is not there: %v", err)
 	}
 }

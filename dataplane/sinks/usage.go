@@ -223,7 +223,7 @@ func stuck(err error) string {
 	case errors.As(err, &differ):
 		return differ.what
 	case errors.As(err, &refused):
-		return refused.Error()
+		return err.Error() // with the reason why the receiver does not set the frame aside, if Settle asked it to
 	}
 	return ""
 }
@@ -284,7 +284,7 @@ func (u *Usage) setAside(ctx context.Context, r *refusal) error {
 	last, err := u.cfg.Receiver.SetUsageAside(ctx, r.frame)
 	switch {
 	case err != nil:
-		return fmt.Errorf("set refused usage aside: %w", errors.Join(err, r))
+		return fmt.Errorf("%w; it does not set them aside: %w", r, err)
 	case last != r.frame.To:
 		return fmt.Errorf("the receiver set the usage rows from %d to %d aside and says that its last is %d", r.frame.From, r.frame.To, last)
 	}

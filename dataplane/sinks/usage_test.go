@@ -339,12 +339,12 @@ func TestSettleSetsRefusedFramesAside(t *testing.T) {
 func TestSettleWithoutSettingAside(t *testing.T) {
 	for code, want := range map[api.Code]string{
 		api.LeaderUnavailable: "", api.StateConflict: "", api.Unauthorized: "",
-		api.ValidationError: ": the receiver refuses the usage rows from 1 to 3: VALIDATION_ERROR: no",
+		api.ValidationError: ": the receiver refuses the usage rows from 1 to 3: VALIDATION_ERROR: no; it does not set them aside: OVERLOADED: there is no room",
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				w.receiver.before = func() error { return api.Errorf(code, "no") }
-				w.receiver.asks, w.receiver.noAside = true, api.Errorf(api.NotFound, "no such route")
+				w.receiver.asks, w.receiver.noAside = true, api.Errorf(api.Overloaded, "there is no room")
 				w.report(3)
 				stop := w.run()
 				defer stop()

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RemoveAsideUsage removes a frame that was set aside, once an operator has decided about it. The audit log
+// names the frame and the operator. The usage of the frame's source stays applied up to the same number, so
+// that no host sends the frame again.
+
+// Number returns RemoveAsideUsage's number in the log.
+func (*RemoveAsideUsage) Number() entry.Number { return numRemoveAsideUsage }
+
+// Class returns RemoveAsideUsage's priority among waiting proposals.
+func (*RemoveAsideUsage) Class() pipeline.Class { return table[numRemoveAsideUsage].class }
+
+// Validate refuses an op that no state could accept.
+func (o *RemoveAsideUsage) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("seq", checkPositive(o.Seq))
+	return p.err()
+}
+
+// Apply removes the frame. It refuses a number under which no frame is set aside.
+func (o *RemoveAsideUsage) Apply(tx *Tx) (*RemoveAsideUsageResult, error) {
+	frame, found, err := first(tx, scanAside, selectAside+" WHERE seq = ?", o.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, noAside(o.Seq)
+	}
+	// The audit row comes first, because the trigger on the table demands it.
+	if err := tx.audit(o.Meta, frame.Org, fmt.Sprintf("%s/%d", frame.Source.Namespace, o.Seq)); err != nil {
+		return nil, err
+	}
+	return &RemoveAsideUsageResult{}, tx.put("DELETE FROM usage_aside WHERE seq = ?", o.Seq)
+}
