@@ -83,10 +83,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, store: cfg.Store}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.refusals = &refusals{log: cfg.Logger, budgets: map[budgetKey]*budget{}, record: func(ctx context.Context, o *store.RecordRefusals) error {
-		_, err := store.Propose[any](ctx, s.store, o)
-		return err
-	}}
+	s.refusals = s.newRefusals()
 	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes)
 	table := s.table()
 	var err error

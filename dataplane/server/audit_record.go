@@ -51,7 +51,7 @@ func (s *Server) auditing(h serve.Handler) serve.Handler {
 			return &recordedError{err}
 		case err == nil && !t.recorded.Load():
 			who, route := serve.Called(r.Context())
-			s.requests.add(who.Namespace, who, requestKind{r.Method, auditPath(r), successOf(route)}, r)
+			s.countRequest(who.Namespace, who, requestKind{r.Method, auditPath(r), successOf(route)}, r)
 		}
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 	if namespace == "" {
 		return // a stranger at a host of the cloud belongs to no namespace
 	}
-	s.requests.add(namespace, who, kind, r)
+	s.countRequest(namespace, who, kind, r)
 }
 
 func reads(method string) bool {

@@ -20,20 +20,13 @@ import (
 // audited returns the audit log, oldest first, after all pending requests were recorded.
 func (n *node) audited(query string) []api.AuditRecord {
 	n.t.Helper()
-	n.server.requests.drain()
+	n.server.requests.Flush(n.t.Context())
 	var page api.AuditPage
 	a := n.ask("GET", "/api/v1/audit-logs?order=asc&limit=1000&"+query, n.admin, "")
 	if err := json.Unmarshal(a.body, &page); err != nil || a.status != 200 {
 		n.t.Fatalf("%d %s: %v", a.status, a.body, err)
 	}
 	return page.Records
-}
-
-// drain records all pending requests, at any rate.
-func (q *requests) drain() {
-	q.running.Lock()
-	defer q.running.Unlock()
-	q.pass(context.Background(), true)
 }
 
 // newest returns the record of the last request.
@@ -443,7 +436,7 @@ func TestCloseRecords(t *testing.T) {
 		t.Errorf("the next record is %d", next)
 	}
 	n.ask("GET", "/api/v1/queues", "", "")
-	n.server.requests.run()
+	n.server.requests.Flush(context.Background())
 	if _, next := n.cell.State().Head().GetAudit().Records(); next != 2 {
 		t.Errorf("after that, the next record is %d", next)
 	}

@@ -177,7 +177,7 @@ func New(cfg Config) (*Server, error) {
 	s.shares.of = map[tenancy.NamespaceID]*share{}
 	s.bulkStreams.most = job.MaxBulkStreams
 	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
-	s.requests = &requests{record: s.recordRequests, remote: s.remote, log: cfg.Logger, of: map[tenancy.NamespaceID]*pendingRequests{}}
+	s.requests = s.newRequests()
 	s.draining, s.drain = context.WithCancel(context.Background())
 	table := s.table()
 	var err error

@@ -200,7 +200,7 @@ func (v *tenant) caughtUp() {
 // even an empty entry to its log.
 func (v *tenant) store() (all []state.KV) {
 	v.t.Helper()
-	v.server.requests.drain() // refusals of the tenant's own requests go to its log
+	v.server.requests.Flush(context.Background()) // refusals of the tenant's own requests go to its log
 	snapshot := v.cell.State().Snapshot()
 	defer snapshot.Close()
 	for kv, err := range snapshot.All() {

@@ -1,0 +1,350 @@
+// Package tally counts equal requests until they are recorded, for audit logs. A record costs a commit, and a
+// refused request must cost its sender more than the server. So equal requests within Window become one row
+// with a count, and each budget of rows bounds what one organisation or namespace adds. A flood therefore
+// raises counts and hides nobody else's rows. The package knows neither the op nor the log: Config.Commit
+// makes the op.
+package tally
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+const (
+	// Window is the least time between two commits of a destination. Equal requests within it are counted
+	// together.
+	Window = time.Second
+	// timeout bounds the wait for a commit. retry is the wait before the next try.
+	timeout = 10 * time.Second
+	retry   = 5 * time.Second
+)
+
+// LeftOut is the name of the row that counts the requests for which a budget had no room.
+const LeftOut = "left out"
+
+// Bounds limits the requests that wait and the rows that are written.
+type Bounds struct {
+	Kinds   int           // kinds of requests that wait in one budget; requests of further kinds are only counted
+	Waiting int           // kinds that wait in all budgets together; 0 = no bound
+	Burst   int           // rows of a full budget
+	Every   time.Duration // time in which a budget gains a row
+	Rows    int           // rows of one commit
+}
+
+// Config configures a Tally. A kind K is the part that equal requests share. A value V is kept from the first
+// request of a kind.
+type Config[B, K comparable, V any] struct {
+	Bounds
+	// Commit builds the op that records rows in a destination, and returns the function that proposes it. A
+	// Tally calls this function again after an error that is retryable or no *api.Error, because the op may be
+	// in the log: it must propose the same op, whose id makes a repeat harmless.
+	Commit func(to string, rows []Row[B, K, V]) (propose func(context.Context) error)
+	// Compare orders the kinds of a budget; nil = the order of arrival.
+	Compare func(a, b K) int
+	Logger  *slog.Logger
+}
+
+// Row stands for equal requests.
+type Row[B, K comparable, V any] struct {
+	Budget  B
+	Kind    K // zero if LeftOut
+	Value   V // zero if LeftOut
+	Count   uint64
+	LeftOut bool // the row counts requests of any kind for which the budget had no room
+}
+
+// Tally collects requests until they are recorded.
+type Tally[B, K comparable, V any] struct {
+	cfg Config[B, K, V]
+
+	mu      sync.Mutex
+	to      map[string]*destination[B, K, V]
+	waiting int         // kinds in all budgets
+	timer   *time.Timer // of the next run; nil = none is due
+	due     time.Time   // of the next run
+	fresh   bool        // a kind was added for which there is room, since the last run began
+	closed  bool
+
+	running sync.Mutex // one run at a time
+}
+
+// destination is a log: one commit holds rows of all its budgets.
+type destination[B, K comparable, V any] struct {
+	budgets map[B]*budget[K, V]
+	trying  *attempt // guarded by running; nil = no op is pending
+}
+
+// attempt is an op that was proposed and may be in the log.
+type attempt struct {
+	propose func(context.Context) error
+	rows    int
+	next    time.Time // of the next try
+}
+
+// budget holds the pending requests of an organisation or namespace and the rows it may still write.
+type budget[K comparable, V any] struct {
+	kinds map[K]*kind[V]
+	order []K    // in order of arrival
+	lost  uint64 // requests for which there was no room
+	// room is the number of rows that the budget may still write, refilled up to the time refilled.
+	room     int
+	refilled time.Time
+}
+
+type kind[V any] struct {
+	value V
+	count uint64
+}
+
+// New returns an empty Tally.
+func New[B, K comparable, V any](cfg Config[B, K, V]) *Tally[B, K, V] {
+	return &Tally[B, K, V]{cfg: cfg, to: map[string]*destination[B, K, V]{}}
+}
+
+// Add counts a request. It neither waits nor writes. It calls first only if no equal request waits.
+func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	b := t.budget(to, of)
+	switch same := b.kinds[k]; {
+	case same != nil:
+		same.count++
+	case len(b.order) >= t.cfg.Kinds || t.cfg.Waiting > 0 && t.waiting >= t.cfg.Waiting:
+		b.lost++
+	default:
+		b.kinds[k] = &kind[V]{first(), 1}
+		b.order = append(b.order, k)
+		t.waiting++
+		// A run may be far off, because another budget waits for room. This request does not wait for it.
+		if b.room > 0 {
+			t.fresh = true
+			if t.timer != nil && time.Until(t.due) > Window {
+				t.schedule(Window)
+			}
+		}
+	}
+	if t.timer == nil {
+		t.schedule(Window)
+	}
+}
+
+// schedule sets the time of the next run; mu is held.
+func (t *Tally[B, K, V]) schedule(wait time.Duration) {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer, t.due = time.AfterFunc(wait, t.run), time.Now().Add(wait)
+}
+
+// budget returns a budget, and adds it if it is new; mu is held.
+func (t *Tally[B, K, V]) budget(to string, of B) *budget[K, V] {
+	d := t.to[to]
+	if d == nil {
+		d = &destination[B, K, V]{budgets: map[B]*budget[K, V]{}}
+		t.to[to] = d
+	}
+	b := d.budgets[of]
+	if b == nil {
+		b = &budget[K, V]{kinds: map[K]*kind[V]{}, room: t.cfg.Burst}
+		d.budgets[of] = b
+	}
+	return b
+}
+
+// Pending returns the number of kinds that wait, and whether a run is due.
+func (t *Tally[B, K, V]) Pending() (kinds int, due bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting, t.timer != nil
+}
+
+// Close flushes the pending requests and collects no more.
+func (t *Tally[B, K, V]) Close(ctx context.Context) {
+	t.mu.Lock()
+	t.closed = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mu.Unlock()
+	t.Flush(ctx)
+}
+
+// Flush records the pending requests until ctx ends, regardless of the budgets.
+func (t *Tally[B, K, V]) Flush(ctx context.Context) {
+	t.running.Lock()
+	defer t.running.Unlock()
+	for t.pass(ctx, true) > 0 {
+	}
+}
+
+// run makes a pass and schedules itself again while requests wait.
+func (t *Tally[B, K, V]) run() {
+	t.running.Lock()
+	defer t.running.Unlock()
+	t.mu.Lock()
+	t.fresh = false
+	closed := t.closed
+	t.mu.Unlock()
+	if closed {
+		return // Close has recorded everything, and the log may be closed
+	}
+	next := t.pass(context.Background(), false)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fresh || next == 0 && t.waits() { // requests arrived during the pass
+		next = sooner(next, Window)
+	}
+	t.timer = nil
+	if next > 0 && !t.closed {
+		t.schedule(next)
+	}
+}
+
+// waits reports whether there is something to record; mu is held.
+func (t *Tally[B, K, V]) waits() bool {
+	for _, d := range t.to {
+		for _, b := range d.budgets {
+			if b.waits() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pass proposes one op for each destination and returns the time until the next pass. 0 means that nothing
+// waits or, at shutdown, that the rest is lost. The caller holds running.
+func (t *Tally[B, K, V]) pass(ctx context.Context, all bool) (next time.Duration) {
+	t.mu.Lock()
+	names := make([]string, 0, len(t.to))
+	for to := range t.to {
+		names = append(names, to)
+	}
+	t.mu.Unlock()
+	for _, to := range names {
+		next = sooner(next, t.passTo(ctx, to, all))
+	}
+	return next
+}
+
+// sooner returns the shorter of two waits; 0 is no wait at all.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// passTo proposes one op for a destination and returns the time until the next.
+func (t *Tally[B, K, V]) passTo(ctx context.Context, to string, all bool) (next time.Duration) {
+	d, wait := t.prepare(to, all)
+	if d == nil {
+		return wait
+	}
+	trying := d.trying
+	if early := time.Until(trying.next); early > 0 && !all {
+		return early
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := trying.propose(ctx)
+	var e *api.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &e) && !e.Code.Retryable():
+		t.cfg.Logger.Error("requests could not be recorded in the audit log", "rows", trying.rows, "error", err)
+	case all:
+		t.cfg.Logger.Error("requests are lost to the audit log with the shutdown", "rows", trying.rows, "error", err)
+		return 0
+	default:
+		trying.next = time.Now().Add(retry)
+		return retry
+	}
+	d.trying = nil
+	return Window
+}
+
+// prepare returns a destination with an op to propose. If the destination has none, prepare returns the time
+// until there may be one; 0 = nothing waits.
+func (t *Tally[B, K, V]) prepare(to string, all bool) (_ *destination[B, K, V], wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.to[to]
+	if d.trying != nil {
+		return d, 0
+	}
+	rows, wait := t.take(d, time.Now(), all)
+	if len(rows) == 0 {
+		if len(d.budgets) == 0 {
+			delete(t.to, to)
+		}
+		return nil, wait
+	}
+	d.trying = &attempt{propose: t.cfg.Commit(to, rows), rows: len(rows)}
+	return d, 0
+}
+
+// take takes rows out of the budgets that have rows left or, if all is set, out of all budgets. If it takes
+// none, it returns the time until there may be some; 0 = nothing waits. Go's map order is random, so no budget
+// is always the last. The caller holds mu.
+func (t *Tally[B, K, V]) take(d *destination[B, K, V], now time.Time, all bool) (rows []Row[B, K, V], wait time.Duration) {
+	for of, b := range d.budgets {
+		b.refill(now, t.cfg.Bounds)
+		if !b.waits() && b.room == t.cfg.Burst {
+			delete(d.budgets, of) // a new budget would be equal
+			continue
+		}
+		most := b.room
+		if all {
+			most = t.cfg.Rows
+		}
+		rows = t.takeFrom(rows, of, b, min(most, t.cfg.Rows-len(rows)))
+		if b.waits() {
+			wait = sooner(wait, max(Window, t.cfg.Every-now.Sub(b.refilled)))
+		}
+	}
+	return rows, wait
+}
+
+// takeFrom appends up to n rows of a budget to rows.
+func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *budget[K, V], n int) []Row[B, K, V] {
+	most := len(rows) + n
+	if b.lost > 0 && n > 0 {
+		rows = append(rows, Row[B, K, V]{Budget: of, Count: b.lost, LeftOut: true})
+		b.lost = 0
+	}
+	if t.cfg.Compare != nil && n > 0 {
+		slices.SortStableFunc(b.order, t.cfg.Compare)
+	}
+	for len(b.order) > 0 && len(rows) < most {
+		k := b.order[0]
+		rows = append(rows, Row[B, K, V]{Budget: of, Kind: k, Value: b.kinds[k].value, Count: b.kinds[k].count})
+		delete(b.kinds, k)
+		b.order = b.order[1:]
+		t.waiting--
+	}
+	b.room = max(0, b.room-(len(rows)-(most-n)))
+	return rows
+}
+
+func (b *budget[K, V]) waits() bool { return len(b.order) > 0 || b.lost > 0 }
+
+// refill adds the rows that the budget has gained since refilled.
+func (b *budget[K, V]) refill(now time.Time, bounds Bounds) {
+	if b.room == bounds.Burst || b.refilled.IsZero() {
+		b.refilled = now
+	}
+	for b.room < bounds.Burst && now.Sub(b.refilled) >= bounds.Every {
+		b.room++
+		b.refilled = b.refilled.Add(bounds.Every)
+	}
+}
