@@ -167,7 +167,7 @@ func TestTwiceTheSameNamePanics(t *testing.T) {
 // so that no metric can be left out.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "metric_names.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func text(t *testing.T, e ast.Expr) string {
 	t.Helper()
 	literal, ok := e.(*ast.BasicLit)
 	if !ok {
-		t.Fatalf("names.go holds something else than literals: %v", e)
+		t.Fatalf("metric_names.go holds something else than literals: %v", e)
 	}
 	s, err := strconv.Unquote(literal.Value)
 	if err != nil {
