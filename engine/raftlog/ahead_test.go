@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -95,7 +96,12 @@ func TestATailIsPreparedAgain(t *testing.T) {
 	if _, err := f.WriteAt([]byte{1, 2, 3}, 400); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(disk.bytes[:400], bytes.Repeat([]byte{7}, 400)) || disk.bytes[402] != 3 || disk.bytes[403] != 0 || disk.bytes[799] != 0 || disk.bytes[800] != 7 {
-		t.Error("something else was written than the tail and zeros up to the end")
+	for _, part := range []struct {
+		from, to int
+		holds    byte
+	}{{0, 400, 7}, {402, 403, 3}, {403, 800, 0}, {800, 1000, 7}} {
+		if diff := cmp.Diff(bytes.Repeat([]byte{part.holds}, part.to-part.from), disk.bytes[part.from:part.to]); diff != "" {
+			t.Errorf("bytes %d to %d (-want +got):\n%s", part.from, part.to, diff)
+		}
 	}
 }

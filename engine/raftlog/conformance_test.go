@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
@@ -148,6 +150,13 @@ func remove(t *testing.T, s Store, from, to uint64) {
 	}
 }
 
+// equalLogs compares two entries. Package cmp only explains a difference, because tests compare a great many
+// entries and cmp takes much longer.
+func equalLogs(a, b *raft.Log) bool {
+	return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && a.AppendedAt.Equal(b.AppendedAt) &&
+		bytes.Equal(a.Data, b.Data) && bytes.Equal(a.Extensions, b.Extensions)
+}
+
 // wantLogs checks that the log holds exactly these entries.
 func wantLogs(t *testing.T, s Store, want []*raft.Log) {
 	t.Helper()
@@ -171,9 +180,8 @@ func wantLogs(t *testing.T, s Store, want []*raft.Log) {
 		if err := s.GetLog(w.Index, &got); err != nil {
 			t.Fatalf("entry %d: %v", w.Index, err)
 		}
-		if got.Index != w.Index || got.Term != w.Term || got.Type != w.Type ||
-			!bytes.Equal(got.Data, w.Data) || !got.AppendedAt.Equal(w.AppendedAt) || !bytes.Equal(got.Extensions, w.Extensions) {
-			t.Fatalf("entry %d: term %d, type %v, %d bytes", w.Index, got.Term, got.Type, len(got.Data))
+		if !equalLogs(w, &got) {
+			t.Fatalf("entry %d (-want +got):\n%s", w.Index, cmp.Diff(*w, got, cmpopts.EquateEmpty()))
 		}
 	}
 	outside := []uint64{0, wantLast + 1, wantLast + 100}

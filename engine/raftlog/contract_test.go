@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/raft"
 
 	"github.com/corvo/corvo/api"
@@ -34,9 +36,8 @@ func testFields(t *testing.T, open func() Store) {
 		if err := s.GetLog(w.Index, &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Index != w.Index || got.Term != w.Term || got.Type != w.Type || !bytes.Equal(got.Data, w.Data) ||
-			!bytes.Equal(got.Extensions, w.Extensions) || !got.AppendedAt.Equal(w.AppendedAt) {
-			t.Errorf("got %+v, want %+v", got, w)
+		if !equalLogs(w, &got) {
+			t.Errorf("entry %d (-want +got):\n%s", w.Index, cmp.Diff(*w, got, cmpopts.EquateEmpty()))
 		}
 	}
 }
