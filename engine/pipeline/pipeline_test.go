@@ -42,8 +42,11 @@ func TestBatchesWhatGathersMeanwhile(t *testing.T) {
 			}
 		}
 		h := l.entries[1].Header
-		if h.Level != 5 || h.Incarnation != (entry.Incarnation{9}) || h.Seed == (entry.Seed{}) || h.Seed == l.entries[0].Seed {
-			t.Errorf("header %+v", h)
+		if h.Level != 5 || h.Incarnation != (entry.Incarnation{9}) {
+			t.Errorf("level %d, incarnation %v", h.Level, h.Incarnation)
+		}
+		if first := l.entries[0].Header.Seed; h.Seed == (entry.Seed{}) || h.Seed == first {
+			t.Errorf("the seed is %v after %v", h.Seed, first)
 		}
 	})
 }
