@@ -211,8 +211,11 @@ func TestAPipelineAnswersInOrder(t *testing.T) {
 		})
 		for i := range uint64(n) {
 			f := <-p.Consumer()
-			if err := f.Error(); err != nil || f.Response().LastLog != i || f.Request().PrevLogEntry != i || f.Start().IsZero() {
-				t.Fatalf("future %d: %+v, %v", i, f.Response(), err)
+			if err := f.Error(); err != nil {
+				t.Fatalf("future %d: %v", i, err)
+			}
+			if f.Response().LastLog != i || f.Request().PrevLogEntry != i || f.Start().IsZero() {
+				t.Fatalf("future %d, begun at %v: %+v to %+v", i, f.Start(), f.Response(), f.Request())
 			}
 		}
 		wg.Wait()

@@ -113,8 +113,11 @@ func TestAMessageCanBeWithdrawn(t *testing.T) {
 		t.Error("it is said not to be sent")
 	}
 	frames := drain(t, o)
-	if len(frames) != 1 || frames[0].kind != frameCancel || frames[0].request != 2 || o.queued != 0 {
-		t.Errorf("%+v, %d bytes", frames, o.queued)
+	if len(frames) != 1 || o.queued != 0 {
+		t.Fatalf("%+v, %d bytes", frames, o.queued)
+	}
+	if f := frames[0]; f.kind != frameCancel || f.request != 2 {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -185,8 +185,11 @@ func TestASnapshotArrivesWhole(t *testing.T) {
 		receiver(t, b, got)
 		src := newSource(0, 1, transport.MaxFrame, transport.MaxFrame+1, 3<<20)
 		resp, err := install(w, a, "b", src)
-		if err != nil || !resp.Success || resp.Term != 7 || <-got != manifest {
+		if err != nil || !resp.Success || resp.Term != 7 {
 			t.Fatalf("%+v, %v", resp, err)
+		}
+		if text := <-got; text != manifest {
+			t.Fatalf("the manifest arrives as %q", text)
 		}
 		for name, want := range src.bytes {
 			if !bytes.Equal(staged.parts[name], want) {

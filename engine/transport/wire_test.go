@@ -171,14 +171,23 @@ func TestFramesAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := in.assemble(r, h)
-			if err != nil || h.kind != frameCall || h.request != 1<<50 || h.group != 9 {
-				t.Fatalf("%+v, %v", h, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.kind != frameCall || h.request != 1<<50 || h.group != 9 {
+				t.Fatalf("%+v", h)
 			}
 			if h.more() {
 				continue
 			}
-			if !bytes.Equal(got, want) || r.Len() > 0 || in.bytes != 0 || len(in.partials) != 0 || frames != max(1, (size+MaxFrame-1)/MaxFrame) {
-				t.Errorf("%d bytes of %d in %d frames", len(got), size, frames)
+			if !bytes.Equal(got, want) || r.Len() > 0 {
+				t.Errorf("%d bytes of %d, %d are left", len(got), size, r.Len())
+			}
+			if in.bytes != 0 || len(in.partials) != 0 {
+				t.Errorf("%d bytes of %d messages are kept", in.bytes, len(in.partials))
+			}
+			if want := max(1, (size+MaxFrame-1)/MaxFrame); frames != want {
+				t.Errorf("%d bytes in %d frames, want %d", size, frames, want)
 			}
 			break
 		}
