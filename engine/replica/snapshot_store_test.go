@@ -69,8 +69,11 @@ func TestTheMachineIsTheSnapshot(t *testing.T) {
 	if err := stream.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if meta.Index != 41 || meta.Term != 3 || meta.Size != int64(len(data)) || meta.ConfigurationIndex != 1 || len(meta.Configuration.Servers) != 2 {
+	if meta.Index != 41 || meta.Term != 3 || meta.Size != int64(len(data)) {
 		t.Errorf("%d bytes read, meta %+v", len(data), meta)
+	}
+	if meta.ConfigurationIndex != 1 || len(meta.Configuration.Servers) != 2 {
+		t.Errorf("the configuration of %d is %+v", meta.ConfigurationIndex, meta.Configuration)
 	}
 	a, err := decodeAnnouncement(data)
 	if err != nil || a.Index != 41 || len(a.parts) != 3 {
@@ -111,8 +114,14 @@ func TestPersistWritesTheManifestLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := readManifest(dir)
-	if err != nil || m.Index != 40 || m.Term != 3 || m.Group != "g" || m.ConfigurationIndex != 1 || s.newest.Load() != 40 {
-		t.Errorf("manifest %+v, %v", m, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.newest.Load(); m.Index != 40 || got != 40 {
+		t.Errorf("the manifest is of entry %d, the newest snapshot of %d", m.Index, got)
+	}
+	if m.Term != 3 || m.Group != "g" || m.ConfigurationIndex != 1 {
+		t.Errorf("manifest %+v", m)
 	}
 	if got := fmt.Sprint(list(t, dir)); got != "[manifest.json]" {
 		t.Errorf("left behind: %s", got)
