@@ -1,9 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/pipeline"
@@ -21,8 +23,8 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		again, err := decodeAnswer(a.encode())
-		if err != nil || again.outcome != a.outcome || again.at != a.at || !bytes.Equal(again.body, a.body) {
-			t.Errorf("%+v became %+v, %v", a, again, err)
+		if diff := cmp.Diff(a, again, cmp.AllowUnexported(answer{}), cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("decoded again: %v (-once +twice):\n%s", err, diff)
 		}
 		var e *api.Error
 		if err := decodeError(a.body); !errors.As(err, &e) || e.Code == "" {
@@ -63,8 +65,11 @@ func TestErrorsBetweenMembers(t *testing.T) {
 	e := api.Errorf(api.Overloaded, "later")
 	e.RetryAfter, e.Details = retryMost, map[string]any{"queue": "q"}
 	got, ok := decodeError(encodeError(e)).(*api.Error) //nolint:errorlint // it answers nothing else
-	if !ok || got.Code != e.Code || got.Message != e.Message || got.RetryAfter != e.RetryAfter || got.Details["queue"] != "q" {
-		t.Errorf("%+v", got)
+	if !ok || got.Code != e.Code || got.Message != e.Message {
+		t.Fatalf("%+v became %+v", e, got)
+	}
+	if got.RetryAfter != e.RetryAfter || got.Details["queue"] != "q" {
+		t.Errorf("after %v, details %v", got.RetryAfter, got.Details)
 	}
 	e.Details = map[string]any{"no": func() {}} // JSON cannot encode it
 	if got := decodeError(encodeError(e)); api.CodeOf(got) != api.Overloaded {

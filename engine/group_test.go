@@ -125,8 +125,11 @@ func TestIdleLeaderWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The log holds the configuration, raft's no-op of the term, and StartTerm.
-	if before.Last != 3 || after.Last != 3 || after.State != "Leader" || !n.Leader() {
-		t.Errorf("log ended at %d, then %d; state %s", before.Last, after.Last, after.State)
+	if before.Last != 3 || after.Last != 3 {
+		t.Errorf("log ended at %d, then %d", before.Last, after.Last)
+	}
+	if after.State != "Leader" || !n.Leader() {
+		t.Errorf("state %s, leads %v", after.State, n.Leader())
 	}
 }
 

@@ -125,8 +125,11 @@ func TestCommitAndApplySpans(t *testing.T) {
 		if commit.ParentID != id(parent) || commit.TraceID != fmt.Sprintf("%032x", 0xabc) {
 			t.Errorf("the commit of %d ops: %+v", ops, commit)
 		}
-		if apply.ParentID != commit.SpanID || apply.TraceID != commit.TraceID || apply.Start.Before(commit.Start) || apply.End.After(commit.End) {
-			t.Errorf("the apply of %d ops: %+v below %+v", ops, apply, commit)
+		if apply.ParentID != commit.SpanID || apply.TraceID != commit.TraceID {
+			t.Errorf("the apply of %d ops: %+v is not below %+v", ops, apply, commit)
+		}
+		if apply.Start.Before(commit.Start) || apply.End.After(commit.End) {
+			t.Errorf("the apply of %d ops lasts from %v to %v, the commit from %v to %v", ops, apply.Start, apply.End, commit.Start, commit.End)
 		}
 		if commit.Attributes["corvo.group"] != "test/0" || commit.Attributes["corvo.entry.index"] != apply.Attributes["corvo.entry.index"] {
 			t.Errorf("attributes %v and %v", commit.Attributes, apply.Attributes)
@@ -136,7 +139,10 @@ func TestCommitAndApplySpans(t *testing.T) {
 	if len(links) != 2 || links[0].SpanID != id(4) || links[1].SpanID != id(5) {
 		t.Errorf("the commit of 4 ops is linked to %v", links)
 	}
-	if len(headers) != 3 || headers[0] == (entry.Trace{}) || headers[1] == headers[0] || headers[2] != (entry.Trace{}) {
+	if len(headers) != 3 {
+		t.Fatalf("headers %v, want three", headers)
+	}
+	if headers[0] == (entry.Trace{}) || headers[1] == headers[0] || headers[2] != (entry.Trace{}) {
 		t.Errorf("headers %v", headers)
 	}
 }
@@ -167,8 +173,11 @@ func TestReplayMakesNoSpans(t *testing.T) {
 	}
 	again.shut(t)
 	spans := flush()
-	if len(spans) != 2 || spans[0].Name != "apply" || spans[1].Name != "commit" || spans[1].ParentID != fmt.Sprintf("%016x", 9) {
-		t.Errorf("received\n%s", otlptest.Text(spans))
+	if len(spans) != 2 || spans[0].Name != "apply" || spans[1].Name != "commit" {
+		t.Fatalf("received\n%s", otlptest.Text(spans))
+	}
+	if got, want := spans[1].ParentID, fmt.Sprintf("%016x", 9); got != want {
+		t.Errorf("the commit is below %s, want %s", got, want)
 	}
 }
 
