@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane"
@@ -124,13 +127,15 @@ func (p *platform) asTheExampleSays() {
 	t.Helper()
 	q, err := p.c.Queue(ctx, "agents", strong)
 	p.must(err)
-	if q.Provider == nil || *q.Provider != "anthropic" || q.PriorityAgeingMs == nil || *q.PriorityAgeingMs != 600_000 {
-		t.Errorf("the queue is %+v", q)
+	got := api.Queue{Provider: q.Provider, PriorityAgeingMs: q.PriorityAgeingMs}
+	if diff := cmp.Diff(api.Queue{Provider: new("anthropic"), PriorityAgeingMs: new(int64(600_000))}, got); diff != "" {
+		t.Errorf("the queue (-want +got):\n%s", diff)
 	}
 	rule, err := p.c.LimitRule(ctx, "agents/trial", strong)
 	p.must(err)
-	if *rule.MaxConcurrency != 2 || *rule.RateLimit != 30 || *rule.RateWindowMs != 60_000 || rule.Paused {
-		t.Errorf("the limit rule is %+v", rule)
+	wantRule := api.LimitRule{ID: "agents/trial", Queue: "agents", Key: "trial", MaxConcurrency: new(2), RateLimit: new(30), RateWindowMs: new(int64(60_000))}
+	if diff := cmp.Diff(wantRule, rule, cmpopts.IgnoreFields(wantRule, "CreatedAt", "Version")); diff != "" {
+		t.Errorf("the limit rule (-want +got):\n%s", diff)
 	}
 	price, err := p.c.Price(ctx, p.id("corvo_price.agreed"), strong)
 	p.must(err)
@@ -139,18 +144,27 @@ func (p *platform) asTheExampleSays() {
 	}
 	b, err := p.c.Budget(ctx, "namespace", "default", strong)
 	p.must(err)
-	if *b.DailyUSD != *usd(t, "200") || b.OnExceed != api.ExceedHold || b.DefaultReserveUSD != *usd(t, "0.5") || !slices.Equal(b.Alerts, []uint32{50, 80, 100}) {
-		t.Errorf("the budget is %+v", b)
+	if *b.DailyUSD != *usd(t, "200") || b.DefaultReserveUSD != *usd(t, "0.5") {
+		t.Errorf("the budget is %v a day, the reserve %v", b.DailyUSD, b.DefaultReserveUSD)
+	}
+	if b.OnExceed != api.ExceedHold || !slices.Equal(b.Alerts, []uint32{50, 80, 100}) {
+		t.Errorf("the budget does %q when exceeded and alerts at %v", b.OnExceed, b.Alerts)
 	}
 	policy, err := p.c.ApprovalPolicy(ctx, p.id("corvo_approval_policy.dear"), strong)
 	p.must(err)
-	if *policy.CostUSDGt != *usd(t, "10") || *policy.AgentIterationGt != 50 || !policy.Enabled || policy.Mode != api.ModeAny {
-		t.Errorf("the policy is %+v", policy)
+	if *policy.CostUSDGt != *usd(t, "10") || *policy.AgentIterationGt != 50 {
+		t.Errorf("the policy is for more than %v and %d iterations", policy.CostUSDGt, *policy.AgentIterationGt)
+	}
+	if !policy.Enabled || policy.Mode != api.ModeAny {
+		t.Errorf("the policy is enabled: %v, mode %q", policy.Enabled, policy.Mode)
 	}
 	alert, err := p.c.AlertRule(ctx, p.id("corvo_alert_rule.waiting"), strong)
 	p.must(err)
-	if alert.Queue != "agents" || alert.Threshold != 300 || alert.For != "5m0s" || alert.Notify != p.id("corvo_webhook.alerts") {
-		t.Errorf("the alert rule is %+v", alert)
+	if alert.Queue != "agents" || alert.Threshold != 300 || alert.For != "5m0s" {
+		t.Errorf("the alert rule watches %+v", alert.AlertWatch)
+	}
+	if want := p.id("corvo_webhook.alerts"); alert.Notify != want {
+		t.Errorf("the alert rule notifies %q, want %q", alert.Notify, want)
 	}
 }
 

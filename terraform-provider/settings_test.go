@@ -1,10 +1,14 @@
 package provider_test
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/terraform-provider/tftest"
@@ -53,9 +57,16 @@ func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 	}
 	p.look(func() {
 		q := p.node.queues["images"]
-		if *q.MaxLength != 100000 || *q.RateLimit != 100 || *q.RateWindowMs != 60000 || q.OnFull != api.OnFullDropOldest ||
-			*q.Retention != (api.QueueRetention{Completed: "24h0m0s", Dead: api.Forever}) || *q.Defaults.RetryBaseDelay != "0s" || *q.Defaults.RetryJitterPercent != 0 {
-			t.Errorf("the queue is %+v, %+v, %+v", q, q.Retention, q.Defaults)
+		got := api.Queue{MaxLength: q.MaxLength, RateLimit: q.RateLimit, RateWindowMs: q.RateWindowMs, OnFull: q.OnFull, Retention: q.Retention}
+		want := api.Queue{
+			MaxLength: new(int64(100000)), RateLimit: new(100), RateWindowMs: new(int64(60000)), OnFull: api.OnFullDropOldest,
+			Retention: &api.QueueRetention{Completed: "24h0m0s", Dead: api.Forever},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the queue (-want +got):\n%s", diff)
+		}
+		if d := q.Defaults; *d.RetryBaseDelay != "0s" || *d.RetryJitterPercent != 0 {
+			t.Errorf("the queue's defaults are a delay of %s, varied by %d %%", *d.RetryBaseDelay, *d.RetryJitterPercent)
 		}
 	})
 
@@ -67,8 +78,12 @@ func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 	settled(t, d)
 	p.look(func() {
 		q := p.node.queues["images"]
-		if q.MaxConcurrency != nil || q.RateLimit != nil || q.RateWindowMs != nil || q.MaxLength != nil || q.OnFull != api.OnFullReject || q.Retention != nil || q.Defaults != nil {
-			t.Errorf("what was left out stays: %+v", q)
+		got := api.Queue{
+			MaxConcurrency: q.MaxConcurrency, RateLimit: q.RateLimit, RateWindowMs: q.RateWindowMs, MaxLength: q.MaxLength,
+			OnFull: q.OnFull, Retention: q.Retention, Defaults: q.Defaults,
+		}
+		if diff := cmp.Diff(api.Queue{OnFull: api.OnFullReject}, got); diff != "" {
+			t.Errorf("what was left out stays (-want +got):\n%s", diff)
 		}
 	})
 	d.Write("main.tf", head+strings.Replace(fullQueue, `"0s"`, `"91s"`, 1))
@@ -148,9 +163,12 @@ func scheduleLife(t *testing.T, p *peer, tool *tftest.Tool) {
 	settled(t, d)
 	p.look(func() {
 		s := p.onlySchedule(t)
-		if s.ID != id || s.Version != 3 || s.Name != "report" || s.Queue != "other" || s.Cron != "@daily" || s.Timezone != "UTC" || string(s.Payload) != "{}" ||
-			s.UniqueKey != nil || s.MaxRetries != 3 || s.Priority != 2 || s.Missed != "once" || s.Jitter != "0s" || s.Paused || len(s.Tags)+len(s.Headers) != 0 {
-			t.Errorf("the schedule is %+v", s)
+		want := &api.Schedule{
+			ID: id, Name: "report", Queue: "other", Cron: "@daily", Timezone: "UTC", Payload: json.RawMessage("{}"),
+			MaxRetries: 3, Priority: 2, Missed: "once", Jitter: "0s", Version: 3,
+		}
+		if diff := cmp.Diff(want, s, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(*s, "CreatedAt", "NextRun")); diff != "" {
+			t.Errorf("the schedule (-want +got):\n%s", diff)
 		}
 	})
 
