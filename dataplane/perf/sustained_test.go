@@ -62,6 +62,8 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 	}
 	l.stop(t)
 	stopped := time.Now()
+	behind, late := c.View().Lag()
+	used := cpuTime(t)
 	status, err := c.Status()
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +81,7 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 		}
 		<-tick.C
 	}
+	t.Logf("at the end of the load the view was %v behind (%d events); the processors worked for %v afterwards", late, behind, cpuTime(t)-used)
 	t.Logf("%d jobs in %v (%.0f a second); %d lists answered, the slowest (%s) in %v, the oldest %v old; %d events kept; current %v after the load",
 		l.done.Load(), *sustained, float64(l.done.Load())/sustained.Seconds(), asked, slowestPath, slowest, oldest, status.FeedEvents, time.Since(stopped).Round(time.Millisecond))
 }
