@@ -144,8 +144,11 @@ func TestWorkersAreForgottenUnlessTheyHold(t *testing.T) {
 	}
 	for _, at := range []api.Time{all[0].StartedAt, all[0].LastHeartbeat} {
 		when, ok, err := at.Parse()
-		if err != nil || !ok || time.Since(when) > time.Minute || time.Until(when) > time.Minute {
-			t.Errorf("a time of %+v is %v, %v", all[0], when, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || time.Since(when) > time.Minute || time.Until(when) > time.Minute {
+			t.Errorf("a time of %+v is %v, which is not within a minute of now", all[0], when)
 		}
 	}
 }
@@ -196,7 +199,8 @@ func TestWorkersReport(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	for _, path := range []string{"Fetch", "FetchBatch"} {
-		a := n.send("POST", "/corvo.v1.WorkerService/"+path, n.admin, `{"queues":["q"],"workerId":"`+path+`","leaseDuration":1,"concurrency":3}`, "Content-Type: application/json", "Connect-Timeout-Ms: 50")
+		n.enqueued(`{"queue":"q"}`) // so that the fetch does not wait
+		a := n.send("POST", "/corvo.v1.WorkerService/"+path, n.admin, `{"queues":["q"],"workerId":"`+path+`","leaseDuration":600,"concurrency":3}`, "Content-Type: application/json")
 		if a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -205,5 +209,5 @@ func TestWorkersReport(t *testing.T) {
 	if a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	n.lists(n.admin, "Fetch@ [q] 0/4 draining, FetchBatch@ [q] 0/3, w@ [q] 0/7 draining")
+	n.lists(n.admin, "Fetch@ [q] 1/4 draining, FetchBatch@ [q] 1/3, w@ [q] 0/7 draining")
 }
