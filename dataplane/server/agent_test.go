@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/billing/money"
 )
 
 // The expected answers to a key for other queues, and the bodies of attacks.
@@ -78,13 +78,14 @@ func (n *node) agentLoop(queue string) {
 	n.acks(j, `"agent_status":"continue","checkpoint":{"step":1},"trace":["thought"],"usage":{"input_tokens":10,"model":"m","cost_usd":0.1}`)
 	n.acks(j, `"agent_status":"continue","usage":{"cost_usd":0.1}`) // a repeat counts once
 	j = n.nextOf(queue)
-	if string(j.Checkpoint) != `{"step":1}` || j.Agent.Iteration != 2 || j.Agent.TotalCostUSD != money.Nano(100_000_000) || j.Attempt != 2 {
-		t.Fatalf("the second iteration gets %+v, %+v", j, j.Agent)
-	}
+	wantFields(t, "the job of the second iteration", j, func(want *api.FetchedJob) {
+		want.Checkpoint, want.Attempt = json.RawMessage(`{"step":1}`), 2
+		want.Agent = &api.FetchedAgent{MaxIterations: 3, MaxCostUSD: 500_000_000, IterationTimeout: "5m0s", Iteration: 2, TotalCostUSD: 100_000_000}
+	})
 	n.acks(j, `"agent_status":"hold","hold_reason":"may I?","result":{"draft":1},"usage":{"cost_usd":0.05}`)
-	if doc := n.document(id); doc.State != "held" || doc.HoldReason == nil || *doc.HoldReason != "may I?" || string(doc.Result) != `{"draft":1}` {
-		t.Errorf("a job whose agent asks: %+v", doc)
-	}
+	wantFields(t, "a job whose agent asks a person", n.document(id), func(want *api.Job) {
+		want.State, want.HoldReason, want.Result = "held", ptr("may I?"), json.RawMessage(`{"draft":1}`)
+	})
 	n.act("POST", id+"/approve", `{}`, "pending")
 	j = n.nextOf(queue)
 	n.acks(j, `"agent_status":"continue","checkpoint":{"step":3}`)
@@ -127,9 +128,11 @@ func (n *node) iterationsOf(id string) {
 		if got := fmt.Sprintf("%d %s %d %s %s %s %s", it.Iteration, it.Status, it.Attempt, it.Checkpoint, it.Trace, it.Result, it.CostUSD); got != want {
 			t.Errorf("iteration %s, want %s", got, want)
 		}
-		if it.WorkerID == nil || *it.WorkerID != "w1" || it.StartedAt == "" || it.CreatedAt == "" || (it.HoldReason != nil) != (i == 1) || (it.Usage == nil) != (i == 2) {
-			t.Errorf("iteration %+v", it)
-		}
+		equal(t, "worker_id", it.WorkerID, ptr("w1"))
+		present(t, "started_at", it.StartedAt)
+		present(t, "created_at", it.CreatedAt)
+		equal(t, "has a hold_reason", it.HoldReason != nil, i == 1)
+		equal(t, "has no usage", it.Usage == nil, i == 2)
 	}
 	n.do("GET", "/api/v1/jobs/"+id+"/iterations?after=1&limit=2", "", http.StatusOK, &all)
 	if len(all.Iterations) != 2 || all.Iterations[0].Iteration != 2 || !all.HasMore {
@@ -154,9 +157,12 @@ func (n *node) replayed(queue, id string) {
 		t.Errorf("replayed as %+v, and again as %+v", made, again)
 	}
 	j := n.nextOf(queue)
-	if j.JobID != made.JobID || string(j.Payload) != `{"goal":"g"}` || string(j.Checkpoint) != `{"step":1}` || j.Agent.Iteration != 3 || j.Agent.TotalCostUSD != 150_000_000 {
-		t.Errorf("the replay is %+v, %+v", j, j.Agent)
-	}
+	wantFields(t, "the replay", j, func(want *api.FetchedJob) {
+		want.JobID, want.Payload, want.Checkpoint = made.JobID, json.RawMessage(`{"goal":"g"}`), json.RawMessage(`{"step":1}`)
+		agent := *j.Agent
+		agent.Iteration, agent.TotalCostUSD = 3, 150_000_000
+		want.Agent = &agent
+	})
 	n.acks(j, `"result":1`)
 	for body, want := range map[string]api.Code{`{"from":9}`: api.NotFound, `{"from":0}`: api.ValidationError, `{}`: api.ValidationError, `{"from":10001}`: api.ValidationError} {
 		if p := n.send("POST", "/api/v1/jobs/"+id+"/replay", n.admin, body).problem(t); p.Code != want {
@@ -177,9 +183,13 @@ func (n *node) judged(id string) {
 	}
 	var all api.Scores
 	a := n.do("GET", "/api/v1/jobs/"+id+"/scores", "", http.StatusOK, &all)
-	if len(all.Scores) != 2 || all.Scores[0].Value != -1000 || all.Scores[0].Scorer != "jane" || all.Scores[1].Dimension != "speed" || all.Scores[1].CreatedAt == "" {
-		n.t.Errorf("scores: %s", a.body)
+	if len(all.Scores) != 2 {
+		n.t.Fatalf("scores: %s", a.body)
 	}
+	equal(n.t, "the first score", all.Scores[0].Value, -1000)
+	equal(n.t, "the first scorer", all.Scores[0].Scorer, "jane")
+	equal(n.t, "the second dimension", all.Scores[1].Dimension, "speed")
+	present(n.t, "the second created_at", all.Scores[1].CreatedAt)
 	for _, body := range []string{`{"dimension":"quality"}`, `{"value":1}`, `{"dimension":"` + strings.Repeat("d", 129) + `","value":1}`, `{"dimension":"d","value":1e999}`, `{"dimension":"d","value":"high"}`} {
 		n.do("POST", "/api/v1/jobs/"+id+"/scores", body, http.StatusBadRequest, nil)
 	}
@@ -198,8 +208,11 @@ func TestAgentAcksInABatch(t *testing.T) {
 	var got api.AckBatchResponse
 	n.do("POST", "/api/v1/ack/batch", fmt.Sprintf(`{"acks":[{"job_id":%q,"lease_token":%q,"agent_status":"hold","hold_reason":"r","trace":{"a":1}},
 		{"job_id":%[1]q,"agent_status":"later","hold_reason":"r"},{"job_id":%[1]q,"agent_status":"continue","step_status":"exit"}]}`, id, j.LeaseToken), http.StatusOK, &got)
-	if got.Acked != 1 || len(got.Errors) != 2 || got.Errors[0].Code != api.ValidationError || got.Errors[1].Code != api.ValidationError {
-		t.Errorf("a batch of agents' acks: %+v", got)
+	if got.Acked != 1 || len(got.Errors) != 2 {
+		t.Fatalf("a batch request of agents' acks: %+v", got)
+	}
+	for i, e := range got.Errors {
+		equal(t, fmt.Sprintf("the code of error %d", i), e.Code, api.ValidationError)
 	}
 	if doc := n.document(id); doc.State != "held" || *doc.HoldReason != "r" {
 		t.Errorf("held by a batch: %+v", doc)
@@ -217,9 +230,13 @@ func TestClientAgents(t *testing.T) {
 	}
 	for i, status := range []string{api.AgentContinue, api.AgentDone} {
 		j, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"q"}})
-		if err != nil || j == nil || j.Agent == nil || j.Agent.Iteration != i+1 {
-			t.Fatalf("%+v, %v", j, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if j == nil || j.Agent == nil {
+			t.Fatalf("fetched %+v", j)
+		}
+		equal(t, "iteration", j.Agent.Iteration, i+1)
 		for range 2 {
 			if err := c.Ack(ctx, j.JobID, api.AckRequest{LeaseToken: j.LeaseToken, AgentStatus: status}); err != nil {
 				t.Fatal(err)
@@ -227,9 +244,13 @@ func TestClientAgents(t *testing.T) {
 		}
 	}
 	page, err := c.Iterations(ctx, made.JobID, client.IterationPage{After: 1, Limit: 1}, client.Read{Strong: true})
-	if err != nil || len(page.Iterations) != 1 || page.Iterations[0].Status != api.AgentDone || page.HasMore {
-		t.Errorf("%+v, %v", page, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(page.Iterations) != 1 || page.HasMore {
+		t.Fatalf("the page after the first iteration: %+v", page)
+	}
+	equal(t, "the last iteration's status", page.Iterations[0].Status, api.AgentDone)
 	again, err := c.Replay(ctx, made.JobID, 2)
 	if err != nil {
 		t.Fatal(err)

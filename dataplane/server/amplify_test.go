@@ -28,8 +28,11 @@ func TestManyEmptyItemsAreRefused(t *testing.T) {
 	acks := repeated(300_000, `{}`)
 
 	a := n.send("POST", "/api/v1/ack/batch", worker, `{"ACK\u0073":[`+acks+`]}`)
-	if p := a.problem(t); a.status != 413 || p.Code != api.PayloadTooLarge || p.Details["max_decoded_bytes"] == nil || !strings.Contains(p.Error, "fewer") {
-		t.Errorf("%d %+v", a.status, p)
+	p := a.problem(t)
+	equal(t, "status", a.status, 413)
+	equal(t, "code", p.Code, api.PayloadTooLarge)
+	if p.Details["max_decoded_bytes"] == nil || !strings.Contains(p.Error, "fewer") {
+		t.Errorf("the error names no bound or no remedy: %+v", p)
 	}
 	for _, c := range []struct {
 		procedure, body string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
 )
 
 // The expected answers to a key for other queues, and the bodies of attacks.
@@ -39,9 +40,13 @@ func TestApprovals(t *testing.T) {
 	n := startNode(t, func(c *Config) { c.Dev = true })
 	var p api.ApprovalPolicy
 	n.do("POST", "/api/v1/approval-policies", `{"name":"review","queue":"q","cost_usd_gt":0.25,"agent_iteration_gt":0}`, 201, &p)
-	if !strings.HasPrefix(p.ID, "pol_") || p.Mode != "any" || !p.Enabled || *p.Queue != "q" || p.CostUSDGt.String() != "0.25" || *p.AgentIterationGt != 0 || p.TagKey != nil {
-		t.Errorf("made %+v", p)
+	if !strings.HasPrefix(p.ID, "pol_") {
+		t.Errorf("its id is %s", p.ID)
 	}
+	wantFields(t, "the created policy", p, func(want *api.ApprovalPolicy) {
+		want.Mode, want.Enabled, want.Queue, want.TagKey = "any", true, ptr("q"), nil
+		want.CostUSDGt, want.AgentIterationGt = ptr(money.Dollar/4), ptr(0)
+	})
 	id := n.enqueued(`{"queue":"q","payload":1}`)
 	n.do("POST", "/api/v1/fetch/batch", `{"queues":["q"],"timeout":0}`, 200, &api.FetchBatchResponse{})
 	var j api.Job
@@ -62,9 +67,10 @@ func TestApprovals(t *testing.T) {
 	var status api.Status
 	n.do("POST", "/api/v1/jobs/"+id+"/approve", `{"payload":{"a":2},"checkpoint":[3]}`, 200, &status)
 	got := n.nextOf("q")
-	if status.Status != "pending" || got.JobID != id || string(got.Payload) != `{"a":2}` || string(got.Checkpoint) != `[3]` {
-		t.Errorf("%s, then fetched %+v", status.Status, got)
-	}
+	equal(t, "the approved job's status", status.Status, "pending")
+	wantFields(t, "the approved job", got, func(want *api.FetchedJob) {
+		want.JobID, want.Payload, want.Checkpoint = id, json.RawMessage(`{"a":2}`), json.RawMessage(`[3]`)
+	})
 	var found api.SearchResponse
 	n.do("POST", "/api/v1/jobs/search", `{"queue":"q"}`, 200, &found)
 	if len(found.Jobs) != 1 || string(found.Jobs[0].Payload) != `{"a":2}` {
@@ -110,10 +116,11 @@ func TestResultSchemas(t *testing.T) {
 	ack := fmt.Sprintf(`{"lease_token":%q,"result":{"score":"x"},"usage":{"input_tokens":7}}`, got.LeaseToken)
 	a := n.send("POST", "/api/v1/ack/"+id, n.admin, ack)
 	p := a.problem(t)
-	if a.status != 422 || p.Code != api.ResultMismatch || p.Error != "result does not match its schema: /score: got string, want number" ||
-		p.Details["status"] != "retrying" || fmt.Sprint(p.Details["mismatches"]) != "[map[path:/score reason:got string, want number]]" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	equal(t, "status", a.status, 422)
+	equal(t, "code", p.Code, api.ResultMismatch)
+	equal(t, "error", p.Error, "result does not match its schema: /score: got string, want number")
+	equal(t, "details.status", p.Details["status"], "retrying")
+	equal(t, "details.mismatches", fmt.Sprint(p.Details["mismatches"]), "[map[path:/score reason:got string, want number]]")
 	if again := n.send("POST", "/api/v1/ack/"+id, n.admin, ack); again.status != 422 || !reflect.DeepEqual(again.problem(t), p) {
 		t.Errorf("asked again, for the answer was lost: %d %s", again.status, again.body)
 	}
@@ -133,9 +140,12 @@ func TestResultSchemas(t *testing.T) {
 	batch := fmt.Sprintf(`{"acks":[{"job_id":%q,"lease_token":%q},{"job_id":%q,"lease_token":%q,"result":{"score":1}},{"job_id":%q,"lease_token":%q,"result":1}]}`,
 		id, again.LeaseToken, fine, other.LeaseToken, plain, third.LeaseToken)
 	n.do("POST", "/api/v1/ack/batch", batch, 200, &out)
-	if out.Acked != 2 || len(out.Errors) != 1 || out.Errors[0].JobID != id || out.Errors[0].Code != api.ResultMismatch || out.Errors[0].Details["status"] != "dead" {
-		t.Errorf("%+v", out)
+	if out.Acked != 2 || len(out.Errors) != 1 {
+		t.Fatalf("%+v", out)
 	}
+	equal(t, "the refused job", out.Errors[0].JobID, id)
+	equal(t, "its code", out.Errors[0].Code, api.ResultMismatch)
+	equal(t, "its status", out.Errors[0].Details["status"], "dead")
 	var repeated api.AckBatchResponse
 	if n.do("POST", "/api/v1/ack/batch", batch, 200, &repeated); !reflect.DeepEqual(repeated, out) {
 		t.Errorf("asked again: %+v", repeated)

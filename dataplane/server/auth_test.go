@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -345,8 +345,16 @@ func TestEmptyScope(t *testing.T) {
 		}
 		for _, search := range []api.SearchRequest{{}, {SearchFilter: api.SearchFilter{State: []string{"pending"}}}, {Order: "asc", Limit: ptr(1)}} {
 			page, err := scoped.Search(ctx, search, client.Read{})
-			if err != nil || len(page.Jobs) != want || page.Total != int64(want) || page.HasMore || page.TotalIsEstimate || page.Jobs == nil {
-				t.Errorf("after %q, %+v finds %+v, %v", there, search, page, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			what := fmt.Sprintf("after %q, %+v", there, search)
+			equal(t, what+": jobs", len(page.Jobs), want)
+			equal(t, what+": total", page.Total, int64(want))
+			equal(t, what+": has_more", page.HasMore, false)
+			equal(t, what+": total_is_estimate", page.TotalIsEstimate, false)
+			if page.Jobs == nil {
+				t.Errorf("%s: jobs is null, want a list", what)
 			}
 		}
 		for prefix, want := range map[string]int{"job_0": want, "job_0" + theirs: 0} {
@@ -400,9 +408,10 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(made.Roles, []string{"readonly"}) || !made.Enabled || made.CreatedAt == "" || *made.ExpiresAt != "2099-01-01T00:00:00Z" || made.LastUsedAt != nil {
-		t.Errorf("created %+v", made)
-	}
+	wantFields(t, "the created key", made, func(want *api.CreatedKey) {
+		want.Roles, want.Enabled, want.ExpiresAt, want.LastUsedAt = []string{"readonly"}, true, ptr(api.Time("2099-01-01T00:00:00Z")), nil
+	})
+	present(t, "created_at", made.CreatedAt)
 	reader := n.client(made.APIKey)
 	if _, err := reader.Queues(ctx, client.Read{}); err != nil {
 		t.Errorf("the new key: %v", err)

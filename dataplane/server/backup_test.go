@@ -22,8 +22,14 @@ func TestBackupIsForWhoMayHaveAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, got, err := backup.Verify(bytes.NewReader(file.Bytes()))
-	if err != nil || h.Version != "test" || h.Namespace != string(tenancy.Default) || h.Shards[0].Index == 0 || got.Pairs[0] < 3 {
-		t.Fatalf("%+v %+v %v", h, got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "version", h.Version, "test")
+	equal(t, "namespace", h.Namespace, string(tenancy.Default))
+	present(t, "the shard's index", h.Shards[0].Index)
+	if got.Pairs[0] < 3 {
+		t.Errorf("the file has %d records", got.Pairs[0])
 	}
 	for name, c := range map[string]struct {
 		key    tenancy.Key

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/cell"
@@ -163,6 +166,16 @@ func (a answer) problem(t testing.TB) problem {
 	return p
 }
 
+// wantRetry checks an error answer that tells the client to try again in a second or later.
+func (a answer) wantRetry(t testing.TB, code api.Code) {
+	t.Helper()
+	equal(t, "status", a.status, http.StatusTooManyRequests)
+	equal(t, "code", a.problem(t).Code, code)
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 1 {
+		t.Errorf("Retry-After is %q: %s", a.header.Get("Retry-After"), a.body)
+	}
+}
+
 // send makes a request. Header lines are "Name: value".
 func (n *node) send(method, path, key, body string, header ...string) answer {
 	n.t.Helper()
@@ -249,6 +262,31 @@ func (n *node) inFlight() int {
 	}
 	n.t.Fatalf("no metric %s", telemetry.HTTPInFlight.Name)
 	return 0
+}
+
+// equal compares a value with the one that a test wants. A failure lists the fields that differ, and the test goes on.
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if difference := cmp.Diff(want, got, protocmp.Transform()); difference != "" {
+		t.Errorf("%s (-want +got):\n%s", what, difference)
+	}
+}
+
+// wantFields compares the fields that set assigns with those of a value.
+func wantFields[T any](t testing.TB, what string, got T, set func(want *T)) {
+	t.Helper()
+	want := got
+	set(&want)
+	equal(t, what, got, want)
+}
+
+// present fails the test if a value is the zero value of its type.
+func present[T comparable](t testing.TB, what string, got T) {
+	t.Helper()
+	var zero T
+	if got == zero {
+		t.Errorf("%s is missing", what)
+	}
 }
 
 // parked waits until the given number of requests, all polls, are running.

@@ -88,6 +88,20 @@ func rpcClient(t testing.TB, h *http.Client, url, key string, options ...connect
 // rpcOf returns the request of a call.
 func rpcOf[T any](m *T) *connect.Request[T] { return connect.NewRequest(m) }
 
+// wantRPCError checks the code and the text of a call's error, and returns the error.
+func wantRPCError(t testing.TB, what string, err error, code api.Code, says string) *api.Error {
+	t.Helper()
+	e := rpc.FromError(err)
+	if e == nil {
+		t.Fatalf("%s: %v, want %s", what, err, code)
+	}
+	equal(t, what+": code", e.Code, code)
+	if !strings.Contains(e.Message, says) {
+		t.Errorf("%s: the error is %q, want %q", what, e.Message, says)
+	}
+	return e
+}
+
 // A job's lifecycle in each protocol, encoding and version of HTTP.
 func TestRPCInEveryProtocol(t *testing.T) {
 	t.Parallel()
@@ -129,18 +143,28 @@ func rpcLife(t *testing.T, c workerpbconnect.WorkerServiceClient, queue string) 
 		Queue: queue, PayloadJson: `{"n":12345678901234567890}`,
 		OptionsJson: `{"tags":{"tenant":"acme"},"unique_key":"k","headers":{"h":"v"},"max_retries":2,"retry_base_delay":"1h","nobody":"knows"}`,
 	}))
-	if err != nil || made.Msg.Status != "pending" || made.Msg.UniqueExisting || made.Header().Get(indexHeader) == "" {
-		t.Fatalf("%v, %v", made, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the enqueue's status", made.Msg.Status, "pending")
+	equal(t, "the enqueue's unique_existing", made.Msg.UniqueExisting, false)
+	present(t, "the enqueue's index", made.Header().Get(indexHeader))
 	again, err := c.Enqueue(ctx, rpcOf(&workerpb.EnqueueRequest{Queue: queue, OptionsJson: `{"unique_key":"k"}`}))
-	if err != nil || again.Msg.JobId != made.Msg.JobId || !again.Msg.UniqueExisting || again.Msg.Status != "duplicate" {
-		t.Errorf("%v, %v", again, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the duplicate's job", again.Msg.JobId, made.Msg.JobId)
+	equal(t, "the duplicate's unique_existing", again.Msg.UniqueExisting, true)
+	equal(t, "the duplicate's status", again.Msg.Status, "duplicate")
 	got, err := c.Fetch(ctx, rpcOf(&workerpb.FetchRequest{Queues: []string{queue}, WorkerId: "w", LeaseDuration: 60}))
-	if err != nil || !got.Msg.Found || got.Msg.JobId != made.Msg.JobId || got.Msg.PayloadJson != `{"n":12345678901234567890}` || got.Msg.TagsJson != `{"tenant":"acme"}` ||
-		got.Msg.HeadersJson != `{"h":"v"}` || got.Msg.Attempt != 1 || got.Msg.MaxRetries != 2 || got.Msg.LeaseDuration != 60 || len(got.Msg.LeaseToken) != 32 {
-		t.Fatalf("%v, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the length of the lease token", len(got.Msg.LeaseToken), 32)
+	equal(t, "the fetched job", got.Msg, &workerpb.FetchResponse{
+		Found: true, JobId: made.Msg.JobId, Queue: queue, PayloadJson: `{"n":12345678901234567890}`, TagsJson: `{"tenant":"acme"}`,
+		HeadersJson: `{"h":"v"}`, Attempt: 1, MaxRetries: 2, LeaseDuration: 60, LeaseToken: got.Msg.LeaseToken,
+	})
 	beat, err := c.Heartbeat(ctx, rpcOf(&workerpb.HeartbeatRequest{Jobs: map[string]*workerpb.HeartbeatJob{
 		got.Msg.JobId: {LeaseToken: got.Msg.LeaseToken, StreamDelta: "so far", Usage: &workerpb.UsageReport{InputTokens: 3, CostUsd: 0.1}},
 	}}))
@@ -152,9 +176,13 @@ func rpcLife(t *testing.T, c workerpbconnect.WorkerServiceClient, queue string) 
 		t.Errorf("an ack with another's token: %v", err)
 	}
 	failed, err := c.Fail(ctx, rpcOf(&workerpb.FailRequest{JobId: got.Msg.JobId, LeaseToken: got.Msg.LeaseToken, Error: "no"}))
-	if err != nil || failed.Msg.Status != "retrying" || failed.Msg.NextAttemptAt == nil || failed.Msg.AttemptsRemaining != 1 || failed.Msg.Attempt != 1 {
-		t.Errorf("%v, %v", failed, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	present(t, "next_attempt_at", failed.Msg.NextAttemptAt)
+	equal(t, "the fail's answer", failed.Msg, &workerpb.FailResponse{
+		Status: "retrying", NextAttemptAt: failed.Msg.NextAttemptAt, AttemptsRemaining: 1, Attempt: 1,
+	})
 	for range 2 {
 		if _, err := c.Enqueue(ctx, rpcOf(&workerpb.EnqueueRequest{Queue: queue})); err != nil {
 			t.Fatal(err)
