@@ -126,9 +126,11 @@ func TestBatchOverShards(t *testing.T) {
 			var sealed, again api.Batch
 			n.do("POST", "/api/v1/batches/"+id+"/seal", "", 200, &sealed)
 			n.do("POST", "/api/v1/batches/"+id+"/seal", "", 200, &again)
-			if diff(t, sealed, again) || diff(t, sealed, n.batch(id)) || sealed.Status != api.BatchCompleted || sealed.CompletedAt == nil || sealed.CallbackJobID == nil {
-				t.Errorf("sealed it is %+v, again %+v, then %+v", sealed, again, n.batch(id))
-			}
+			equal(t, "the second seal's answer", again, sealed)
+			equal(t, "the sealed batch", n.batch(id), sealed)
+			equal(t, "status", sealed.Status, api.BatchCompleted)
+			present(t, "completed_at", sealed.CompletedAt)
+			present(t, "callback_job_id", sealed.CallbackJobID)
 			var callback api.FetchedJob
 			n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"timeout":60}`, done), 200, &callback)
 			if callback.JobID != *sealed.CallbackJobID || !strings.Contains(string(callback.Payload), `"report":7`) {
@@ -162,9 +164,10 @@ func TestBatchesAreOfOneShard(t *testing.T) {
 	}
 	var inner api.EnqueueBatchResponse
 	n.do("POST", "/api/v1/enqueue/batch", fmt.Sprintf(`{"jobs":[{"queue":%q}],"batch":{"parent_id":%q}}`, here, made.BatchID), 201, &inner)
-	if got := n.batch(inner.BatchID); got.ParentID == nil || *got.ParentID != made.BatchID || got.Status != api.BatchRunning || n.batch(made.BatchID).Total != 2 {
-		t.Errorf("a batch in it is %+v", got)
-	}
+	nested := n.batch(inner.BatchID)
+	equal(t, "parent_id", nested.ParentID, &made.BatchID)
+	equal(t, "status", nested.Status, api.BatchRunning)
+	equal(t, "the parent's total", n.batch(made.BatchID).Total, 2)
 }
 
 // Requests with the same key create a batch once, and add to it once.

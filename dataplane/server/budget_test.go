@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,17 +20,24 @@ func TestABudgetsLife(t *testing.T) {
 	var b api.Budget
 	a := n.do("POST", "/api/v1/budgets", `{"scope":"queue","target":"q","daily_usd":10,"weekly_usd":20.5,"monthly_usd":30,"rolling_usd":0.000000001,"rolling_window":"1h",
 		"per_job_usd":5,"timezone":"Europe/Berlin","on_exceed":"reject","default_reserve_usd":0.000000001,"alerts":[50,80]}`, http.StatusCreated, &b)
-	if a.header.Get("ETag") != `"1"` || b.Scope != "queue" || b.Target != "q" || *b.DailyUSD != 10*money.Dollar || *b.WeeklyUSD != 20_500_000_000 || *b.RollingUSD != 1 ||
-		*b.RollingWindow != "1h0m0s" || *b.PerJobUSD != 5*money.Dollar || b.Timezone != "Europe/Berlin" || b.OnExceed != "reject" || b.DefaultReserveUSD != 1 ||
-		len(b.Alerts) != 2 || len(b.Windows) != 4 || b.RaiseUntil != nil {
-		t.Errorf("created %s", a.body)
-	}
+	equal(t, "ETag", a.header.Get("ETag"), `"1"`)
+	equal(t, "windows", len(b.Windows), 4)
+	wantFields(t, "the created budget", b, func(want *api.Budget) {
+		want.Scope, want.Target, want.Timezone, want.OnExceed = "queue", "q", "Europe/Berlin", "reject"
+		want.DailyUSD, want.WeeklyUSD, want.RollingUSD, want.RollingWindow = ptr(10*money.Dollar), ptr(money.Nano(20_500_000_000)), ptr(money.Nano(1)), ptr(api.Duration("1h0m0s"))
+		want.PerJobUSD, want.DefaultReserveUSD, want.Alerts, want.RaiseUntil = ptr(5*money.Dollar), 1, []uint32{50, 80}, nil
+	})
 	for i, word := range []string{"daily", "weekly", "monthly", "rolling"} {
 		w := b.Windows[i]
 		start, _, err := w.Start.Parse()
 		end, _, endErr := w.End.Parse()
-		if w.Window != word || w.AvailableUSD != w.LimitUSD || err != nil || endErr != nil || !start.Before(end) {
-			t.Errorf("window %d: %+v", i, w)
+		if err := errors.Join(err, endErr); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "window", w.Window, word)
+		equal(t, "the available money of the window "+word, w.AvailableUSD, w.LimitUSD)
+		if !start.Before(end) {
+			t.Errorf("the window %s starts at %s and ends at %s", word, w.Start, w.End)
 		}
 	}
 	const path = "/api/v1/budgets/queue/q"
@@ -41,14 +49,18 @@ func TestABudgetsLife(t *testing.T) {
 
 	// A raise is added to every limit; a PUT keeps the raise and removes the limits that it omits.
 	n.do("POST", path+"/raise", `{"amount_usd":2.5,"for":"1h"}`, 200, &b)
-	if b.RaiseUSD != 2_500_000_000 || b.RaiseUntil == nil || b.Windows[0].AvailableUSD != 12_500_000_000 || b.Windows[0].LimitUSD != 10*money.Dollar {
-		t.Errorf("raised %+v", b)
-	}
+	equal(t, "raise_usd", b.RaiseUSD, 2_500_000_000)
+	present(t, "raise_until", b.RaiseUntil)
+	equal(t, "the available money of the day", b.Windows[0].AvailableUSD, 12_500_000_000)
+	equal(t, "the limit of the day", b.Windows[0].LimitUSD, 10*money.Dollar)
 	b = api.Budget{}
 	a = n.do("PUT", path, `{"monthly_usd":30,"default_reserve_usd":1}`, 200, &b, `If-Match: "2"`)
-	if a.header.Get("ETag") != `"3"` || b.DailyUSD != nil || *b.MonthlyUSD != 30*money.Dollar || b.OnExceed != "hold" || b.Timezone != "UTC" || len(b.Windows) != 1 || b.RaiseUSD == 0 {
-		t.Errorf("replaced %s", a.body)
-	}
+	equal(t, "ETag", a.header.Get("ETag"), `"3"`)
+	equal(t, "windows", len(b.Windows), 1)
+	present(t, "raise_usd", b.RaiseUSD)
+	wantFields(t, "the replaced budget", b, func(want *api.Budget) {
+		want.DailyUSD, want.MonthlyUSD, want.OnExceed, want.Timezone = nil, ptr(30*money.Dollar), "hold", "UTC"
+	})
 	b = api.Budget{}
 	if n.do("POST", path+"/raise", `{"amount_usd":0}`, 200, &b); b.RaiseUSD != 0 || b.RaiseUntil != nil {
 		t.Errorf("not raised any more %+v", b)
@@ -188,8 +200,12 @@ func TestManyCallersDoNotOvershoot(t *testing.T) {
 	var b api.Budget
 	n.do("GET", "/api/v1/budgets/namespace/default", "", 200, &b)
 	w := b.Windows[0]
-	if b.ReservedUSD != 0 || int64(w.SettledUSD) != reported.Load() || w.OverrunUSD != 0 || w.SettledUSD > money.Dollar {
-		t.Errorf("reported %s in %d jobs, the account says %+v", money.Nano(reported.Load()), ran.Load(), b)
+	t.Logf("reported %s in %d jobs", money.Nano(reported.Load()), ran.Load())
+	equal(t, "reserved_usd", b.ReservedUSD, 0)
+	equal(t, "settled_usd", w.SettledUSD, money.Nano(reported.Load()))
+	equal(t, "overrun_usd", w.OverrunUSD, 0)
+	if w.SettledUSD > money.Dollar {
+		t.Errorf("the limit of 1 dollar is overshot: %s", w.SettledUSD)
 	}
 	if ran.Load() < 100 { // each has reserved a hundredth at most
 		t.Errorf("only %d jobs ran", ran.Load())

@@ -84,9 +84,12 @@ func TestBulk(t *testing.T) {
 			}
 			done := n.bulk(fmt.Sprintf(`{"action":"approve","job_ids":%s}`, quoted(append(ids[:3:3], "job_04000000000000000000000008"))))
 			b := n.bulkOperation(done.BulkOperationID)
-			if done.Errors != 4 || len(b.Failures) != 4 || b.Status != api.BulkCompleted || b.Total != 4 || b.Processed != 4 || b.FinishedAt == nil || b.Action != "approve" {
-				t.Errorf("approve: %+v, %+v", done, b)
-			}
+			equal(t, "the answer's errors", done.Errors, 4)
+			equal(t, "failures", len(b.Failures), 4)
+			wantFields(t, "the operation", b, func(want *api.Bulk) {
+				want.Action, want.Status, want.Total, want.Processed = "approve", api.BulkCompleted, 4, 4
+			})
+			present(t, "finished_at", b.FinishedAt)
 			codes := map[string]int{}
 			for _, f := range b.Failures {
 				codes[f.Code]++
@@ -249,8 +252,12 @@ func TestBulkProgress(t *testing.T) {
 			last = p
 		}
 	}
-	if name != "completed" || last.Status != "completed" || last.Affected != 1200 || last.Total != 1200 || last.EtaMs != 0 || last.Rate <= 0 {
-		t.Errorf("ended with %s %+v", name, last)
+	equal(t, "the last event", name, "completed")
+	wantFields(t, "the final progress", last, func(want *api.BulkProgress) {
+		want.Status, want.Affected, want.Total, want.EtaMs = "completed", 1200, 1200, 0
+	})
+	if last.Rate <= 0 {
+		t.Errorf("its rate is %v", last.Rate)
 	}
 }
 
@@ -271,8 +278,11 @@ func TestBulkIsCancelled(t *testing.T) {
 	b := n.bulkOperation(begun.BulkOperationID)
 	var q api.Queue
 	n.do("GET", "/api/v1/queues/q", "", 200, &q)
-	if s.Status != "cancelled" || b.Status != "cancelled" || b.Processed == all || uint64(q.Pending) != all-b.Affected {
-		t.Errorf("%+v: %+v, %d pending", s, b, q.Pending)
+	equal(t, "the answer's status", s.Status, "cancelled")
+	equal(t, "the operation's status", b.Status, "cancelled")
+	equal(t, "pending jobs", uint64(q.Pending), all-b.Affected)
+	if b.Processed == all {
+		t.Error("a cancelled operation has processed every job")
 	}
 	n.do("DELETE", "/api/v1/bulk/"+begun.BulkOperationID, "", 200, nil)
 	done := n.bulk(`{"action":"hold","filter":{"queue":"none"}}`)

@@ -65,15 +65,17 @@ func TestAChainGoesThroughItsSteps(t *testing.T) {
 			second := n.poll(quoted(q))
 			payload := fmt.Sprintf(`{"n":1e400,"previous":{"job_id":%q,"queue":%q,"result":{"r":1}}}`, first.JobID, q[0])
 			samePayload(t, "the second step", second.Payload, payload)
-			if second.Queue != q[1] || second.MaxRetries != 7 || second.Tags["t"] != "1" || second.Headers["h"] != "2" {
-				t.Errorf("the second step is %+v", second)
-			}
+			wantFields(t, "the second step", second, func(want *api.FetchedJob) {
+				want.Queue, want.MaxRetries = q[1], 7
+			})
+			equal(t, "its tag", second.Tags["t"], "1")
+			equal(t, "its header", second.Headers["h"], "2")
 			doc := n.document(second.JobID)
 			samePayload(t, "its document", doc.Payload, payload)
 			config := fmt.Sprintf(`{"steps":[{"queue":%q},{"queue":%q},{"queue":%q,"payload":{"own":[]}}],"on_exit":{"queue":%q}}`, q[0], q[1], q[2], q[3])
-			if doc.ChainID == nil || *doc.ChainID != chain || doc.ChainStep == nil || *doc.ChainStep != 1 || string(doc.ChainConfig) != config || doc.Priority != 1 {
-				t.Errorf("its document says chain %v step %v of %s", doc.ChainID, doc.ChainStep, doc.ChainConfig)
-			}
+			wantFields(t, "the second step's document", doc, func(want *api.Job) {
+				want.ChainID, want.ChainStep, want.ChainConfig, want.Priority = &chain, ptr(1), json.RawMessage(config), 1
+			})
 			n.acked(second, ``)
 			third := n.poll(quoted(q))
 			samePayload(t, "the third step", third.Payload, fmt.Sprintf(`{"own":[],"previous":{"job_id":%q,"queue":%q,"result":null}}`, second.JobID, q[1]))

@@ -86,9 +86,12 @@ func TestClientBatches(t *testing.T) {
 		}
 	}
 	b, err := c.Batch(ctx, made.BatchID, client.Read{})
-	if err != nil || b.Status != api.BatchCompleted || b.Succeeded != 3 || b.CallbackJobID == nil {
-		t.Errorf("%+v, %v", b, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "status", b.Status, api.BatchCompleted)
+	equal(t, "succeeded", b.Succeeded, 3)
+	present(t, "callback_job_id", b.CallbackJobID)
 }
 
 // The Go client sets a queue's rate and deletes the queue.

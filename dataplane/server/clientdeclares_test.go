@@ -42,7 +42,11 @@ func TestClientPlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	sums, err := c.UsageSummary(ctx, client.SummaryQuery{Period: "1h", GroupBy: "queue"}, strong)
-	if err != nil || sums.Totals.CostUSD.Nano() != api.USD(cost) || len(sums.Groups) != 1 || sums.Groups[0].Key != "q" {
-		t.Errorf("the usage is %+v, %v", sums, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the total cost", sums.Totals.CostUSD.Nano(), api.USD(cost))
+	if len(sums.Groups) != 1 || sums.Groups[0].Key != "q" {
+		t.Errorf("the groups are %+v", sums.Groups)
 	}
 }

@@ -105,9 +105,10 @@ func TestClusterStatusRows(t *testing.T) {
 		{ID: "n2", Address: "n2:9400", Role: "follower", Voter: true, LastContactMs: 20, Lag: 3, URL: "http://n2", Version: "v2", Connected: true, ClockOffsetMs: -1},
 		{ID: "n3", Address: "n3:9400", Role: "learner", LastContactMs: -1, Lag: 9},
 	}
-	if status.Mode != "cluster" || status.LeaderID != "n1" || status.LeaderAddr != "http://n1" || !slices.Equal(status.Nodes, want) {
-		t.Errorf("%+v", status)
-	}
+	equal(t, "mode", status.Mode, "cluster")
+	equal(t, "leader_id", status.LeaderID, "n1")
+	equal(t, "leader_addr", status.LeaderAddr, "http://n1")
+	equal(t, "nodes", status.Nodes, want)
 	// If the lag of the others is unknown, the status has the rest.
 	f.members = func() ([]engine.Member, error) { return nil, api.Errorf(api.LeaderUnavailable, "no leader") }
 	if status, err = n.client(n.admin).ClusterStatus(t.Context()); err != nil {

@@ -194,9 +194,12 @@ func TestDuplicates(t *testing.T) {
 	// The status is 201 if a batch request creates at least one job.
 	a := n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[{"queue":"q","unique_key":"k"},{"queue":"q"}]}`)
 	var many api.EnqueueBatchResponse
-	if err := json.Unmarshal(a.body, &many); err != nil || a.status != 201 || many.JobIDs[0] != first.JobID || many.Results[1].Status != "pending" {
-		t.Errorf("a batch of both: %d %s", a.status, a.body)
+	if err := json.Unmarshal(a.body, &many); err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the status of a batch request for both", a.status, 201)
+	equal(t, "its first id", many.JobIDs[0], first.JobID)
+	equal(t, "its second job's status", many.Results[1].Status, "pending")
 
 	doc, err := c.Job(ctx, first.JobID, client.Read{})
 	if err != nil || *doc.UniqueKey != "k" || *doc.UniquePeriod != 3600 {
@@ -229,8 +232,11 @@ func TestDebounce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(after.Payload) != `2` || len(after.Tags) != 0 || *after.ScheduledAt <= *before.ScheduledAt || after.State != "scheduled" {
-		t.Errorf("put off it is %+v", after)
+	equal(t, "payload", string(after.Payload), `2`)
+	equal(t, "tags", len(after.Tags), 0)
+	equal(t, "state", after.State, "scheduled")
+	if *after.ScheduledAt <= *before.ScheduledAt {
+		t.Errorf("scheduled at %s, was %s", *after.ScheduledAt, *before.ScheduledAt)
 	}
 }
 
@@ -253,15 +259,18 @@ func TestAJobShowsItsEnqueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *doc.UniqueKey != "k" || *doc.UniquePeriod != 90 || *doc.ExpireAfter != "1h30m0s" || *doc.ParentID != someParent ||
-		*doc.ExpireAt != api.TimeOf(created.Add(90*time.Minute)) || doc.HoldReason != nil {
-		t.Errorf("it shows %+v", doc)
-	}
+	wantFields(t, "a job with options", doc, func(want *api.Job) {
+		want.UniqueKey, want.UniquePeriod, want.ExpireAfter, want.ParentID = ptr("k"), ptr(int64(90)), ptr(api.Duration("1h30m0s")), ptr(someParent)
+		want.ExpireAt, want.HoldReason = ptr(api.TimeOf(created.Add(90*time.Minute))), nil
+	})
 	plain, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if doc, err = c.Job(ctx, plain.JobID, client.Read{}); err != nil || doc.UniqueKey != nil || doc.UniquePeriod != nil || doc.ExpireAfter != nil || doc.ExpireAt != nil || doc.ParentID != nil {
-		t.Errorf("a plain job shows %+v, %v", doc, err)
+	if doc, err = c.Job(ctx, plain.JobID, client.Read{}); err != nil {
+		t.Fatal(err)
 	}
+	wantFields(t, "a plain job", doc, func(want *api.Job) {
+		want.UniqueKey, want.UniquePeriod, want.ExpireAfter, want.ExpireAt, want.ParentID = nil, nil, nil, nil, nil
+	})
 }

@@ -41,9 +41,9 @@ func TestWebhookParams(t *testing.T) {
 	n.do("POST", "/api/v1/webhooks/q?fairness_key=acme&fairness_weight=3&provider=anthropic&cost_estimate_usd=0.25&dependency_policy=hold&depends_on="+before, `{}`, 201, &made)
 	var j api.Job
 	n.do("GET", "/api/v1/jobs/"+made.JobID, "", 200, &j)
-	if j.State != "scheduled" || j.BlockedBy != 1 || j.FairnessKey == nil || *j.FairnessKey != "acme" || *j.FairnessWeight != 3 || *j.Provider != "anthropic" {
-		t.Errorf("the job is %+v", j)
-	}
+	wantFields(t, "the job", j, func(want *api.Job) {
+		want.State, want.BlockedBy, want.FairnessKey, want.FairnessWeight, want.Provider = "scheduled", 1, ptr("acme"), ptr(3), ptr("anthropic")
+	})
 }
 
 func TestWebhookRefusals(t *testing.T) {

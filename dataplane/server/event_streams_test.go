@@ -63,9 +63,11 @@ func TestEventsAreEncodedOnce(t *testing.T) {
 			if !s.Receive() {
 				t.Fatalf("event %d: %v", i, s.Err())
 			}
-			if m := s.Msg(); m.Type != "enqueued" || m.Queue != "mail" || m.Cursor != fmt.Sprint(m.Seq) || m.DataJson != "{}" {
-				t.Fatalf("%v", m)
-			}
+			m := s.Msg()
+			equal(t, "type", m.Type, "enqueued")
+			equal(t, "queue", m.Queue, "mail")
+			equal(t, "cursor", m.Cursor, fmt.Sprint(m.Seq))
+			equal(t, "data_json", m.DataJson, "{}")
 		}
 	}
 	// Server-sent events, binary messages and JSON messages.
