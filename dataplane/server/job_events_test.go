@@ -101,7 +101,10 @@ func TestJobEventsHaveTheNewestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	events = answers[api.JobEvents](n, 200, "GET", path, "").Events
-	if len(events) != 4 || events[2].Type != "progress" || events[2].At != at || events[3].Type != "completed" {
-		t.Errorf("%+v", events)
+	if len(events) != 4 {
+		t.Fatalf("%+v", events)
 	}
+	equal(t, "the third event", events[2].Type, "progress")
+	equal(t, "its time", events[2].At, at)
+	equal(t, "the fourth event", events[3].Type, "completed")
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -75,17 +76,25 @@ func (n *node) heldByHand(queue string) {
 	n.act("POST", id+"/approve", `{}`, "pending")
 	n.act("POST", id+"/hold", "", "held")
 	n.act("POST", id+"/reject", `{"reason":"never"}`, "dead")
-	if j := n.document(id); j.LastError == nil || *j.LastError != "never" || j.Attempt != 0 || len(j.Attempts) != 1 ||
-		*j.Attempts[0].Outcome != api.OutcomeRejected || j.Attempts[0].WorkerID != nil || j.Attempts[0].Attempt != 0 || j.Errors[0].Attempt != 0 {
-		n.t.Errorf("a rejected job: %+v", j)
+	rejected := n.document(id)
+	if len(rejected.Attempts) != 1 || len(rejected.Errors) == 0 {
+		n.t.Fatalf("a rejected job: %+v", rejected)
 	}
+	equal(n.t, "last_error", rejected.LastError, ptr("never"))
+	equal(n.t, "attempt", rejected.Attempt, 0)
+	equal(n.t, "the attempt of its error", rejected.Errors[0].Attempt, 0)
+	wantFields(n.t, "the rejection", rejected.Attempts[0], func(want *api.JobAttempt) {
+		want.Attempt, want.WorkerID, want.Outcome = 0, nil, ptr(api.OutcomeRejected)
+	})
 	n.act("POST", id+"/retry", "", "pending")
 	token := n.lease(queue, id)
 	n.do("POST", "/api/v1/ack/"+id, fmt.Sprintf(`{"lease_token":%q,"result":7}`, token), http.StatusOK, nil)
 	n.act("POST", id+"/retry", "", "pending")
-	if j := n.document(id); string(j.Result) != "null" || j.CompletedAt != nil || j.Attempt != 0 || len(j.Attempts) != 0 {
-		n.t.Errorf("a job that is to run again: %+v", j)
-	}
+	again := n.document(id)
+	equal(n.t, "attempts", len(again.Attempts), 0)
+	wantFields(n.t, "a job that is to run again", again, func(want *api.Job) {
+		want.Result, want.CompletedAt, want.Attempt = json.RawMessage("null"), nil, 0
+	})
 	n.act("DELETE", id, "", "deleted")
 }
 
@@ -102,17 +111,23 @@ func (n *node) cancelledByHand(queue string) {
 	otherToken := n.lease(queue, other)
 	var beat api.HeartbeatResponse
 	n.do("POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"lease_token":%q},%q:{"lease_token":%q}}}`, id, token, other, otherToken), http.StatusOK, &beat)
-	if beat.Jobs[id].Status != "cancel" || !slices.Equal(beat.Canceled, []string{id}) || !slices.Equal(beat.Acked, []string{other}) || len(beat.Unknown) != 0 {
-		n.t.Errorf("a heartbeat of a job that is being cancelled, and of another: %+v", beat)
-	}
+	equal(n.t, "the answer about a job that is being cancelled", beat.Jobs[id].Status, "cancel")
+	equal(n.t, "canceled", beat.Canceled, []string{id})
+	equal(n.t, "acked", beat.Acked, []string{other})
+	equal(n.t, "unknown", len(beat.Unknown), 0)
 	var failed api.FailResponse
 	n.do("POST", "/api/v1/fail/"+id, fmt.Sprintf(`{"lease_token":%q,"error":"stopped"}`, token), http.StatusOK, &failed)
 	if failed.Status != "cancelled" || failed.AttemptsRemaining != 0 {
 		n.t.Errorf("the fail of a job that was being cancelled: %+v", failed)
 	}
-	if j := n.document(id); j.State != "cancelled" || len(j.Attempts) != 1 || *j.Attempts[0].Outcome != api.OutcomeCancelled || *j.Attempts[0].WorkerID != "w1" {
-		n.t.Errorf("a cancelled job: %+v", j)
+	cancelled := n.document(id)
+	equal(n.t, "state", cancelled.State, "cancelled")
+	if len(cancelled.Attempts) != 1 {
+		n.t.Fatalf("a cancelled job: %+v", cancelled)
 	}
+	wantFields(n.t, "its attempt", cancelled.Attempts[0], func(want *api.JobAttempt) {
+		want.Outcome, want.WorkerID = ptr(api.OutcomeCancelled), ptr("w1")
+	})
 	n.do("POST", "/api/v1/ack/"+other, fmt.Sprintf(`{"lease_token":%q}`, otherToken), http.StatusOK, nil)
 	p := n.do("POST", "/api/v1/jobs/"+other+"/cancel", "", http.StatusConflict, nil).problem(n.t)
 	if p.Code != api.StateConflict || !strings.Contains(p.Error, "completed") {
@@ -146,8 +161,11 @@ func TestWorkerShutdown(t *testing.T) {
 		token := n.lease("q", id)
 		var failed api.FailResponse
 		a := n.do("POST", "/api/v1/fail/"+id, fmt.Sprintf(`{"lease_token":%q,"error":%q,"usage":{"input_tokens":2}}`, token, api.WorkerShutdown), http.StatusOK, &failed)
-		if failed.Status != "retrying" || failed.Attempt != 0 || failed.AttemptsRemaining != job.DefaultMaxAttempts || !strings.Contains(string(a.body), "next_attempt_at") {
-			t.Fatalf("%s", a.body)
+		wantFields(t, "the answer", failed, func(want *api.FailResponse) {
+			want.Status, want.Attempt, want.AttemptsRemaining = "retrying", 0, job.DefaultMaxAttempts
+		})
+		if !strings.Contains(string(a.body), "next_attempt_at") {
+			t.Errorf("the answer %s has no next_attempt_at", a.body)
 		}
 	}
 	if j := n.document(id); j.State != "pending" || len(j.Errors) != 0 || j.Usage.InputTokens != 10 {
@@ -327,7 +345,9 @@ func TestAnExpiredJobHadNoAttempt(t *testing.T) {
 		j = answers[api.Job](n, 200, "GET", "/jobs/"+made.JobID, "")
 		return j.State == "dead"
 	})
-	if j.Attempt != 0 || len(j.Errors) != 1 || j.Errors[0].Attempt != 0 || *j.LastError != "expired" {
-		t.Errorf("an expired job: %+v", j)
+	equal(t, "attempt", j.Attempt, 0)
+	equal(t, "last_error", j.LastError, ptr("expired"))
+	if len(j.Errors) != 1 || j.Errors[0].Attempt != 0 {
+		t.Errorf("its errors are %+v, want one of attempt 0", j.Errors)
 	}
 }

@@ -58,9 +58,9 @@ func TestKeyIsSet(t *testing.T) {
 	worker := api.CreateKeyRequest{Roles: []string{"worker"}}
 	enqueue("a", "")
 	enqueue("b", api.Forbidden)
-	if k := set(api.SetKeyRequest{CreateKeyRequest: worker}); k.Name != "" || len(k.QueueScope) != 0 || k.Version != 2 || !k.Enabled {
-		t.Errorf("set: %+v", k)
-	}
+	k := set(api.SetKeyRequest{CreateKeyRequest: worker})
+	equal(t, "queue_scope", len(k.QueueScope), 0)
+	wantFields(t, "the changed key", k, func(want *api.Key) { want.Name, want.Version, want.Enabled = "", 2, true })
 	enqueue("b", "")
 	set(api.SetKeyRequest{CreateKeyRequest: worker, Enabled: &off})
 	enqueue("b", api.Unauthorized)
@@ -156,9 +156,12 @@ func TestRoles(t *testing.T) {
 	n := startNode(t, nil)
 	admin, ctx := n.client(n.admin), t.Context()
 	role, err := admin.CreateRole(ctx, api.RoleRequest{Name: "auditor", Permissions: []string{"queue.read", "job.read", "job.read"}})
-	if err != nil || !slices.Equal(role.Permissions, []string{"job.read", "queue.read"}) || role.Version != 1 || role.BuiltIn {
-		t.Fatalf("create: %+v, %v", role, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantFields(t, "the created role", role, func(want *api.Role) {
+		want.Permissions, want.Version, want.BuiltIn = []string{"job.read", "queue.read"}, 1, false
+	})
 	made, err := admin.CreateKey(ctx, api.CreateKeyRequest{Name: "k", Roles: []string{"auditor"}})
 	if err != nil {
 		t.Fatal(err)
@@ -193,9 +196,15 @@ func TestRoles(t *testing.T) {
 		t.Errorf("delete a role that a key has: %v", err)
 	}
 	all, err := admin.Roles(ctx, client.Read{})
-	if err != nil || len(all) != 5 || all[0].Name != "admin" || !all[0].BuiltIn || all[4].Name != "auditor" {
-		t.Errorf("all roles: %+v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(all) != 5 {
+		t.Fatalf("the roles are %+v, want five", all)
+	}
+	equal(t, "the first role", all[0].Name, "admin")
+	equal(t, "the first role is built in", all[0].BuiltIn, true)
+	equal(t, "the last role", all[4].Name, "auditor")
 	if one, err := admin.Role(ctx, "worker", client.Read{}); err != nil || !one.BuiltIn || !slices.Equal(one.Permissions, []string{"job.enqueue", "job.work", "job.read", "queue.read"}) {
 		t.Errorf("a built-in role: %+v, %v", one, err)
 	}

@@ -53,17 +53,22 @@ func TestLifecycle(t *testing.T) {
 	}
 
 	failed, err := c.Fail(ctx, got.JobID, api.FailRequest{Error: "no route", Backtrace: "at x", LeaseToken: got.LeaseToken})
-	if err != nil || failed.Status != "retrying" || failed.Attempt != 1 || failed.AttemptsRemaining != 1 || failed.NextAttemptAt == "" {
-		t.Errorf("fail: %+v, %v", failed, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantFields(t, "the answer of fail", failed, func(want *api.FailResponse) {
+		want.Status, want.Attempt, want.AttemptsRemaining = "retrying", 1, 1
+	})
+	present(t, "next_attempt_at", failed.NextAttemptAt)
 	doc, err := c.Job(ctx, made.JobID, client.Read{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if doc.State != "retrying" || doc.Priority != 1 || len(doc.Errors) != 1 || *doc.LastError != "no route" ||
-		*doc.ScheduledAt != failed.NextAttemptAt || doc.CostUSD != money.Dollar/4 || doc.RetryBaseDelayMs != time.Hour.Milliseconds() {
-		t.Errorf("job after its failure: %+v", doc)
-	}
+	equal(t, "errors", len(doc.Errors), 1)
+	wantFields(t, "the job after its failure", doc, func(want *api.Job) {
+		want.State, want.Priority, want.LastError, want.ScheduledAt = "retrying", 1, ptr("no route"), &failed.NextAttemptAt
+		want.CostUSD, want.RetryBaseDelayMs = money.Dollar/4, time.Hour.Milliseconds()
+	})
 
 	second := n.one(c, "emails.send")
 	if err := c.Ack(ctx, second.JobID, api.AckRequest{Result: json.RawMessage(`{"sent":true}`), LeaseToken: second.LeaseToken}); err != nil {
@@ -72,18 +77,29 @@ func TestLifecycle(t *testing.T) {
 	if err := c.Ack(ctx, second.JobID, api.AckRequest{LeaseToken: second.LeaseToken}); err != nil {
 		t.Errorf("a repeated ack: %v", err)
 	}
-	if doc, err = c.Job(ctx, second.JobID, client.Read{}); err != nil || doc.State != "completed" || string(doc.Result) != `{"sent":true}` || string(doc.Payload) != `{}` {
-		t.Errorf("job after its ack: %+v, %v", doc, err)
+	if doc, err = c.Job(ctx, second.JobID, client.Read{}); err != nil {
+		t.Fatal(err)
 	}
+	wantFields(t, "the job after its ack", doc, func(want *api.Job) {
+		want.State, want.Result, want.Payload = "completed", json.RawMessage(`{"sent":true}`), json.RawMessage(`{}`)
+	})
 
 	found, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "emails.send"}}, client.Read{})
-	if err != nil || found.Total != 2 || len(found.Jobs) != 2 || found.Jobs[0].ID != second.JobID {
-		t.Errorf("search: %+v, %v", found, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "total", found.Total, 2)
+	if len(found.Jobs) != 2 || found.Jobs[0].ID != second.JobID {
+		t.Errorf("the search finds %+v, want %s first", found.Jobs, second.JobID)
 	}
 	queues, err := c.Queues(ctx, client.Read{})
-	if err != nil || len(queues) != 1 || queues[0].Completed != 1 || queues[0].Retrying != 1 {
-		t.Errorf("queues: %+v, %v", queues, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(queues) != 1 {
+		t.Fatalf("the queues are %+v, want one", queues)
+	}
+	wantFields(t, "the queue", queues[0], func(want *api.Queue) { want.Completed, want.Retrying = 1, 1 })
 }
 
 // diff compares two values by their JSON.
@@ -111,9 +127,14 @@ func TestBatches(t *testing.T) {
 	}
 	jobs[4].ScheduledAt = api.TimeOf(time.Now().Add(time.Hour))
 	made, err := c.EnqueueBatch(ctx, jobs)
-	if err != nil || len(made.JobIDs) != 5 || made.Results[0].Status != "pending" || made.Results[4].Status != "scheduled" {
-		t.Fatalf("enqueue: %+v, %v", made, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(made.JobIDs) != 5 {
+		t.Fatalf("enqueue: %+v", made)
+	}
+	equal(t, "the first job's status", made.Results[0].Status, "pending")
+	equal(t, "the last job's status", made.Results[4].Status, "scheduled")
 	got, err := c.FetchBatch(ctx, api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}}, Count: ptr(100000)})
 	if err != nil || len(got) != 4 {
 		t.Fatalf("fetched %d jobs, %v", len(got), err)
@@ -139,10 +160,10 @@ func TestBatches(t *testing.T) {
 	for _, e := range out.Errors {
 		codes[e.JobID] = e.Code
 	}
-	if out.Acked != 2 || len(codes) != 4 || codes["nonsense"] != api.NotFound || codes[got[1].JobID] != api.LeaseLost ||
-		codes[got[2].JobID] != api.ValidationError || codes["job_00000000000000000000000000"] != api.NotFound {
-		t.Errorf("ack: %+v", out)
-	}
+	equal(t, "acked", out.Acked, 2)
+	equal(t, "errors", codes, map[string]api.Code{
+		"nonsense": api.NotFound, got[1].JobID: api.LeaseLost, got[2].JobID: api.ValidationError, "job_00000000000000000000000000": api.NotFound,
+	})
 	if a := n.send("POST", "/api/v1/ack/batch", n.admin, `{"acks":[]}`); a.status != 200 || string(a.body) != "{\"acked\":0}\n" {
 		t.Errorf("ack of nothing: %d %s", a.status, a.body)
 	}
@@ -249,9 +270,12 @@ func TestQueueSettings(t *testing.T) {
 		t.Errorf("a full queue gave %v, %v", f, err)
 	}
 	q, err := c.Queue(ctx, "q", client.Read{})
-	if err != nil || q.Active != 1 || q.Pending != 2 || q.MaxConcurrency == nil || *q.MaxConcurrency != 1 || q.Status != "active" {
-		t.Errorf("queue: %+v, %v", q, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantFields(t, "the queue", q, func(want *api.Queue) {
+		want.Active, want.Pending, want.MaxConcurrency, want.Status = 1, 2, ptr(1), "active"
+	})
 	if _, err := c.Queue(ctx, "unknown", client.Read{}); !errors.Is(err, &api.Error{Code: api.NotFound}) {
 		t.Errorf("an unknown queue: %v", err)
 	}

@@ -34,18 +34,19 @@ func TestLimitRules(t *testing.T) {
 		do("GET", path, "", 404)
 		body := fmt.Sprintf(`{"queue":"q","key":%s,"max_concurrency":3,"rate_limit":10,"rate_window":"1m"}`, key)
 		made := do("POST", "", body, 201)
-		if made.ID != c.id || made.Queue != "q" || made.Key != c.key || made.Paused || made.CreatedAt == "" ||
-			diff(t, made.MaxConcurrency, ptr(3)) || diff(t, made.RateLimit, ptr(10)) || diff(t, made.RateWindowMs, ptr(int64(60000))) {
-			t.Errorf("made %+v", made)
-		}
+		present(t, "created_at", made.CreatedAt)
+		wantFields(t, "the created rule", made, func(want *api.LimitRule) {
+			want.ID, want.Queue, want.Key, want.Paused = c.id, "q", c.key, false
+			want.MaxConcurrency, want.RateLimit, want.RateWindowMs = ptr(3), ptr(10), ptr(int64(60000))
+		})
 		do("POST", "", body, 409)
 		if read := do("GET", path, "", 200); diff(t, read, made) {
 			t.Errorf("made %+v, read %+v", made, read)
 		}
 		changed := do("PUT", path, fmt.Sprintf(`{"queue":"q","key":%s,"paused":true}`, key), 200)
-		if !changed.Paused || changed.MaxConcurrency != nil || changed.RateLimit != nil || changed.RateWindowMs != nil || changed.CreatedAt != made.CreatedAt {
-			t.Errorf("changed to %+v", changed)
-		}
+		wantFields(t, "the changed rule", changed, func(want *api.LimitRule) {
+			want.Paused, want.MaxConcurrency, want.RateLimit, want.RateWindowMs, want.CreatedAt = true, nil, nil, nil, made.CreatedAt
+		})
 		do("PUT", path, `{"queue":"other","key":"k"}`, 400)
 		do("DELETE", path, "", 200)
 		do("DELETE", path, "", 404)
@@ -117,8 +118,11 @@ func TestLimitRulesAreScoped(t *testing.T) {
 	}
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Operator}, QueueScope: []tenancy.Glob{"mine"}})
 	var all []api.LimitRule
-	if err := json.Unmarshal(n.send("GET", "/api/v1/limit-rules", key, "").body, &all); err != nil || len(all) != 2 || all[0].ID != "mine" || all[1].ID != "mine/k" {
-		t.Errorf("listed %+v, %v", all, err)
+	if err := json.Unmarshal(n.send("GET", "/api/v1/limit-rules", key, "").body, &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 2 || all[0].ID != "mine" || all[1].ID != "mine/k" {
+		t.Errorf("listed %+v, want the rules mine and mine/k", all)
 	}
 	for _, path := range []string{"/theirs", "/theirs%2Fk"} {
 		for _, method := range []string{"GET", "DELETE"} {

@@ -31,9 +31,7 @@ func TestRateLimits(t *testing.T) {
 	}
 	limited := func(a answer) {
 		t.Helper()
-		if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || a.problem(t).Code != api.RateLimited || err != nil || seconds < 1 {
-			t.Errorf("%d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-		}
+		a.wantRetry(t, api.RateLimited)
 	}
 	good := func(a answer) {
 		t.Helper()

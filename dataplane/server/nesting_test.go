@@ -49,8 +49,12 @@ func TestNestingRefused(t *testing.T) {
 		for _, levels := range []int{job.MaxNesting + 1, 9_990, 20_000} {
 			a := n.send("POST", "/api/v1/"+c.path, n.admin, fmt.Sprintf(c.body, nested(levels)))
 			want := fmt.Sprintf("nested %d levels deep, at most %d are taken", levels, job.MaxNesting)
-			if p := a.problem(t); a.status != 400 || p.Code != api.ValidationError || p.fields(t) != c.field || !strings.Contains(p.Error, want) {
-				t.Errorf("%s %s of %d levels: %d %.300s", c.path, c.field, levels, a.status, a.body)
+			what, p := fmt.Sprintf("%s %s of %d levels", c.path, c.field, levels), a.problem(t)
+			equal(t, what+": status", a.status, 400)
+			equal(t, what+": code", p.Code, api.ValidationError)
+			equal(t, what+": field", p.fields(t), c.field)
+			if !strings.Contains(p.Error, want) {
+				t.Errorf("%s: the error is %q, want %q", what, p.Error, want)
 			}
 		}
 	}

@@ -37,9 +37,11 @@ func TestStreamAtAFollower(t *testing.T) {
 	}
 	hurried := at(time.Nanosecond)
 	for range 3 {
-		if out := exchange(t, hurried, frame); out.Error != notLeader || out.LeaderAddr != "http://"+leader.id || out.RetryAfterMs == 0 || len(out.EnqueuedJobIds) != 0 {
-			t.Errorf("a frame that cannot be passed on: %v", out)
-		}
+		out := exchange(t, hurried, frame)
+		equal(t, "error", out.Error, notLeader)
+		equal(t, "leader_addr", out.LeaderAddr, "http://"+leader.id)
+		equal(t, "enqueued jobs", len(out.EnqueuedJobIds), 0)
+		present(t, "retry_after_ms", out.RetryAfterMs)
 	}
 	var q api.Queue
 	leader.do("GET", "/api/v1/queues/q", "", 200, &q)

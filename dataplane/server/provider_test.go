@@ -29,9 +29,10 @@ func TestAProvidersLife(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	made := answers[api.Provider](n, 201, "POST", "/providers", `{"name":"anthropic","rpm_limit":60,"input_tpm_limit":100000}`)
-	if made.Name != "anthropic" || made.RPMLimit != 60 || made.InputTPMLimit != 100000 || made.OutputTPMLimit != 0 || made.CreatedAt == "" {
-		t.Errorf("made %+v", made)
-	}
+	present(t, "created_at", made.CreatedAt)
+	wantFields(t, "the created provider", made, func(want *api.Provider) {
+		want.Name, want.RPMLimit, want.InputTPMLimit, want.OutputTPMLimit = "anthropic", 60, 100000, 0
+	})
 	if a := n.send("POST", "/api/v1/providers", n.admin, `{"name":"anthropic"}`); a.problem(t).Code != api.Conflict {
 		t.Errorf("again: %d %s", a.status, a.body)
 	}
@@ -105,9 +106,9 @@ func TestAProvidersLimits(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	now := answers[api.Provider](n, 200, "GET", "/providers/p", "")
-	if now.RequestsLastMinute != 2 || now.InputTokensLastMinute != 15 || now.OutputTokensLastMinute != 3 || now.WaitingJobs != 2 {
-		t.Errorf("its traffic is %+v", now)
-	}
+	wantFields(t, "its traffic", now, func(want *api.Provider) {
+		want.RequestsLastMinute, want.InputTokensLastMinute, want.OutputTokensLastMinute, want.WaitingJobs = 2, 15, 3, 2
+	})
 
 	// Removing the limit releases the waiting jobs.
 	answers[api.Provider](n, 200, "PUT", "/providers/p", `{}`)
