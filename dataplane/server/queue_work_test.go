@@ -59,10 +59,10 @@ func TestPutQueueSetsAll(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	q := n.queue("q")
-	if q.Paused || q.MaxConcurrency != nil || q.RateLimit != nil || q.RateWindowMs != nil || q.MaxLength != nil ||
-		q.OnFull != api.OnFullReject || q.Retention != nil || q.Defaults != nil || q.Status != api.QueueActive {
-		t.Errorf("with nothing put the queue is %+v", q)
-	}
+	wantFields(t, "a queue after an empty PUT", q, func(want *api.Queue) {
+		want.Paused, want.MaxConcurrency, want.RateLimit, want.RateWindowMs, want.MaxLength = false, nil, nil, nil, nil
+		want.OnFull, want.Retention, want.Defaults, want.Status = api.OnFullReject, nil, nil, api.QueueActive
+	})
 }
 
 func TestQueueSettingsRefusals(t *testing.T) {
@@ -117,9 +117,9 @@ func TestThrottle(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	n.answers(200, `{"status":"updated"}`, "POST", "q/throttle", `{"rate":5,"period":"1m"}`)
-	if q := n.queue("q"); q.RateLimit == nil || *q.RateLimit != 5 || q.RateWindowMs == nil || *q.RateWindowMs != 60_000 {
-		t.Errorf("the queue is %+v", q)
-	}
+	wantFields(t, "the throttled queue", n.queue("q"), func(want *api.Queue) {
+		want.RateLimit, want.RateWindowMs = ptr(5), ptr(int64(60_000))
+	})
 	n.answers(200, `{"status":"updated"}`, "POST", "q/throttle", `{"rate":1,"window_ms":86400000}`)
 	n.answers(200, `{"status":"updated"}`, "DELETE", "q/throttle", ``)
 	if q := n.queue("q"); q.RateLimit != nil || q.RateWindowMs != nil {
@@ -212,9 +212,9 @@ func TestClearQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.answers(200, `{"status":"cleared","removed":1501}`, "POST", "q/clear", ``)
-	if q := n.queue("q"); q.Pending != 0 || q.Scheduled != 0 || q.Active != 1 || q.Cancelled != 0 {
-		t.Errorf("the queue is %+v", q)
-	}
+	wantFields(t, "the cleared queue", n.queue("q"), func(want *api.Queue) {
+		want.Pending, want.Scheduled, want.Active, want.Cancelled = 0, 0, 1, 0
+	})
 	n.answers(200, `{"status":"cleared","removed":0}`, "POST", "q/clear", ``)
 	if err := c.Ack(ctx, active.JobID, api.AckRequest{LeaseToken: active.LeaseToken}); err != nil {
 		t.Error(err)

@@ -224,9 +224,11 @@ func TestClientRepeatsFetch(t *testing.T) {
 		t.Fatalf("%v, %v", first, err)
 	}
 	again, err := c.Fetch(ctx, req)
-	if err != nil || again == nil || again.JobID != first.JobID || again.LeaseToken != first.LeaseToken {
-		t.Errorf("first %+v, then %+v, %v", first, again, err)
+	if err != nil || again == nil {
+		t.Fatalf("the repeat: %v, %v", again, err)
 	}
+	equal(t, "the repeat's job", again.JobID, first.JobID)
+	equal(t, "the repeat's lease token", again.LeaseToken, first.LeaseToken)
 }
 
 // A job whose lease expires goes to a waiting fetch at once, without a backoff. Its attempt counts, and its

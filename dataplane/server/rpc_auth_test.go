@@ -222,9 +222,11 @@ func TestSubscribe(t *testing.T) {
 	}
 	s := listen(&workerpb.SubscribeRequest{Cursor: "0", Types: []string{"enqueued"}})
 	first := s.Msg()
-	if first.Type != "enqueued" || first.Queue != "q" || first.JobId == "" || first.AtNs == 0 || first.Seq == 0 {
-		t.Errorf("%v", first)
-	}
+	equal(t, "type", first.Type, "enqueued")
+	equal(t, "queue", first.Queue, "q")
+	present(t, "job_id", first.JobId)
+	present(t, "at_ns", first.AtNs)
+	present(t, "seq", first.Seq)
 	next := listen(&workerpb.SubscribeRequest{LastEventId: first.Seq, Types: []string{"enqueued"}}).Msg()
 	same := listen(&workerpb.SubscribeRequest{Cursor: first.Cursor, Queues: []string{"q"}, Types: []string{"enqueued"}}).Msg()
 	if next.Seq <= first.Seq || next.Seq != same.Seq {

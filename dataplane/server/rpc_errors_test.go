@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,10 +46,10 @@ func TestUndecodedInEveryProtocol(t *testing.T) {
 			client := rpcClient(t, h2c(t), url, n.admin, protocol, connect.WithCodec(sends{rpc.Codec{}, c.codec, c.data}))
 			check := func(procedure string, err error) {
 				t.Helper()
-				e := rpc.FromError(err)
-				if e == nil || e.Code != c.code || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "proto:") {
-					t.Errorf("%s, %s of %s: %v, want %s %s", name, procedure, c.data, err, c.code, c.says)
-					return
+				what := fmt.Sprintf("%s, %s of %s", name, procedure, c.data)
+				e := wantRPCError(t, what, err, c.code, c.says)
+				if strings.Contains(e.Message, "proto:") {
+					t.Errorf("%s: the error %q names the decoder", what, e.Message)
 				}
 				if told := new(connect.Error); !errors.As(err, &told) || told.Code() != connect.CodeInvalidArgument || told.Meta().Get(rpc.CodeHeader) != string(c.code) {
 					t.Errorf("%s, %s of %s: %v with %v", name, procedure, c.data, told, told.Meta())

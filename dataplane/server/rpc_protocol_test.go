@@ -2,6 +2,8 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -50,8 +52,14 @@ func TestRPCSaysWhatItSpeaks(t *testing.T) {
 			Code, Message string
 			Details       []struct{ Type string }
 		}
-		if err != nil || json.Unmarshal(body, &told) != nil || told.Code != "unimplemented" || !strings.Contains(told.Message, c.says) || len(told.Details) != 1 {
-			t.Errorf("%s with %q: %s, %v, want %q", c.procedure, c.kind, body, err, c.says)
+		if err := errors.Join(err, json.Unmarshal(body, &told)); err != nil {
+			t.Fatalf("%s with %q: %s: %v", c.procedure, c.kind, body, err)
+		}
+		what := fmt.Sprintf("%s with %q: ", c.procedure, c.kind)
+		equal(t, what+"code", told.Code, "unimplemented")
+		equal(t, what+"details", len(told.Details), 1)
+		if !strings.Contains(told.Message, c.says) {
+			t.Errorf("%sthe error is %q, want %q", what, told.Message, c.says)
 		}
 		if a.StatusCode != c.status || a.Header.Get("Content-Type") != "application/json" || a.Header.Get(rpc.CodeHeader) != "UNSUPPORTED" {
 			t.Errorf("%s with %q: %d %v", c.procedure, c.kind, a.StatusCode, a.Header)
@@ -86,9 +94,8 @@ func TestRPCSaysWhatItSpeaksInTheProtocol(t *testing.T) {
 		}
 		answers[err] = "needs HTTP/2"
 		for err, says := range answers {
-			if e := rpc.FromError(err); e == nil || connect.CodeOf(err) != connect.CodeUnimplemented || e.Code != api.Unsupported || !strings.Contains(e.Message, says) {
-				t.Errorf("%s: %v, want %s", name, err, says)
-			}
+			wantRPCError(t, name, err, api.Unsupported, says)
+			equal(t, name, connect.CodeOf(err), connect.CodeUnimplemented)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -80,9 +81,15 @@ func TestBrokenProtocolHasACode(t *testing.T) {
 	} {
 		check := func(procedure string, by tamper, err error) {
 			t.Helper()
-			e, told := rpc.FromError(err), new(connect.Error)
-			if e == nil || e.Code != by.code || !strings.Contains(e.Message, by.says) || !errors.As(err, &told) || told.Meta().Get(rpc.CodeHeader) != string(by.code) || len(told.Details()) == 0 {
-				t.Errorf("%s, %s with %s %q %q: %v with %v, want %s %s", name, procedure, by.header, by.value, by.body, err, told.Meta(), by.code, by.says)
+			what := fmt.Sprintf("%s, %s with %s %q %q", name, procedure, by.header, by.value, by.body)
+			wantRPCError(t, what, err, by.code, by.says)
+			told := new(connect.Error)
+			if !errors.As(err, &told) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			equal(t, what+": header", told.Meta().Get(rpc.CodeHeader), string(by.code))
+			if len(told.Details()) == 0 {
+				t.Errorf("%s: the error has no details", what)
 			}
 		}
 		client := func(by tamper) (*http.Client, connect.ClientOption) {

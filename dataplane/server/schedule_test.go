@@ -28,11 +28,15 @@ func TestASchedulesLife(t *testing.T) {
 	n := startNode(t, nil)
 	made := n.made(`{"name":"daily","queue":"q","cron":"0 9 * * *","timezone":"America/New_York","payload":{"b":1,"a":2},"unique_key":"u",
 		"max_retries":5,"priority":"high","tags":{"a":"b"},"headers":{"h":"i"},"missed":"all","jitter":"30s","fairness_key":"acme","fairness_weight":3}`)
-	if !strings.HasPrefix(made.ID, "sched_") || made.NextRun == nil || made.LastRun != nil || string(made.Payload) != `{"b":1,"a":2}` ||
-		made.MaxRetries != 5 || made.Priority != 1 || made.Missed != "all" || made.Jitter != "30s" || *made.UniqueKey != "u" || made.Tags["a"] != "b" || made.Headers["h"] != "i" ||
-		*made.FairnessKey != "acme" || *made.FairnessWeight != 3 {
-		t.Errorf("made %+v", made)
+	if !strings.HasPrefix(made.ID, "sched_") {
+		t.Errorf("its id is %s", made.ID)
 	}
+	present(t, "next_run", made.NextRun)
+	wantFields(t, "the created schedule", made, func(want *api.Schedule) {
+		want.LastRun, want.Payload, want.MaxRetries, want.Priority = nil, json.RawMessage(`{"b":1,"a":2}`), 5, 1
+		want.Missed, want.Jitter, want.UniqueKey, want.Tags, want.Headers = "all", "30s", ptr("u"), api.Strings{"a": "b"}, api.Strings{"h": "i"}
+		want.FairnessKey, want.FairnessWeight = ptr("acme"), ptr(3)
+	})
 	path := "/api/v1/schedules/" + made.ID
 	do := func(method, path, body string, header ...string) answer {
 		t.Helper()
@@ -57,9 +61,11 @@ func TestASchedulesLife(t *testing.T) {
 	}
 	var now api.Schedule
 	a = do("GET", path, "")
-	if err := json.Unmarshal(a.body, &now); err != nil || !now.Paused || now.NextRun != nil || a.header.Get("ETag") != `"4"` {
-		t.Errorf("paused: %s %s", a.header.Get("ETag"), a.body)
+	if err := json.Unmarshal(a.body, &now); err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the ETag of the paused schedule", a.header.Get("ETag"), `"4"`)
+	wantFields(t, "the paused schedule", now, func(want *api.Schedule) { want.Paused, want.NextRun = true, nil })
 
 	// It still runs by hand.
 	var run api.ScheduleRunResponse
@@ -67,20 +73,28 @@ func TestASchedulesLife(t *testing.T) {
 		t.Fatalf("run: %+v, %v", run, err)
 	}
 	job, err := n.client(n.admin).Job(t.Context(), run.JobID, client.Read{})
-	if err != nil || job.Queue != "q" || job.MaxRetries != 5 || job.Priority != 1 || string(job.Payload) != `{"b":1,"a":2}` || job.Tags["a"] != "b" || job.Headers["h"] != "i" ||
-		*job.FairnessKey != "acme" || *job.FairnessWeight != 3 {
-		t.Errorf("the job %+v, %v", job, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	equal(t, "the job's tag", job.Tags["a"], "b")
+	equal(t, "the job's header", job.Headers["h"], "i")
+	wantFields(t, "the schedule's job", job, func(want *api.Job) {
+		want.Queue, want.MaxRetries, want.Priority, want.Payload = "q", 5, 1, json.RawMessage(`{"b":1,"a":2}`)
+		want.FairnessKey, want.FairnessWeight = ptr("acme"), ptr(3)
+	})
 
 	// Omitted fields of a replacement get their defaults.
 	a = do("PUT", path, `{"name":"hourly","queue":"p","cron":"@hourly"}`, `If-Match: "4"`)
 	if err := json.Unmarshal(a.body, &now); err != nil || a.header.Get("ETag") != `"5"` {
 		t.Fatalf("replaced: %s %s", a.header.Get("ETag"), a.body)
 	}
-	if now.ID != made.ID || now.CreatedAt != made.CreatedAt || now.Timezone != "UTC" || now.Missed != "once" || now.Jitter != "0s" || string(now.Payload) != "{}" ||
-		now.UniqueKey != nil || now.FairnessKey != nil || now.FairnessWeight != nil || now.MaxRetries != 3 || now.Priority != 2 || now.Paused || now.NextRun == nil || len(now.Tags)+len(now.Headers) != 0 {
-		t.Errorf("replaced: %s", a.body)
-	}
+	present(t, "next_run", now.NextRun)
+	equal(t, "tags and headers", len(now.Tags)+len(now.Headers), 0)
+	wantFields(t, "the replaced schedule", now, func(want *api.Schedule) {
+		want.ID, want.CreatedAt, want.Timezone, want.Missed, want.Jitter = made.ID, made.CreatedAt, "UTC", "once", "0s"
+		want.Payload, want.UniqueKey, want.FairnessKey, want.FairnessWeight = json.RawMessage("{}"), nil, nil, nil
+		want.MaxRetries, want.Priority, want.Paused = 3, 2, false
+	})
 	for _, header := range []string{`If-Match: "4"`, `If-Match: W/"5"`, `If-Match: "x"`} {
 		for method, body := range map[string]string{"PUT": `{"name":"hourly","queue":"p","cron":"@hourly"}`, "DELETE": ""} {
 			if a := n.send(method, path, n.admin, body, header); a.status != http.StatusPreconditionFailed || a.problem(t).Code != api.PreconditionFailed {

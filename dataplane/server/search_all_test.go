@@ -101,8 +101,11 @@ func TestWordsAndIDsKeepToTheKeysQueues(t *testing.T) {
 	}
 	var got api.BulkGetResponse
 	a := n.send("POST", "/api/v1/jobs/bulk-get", key.APIKey, `{"job_ids":`+string(asked)+`}`)
-	if err := json.Unmarshal(a.body, &got); err != nil || len(got.Jobs) != 2 || got.Jobs[0].ID != ids[2] || got.Jobs[1].ID != ids[0] {
-		t.Errorf("%d %s", a.status, a.body)
+	if err := json.Unmarshal(a.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Jobs) != 2 || got.Jobs[0].ID != ids[2] || got.Jobs[1].ID != ids[0] {
+		t.Errorf("%d %s, want the jobs %s and %s", a.status, a.body, ids[2], ids[0])
 	}
 	for count, status := range map[int]int{0: 200, job.MaxBulkGet: 200, job.MaxBulkGet + 1: 400} {
 		many, err := json.Marshal(api.BulkGetRequest{JobIDs: slices.Repeat([]string{"x"}, count)})

@@ -38,8 +38,14 @@ func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
 		t.Fatalf("%d jobs, more: %v; want the first alone", len(page.Jobs), page.HasMore)
 	}
 	back, err := parseCursors(page.Cursor, cells)
-	if err != nil || len(back) != 2 || back[0].text != "rest" || back[1].text != "" || back[0].over || back[1].over {
-		t.Errorf("it goes on from %+v, %v", back, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(back) != 2 || back[0].text != "rest" || back[1].text != "" {
+		t.Fatalf("the cursors of the shards are %+v, want the first shard's rest and the start of the second", back)
+	}
+	if back[0].over || back[1].over {
+		t.Errorf("the cursors %+v end a shard that has more", back)
 	}
 	// Jobs of the same time are ordered by shard, and a finished shard stays finished.
 	page = mergePages(query, from, []view.Page{born(5), born(5, 6)})

@@ -3,14 +3,12 @@ package server
 import (
 	"fmt"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/tenancy"
@@ -94,9 +92,9 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	refused := func(key, says string) {
 		t.Helper()
 		_, err := n.stream(url, key).Receive()
-		if e := rpc.FromError(err); connect.CodeOf(err) != connect.CodeResourceExhausted || e.Code != api.Overloaded || e.RetryAfter != overloadRetry || !strings.Contains(e.Message, says) {
-			t.Errorf("one more: %v, want %q", err, says)
-		}
+		e := wantRPCError(t, "one more stream", err, api.Overloaded, says)
+		equal(t, "the code in the protocol", connect.CodeOf(err), connect.CodeResourceExhausted)
+		equal(t, "retry after", e.RetryAfter, overloadRetry)
 	}
 	refused(a.key, "2 streams of this namespace are open")
 	for range 2 {
