@@ -116,10 +116,10 @@ func committed(t *testing.T, r *otlptest.Receiver, s otlptest.Span) {
 	t.Helper()
 	commit := below(r, s, "commit")
 	apply := below(r, commit, "apply")
-	if commit.TraceID != s.TraceID || apply.TraceID != s.TraceID || commit.Attributes["corvo.group"] != "default/0" ||
-		commit.Attributes["corvo.entry.index"] != apply.Attributes["corvo.entry.index"] {
-		t.Errorf("below %s:\n%s", s.Name, otlptest.Text([]otlptest.Span{commit, apply}))
-	}
+	equal(t, "the trace of the commit of "+s.Name, commit.TraceID, s.TraceID)
+	equal(t, "the trace of the apply of "+s.Name, apply.TraceID, s.TraceID)
+	equal(t, "the group of "+s.Name, commit.Attributes["corvo.group"], "default/0")
+	equal(t, "the entry of "+s.Name, apply.Attributes["corvo.entry.index"], commit.Attributes["corvo.entry.index"])
 }
 
 // A trace shows an agent's job from its enqueue to its ack, across processes, with its waits and its cost.
@@ -148,9 +148,10 @@ func TestAJobIsFollowed(t *testing.T) {
 		"messaging.system": "corvo", "messaging.operation.name": "enqueue", "messaging.operation.type": "send",
 		"messaging.destination.name": "llm", "messaging.message.id": made.JobID, "corvo.namespace": string(tenancy.Default),
 	})
-	if request.Kind != "server" || produce.Kind != "producer" || produce.TraceState != "vendor=a" || request.Resource["service.name"] != "corvo" {
-		t.Errorf("spans of an enqueue:\n%s", otlptest.Text([]otlptest.Span{request, produce}))
-	}
+	equal(t, "the request's kind", request.Kind, "server")
+	equal(t, "the request's service", request.Resource["service.name"], "corvo")
+	equal(t, "the enqueue's kind", produce.Kind, "producer")
+	equal(t, "the enqueue's state", produce.TraceState, "vendor=a")
 	committed(t, r, produce)
 
 	from := []otlptest.Link{{TraceID: clientTrace, SpanID: enqueued}}
@@ -195,8 +196,10 @@ func TestARetryKeepsItsTrace(t *testing.T) {
 	for attempt, became := range map[int]string{1: "retrying", 3: "dead"} {
 		fail := r.Await("fail q", func(s otlptest.Span) bool { return s.Attributes["corvo.job.attempt"] == int64(attempt) })
 		wantAttributes(t, fail, map[string]any{"corvo.job.state": became, "gen_ai.usage.input_tokens": int64(5), "messaging.operation.type": "settle"})
-		if fail.Kind != "consumer" || fail.Status != "unset" || len(fail.Links) != 1 || fail.Links[0].SpanID != enqueued {
-			t.Errorf("a fail: %+v", fail)
+		equal(t, "the fail's kind", fail.Kind, "consumer")
+		equal(t, "the fail's status", fail.Status, "unset")
+		if len(fail.Links) != 1 || fail.Links[0].SpanID != enqueued {
+			t.Errorf("the fail's links are %+v, want one to %s", fail.Links, enqueued)
 		}
 		committed(t, r, fail)
 	}
@@ -390,8 +393,12 @@ func TestFullHeaders(t *testing.T) {
 		}
 		must[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", string(text), "traceparent: "+given, "tracestate: v=1")
 		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+body.Queue+`"]}`)
-		if got.Headers["traceparent"] != want[0] || got.Headers["tracestate"] != want[1] || len(got.Headers) > job.MaxHeaders || got.Headers["h00"] != "v" {
-			t.Errorf("with %d headers of its own a job has %v", own, got.Headers)
+		what := fmt.Sprintf("a job with %d headers of its own: ", own)
+		equal(t, what+"traceparent", got.Headers["traceparent"], want[0])
+		equal(t, what+"tracestate", got.Headers["tracestate"], want[1])
+		equal(t, what+"h00", got.Headers["h00"], "v")
+		if len(got.Headers) > job.MaxHeaders {
+			t.Errorf("%s%d headers", what, len(got.Headers))
 		}
 	}
 }
@@ -411,7 +418,10 @@ func TestNoSpanNoWork(t *testing.T) {
 		span.became("dead")
 		span.keep()
 		span.end(nil)
-		if same != r || span != nil || span.linkable() || span.wanted(r) {
+		if same != r {
+			t.Error("an operation without a span gets another request")
+		}
+		if span != nil || span.linkable() || span.wanted(r) {
 			t.Error("there is a span where nothing is traced")
 		}
 	})

@@ -105,8 +105,11 @@ func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	batch := api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, Timeout: &now}, Count: &count}
 	ids := enqueue("x", "odd", "y")
 	jobs, err := c.FetchBatch(t.Context(), batch)
-	if err != nil || len(jobs) != 2 || jobs[0].JobID != ids[0] || jobs[1].JobID != ids[2] {
-		t.Errorf("%v, %v", jobs, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(jobs) != 2 || jobs[0].JobID != ids[0] || jobs[1].JobID != ids[2] {
+		t.Errorf("fetched %v, want the first and the last of %v", jobs, ids)
 	}
 	failed(ids[1])
 	alone := enqueue("odd")[0]
@@ -151,7 +154,10 @@ func TestFetchedJobsWhoseFailureCannotBeTold(t *testing.T) {
 	c := n.misread(`"max_retries":7`, `"max_retries":"7","job_id":"`+ids[0]+`"`) // this job has another lease
 	count, now := 2, 0
 	jobs, err := c.FetchBatch(t.Context(), api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, Timeout: &now}, Count: &count})
-	if len(jobs) != 1 || jobs[0].JobID != ids[0] || err == nil || !strings.Contains(err.Error(), "the server cannot be told") {
-		t.Errorf("%v, %v", jobs, err)
+	if err == nil || !strings.Contains(err.Error(), "the server cannot be told") {
+		t.Errorf("the error is %v", err)
+	}
+	if len(jobs) != 1 || jobs[0].JobID != ids[0] {
+		t.Errorf("fetched %v, want %s", jobs, ids[0])
 	}
 }

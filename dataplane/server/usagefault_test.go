@@ -64,10 +64,13 @@ func TestUsageNeverRefusesWork(t *testing.T) {
 		}
 		j = n.taken(queue)
 		batch := must[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[{"job_id":"`+j.JobID+`",`+body(j)[1:]+`]}`)
-		if batch.Acked != 1 || len(batch.Errors) != 0 || (c.want == "") != (len(batch.UsageRejected) == 0) ||
-			c.want != "" && batch.UsageRejected[0] != (api.UsageRejection{JobID: j.JobID, Reason: c.want}) {
-			t.Errorf("batch with %s: %+v", c.usage, batch)
+		equal(t, "batch with "+c.usage+": acked", batch.Acked, 1)
+		equal(t, "batch with "+c.usage+": errors", len(batch.Errors), 0)
+		var refused []api.UsageRejection
+		if c.want != "" {
+			refused = []api.UsageRejection{{JobID: j.JobID, Reason: c.want}}
 		}
+		equal(t, "batch with "+c.usage+": usage_rejected", batch.UsageRejected, refused)
 		j = n.taken(queue)
 		beat := must[api.HeartbeatResponse](n, 200, "POST", "/heartbeat", `{"jobs":{"`+j.JobID+`":`+body(j)+`}}`)
 		if got := beat.Jobs[j.JobID]; got.Status != "ok" || got.UsageRejected != c.want {

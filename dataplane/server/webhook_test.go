@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,9 +33,10 @@ func TestJobEventsAreDelivered(t *testing.T) {
 	t.Cleanup(to.Close)
 	n := startNodeOn(t, host.Config{Webhooks: cell.Webhooks{Private: true}}, nil)
 	hook := n.hook(`{"url":"` + to.URL + `","secret":"` + hookSecret + `","events":["enqueued","started","completed"],"queues":["mail-*"],"secret_overlap":"1h"}`)
-	if len(hook.Events) != 3 || len(hook.Queues) != 1 || hook.SecretOverlap != "1h0m0s" || hook.OldSecretUntil != nil {
-		t.Errorf("made %+v", hook)
-	}
+	wantFields(t, "the created webhook", hook, func(want *api.Webhook) {
+		want.Events, want.Queues = []string{"enqueued", "started", "completed"}, []string{"mail-*"}
+		want.SecretOverlap, want.OldSecretUntil = "1h0m0s", nil
+	})
 	for _, queue := range []string{"other", "mail-a"} {
 		var made api.EnqueueResponse
 		var job api.FetchedJob
@@ -45,9 +47,12 @@ func TestJobEventsAreDelivered(t *testing.T) {
 			continue
 		}
 		for i, want := range []string{"enqueued", "started", "completed"} {
-			if e := <-got; e.Type != want || e.JobID != made.JobID || e.Queue != queue || e.Seq == 0 || e.AtNs == 0 {
-				t.Errorf("event %d: %+v", i, e)
-			}
+			e := <-got
+			wantFields(t, fmt.Sprintf("event %d", i), e, func(event *api.Event) {
+				event.Type, event.JobID, event.Queue = want, made.JobID, queue
+			})
+			present(t, "seq", e.Seq)
+			present(t, "at_ns", e.AtNs)
 		}
 	}
 	eventually(t, "all deliveries are over", func() bool {
@@ -88,7 +93,7 @@ func TestDeliveriesDoNotShowThroughAWebhook(t *testing.T) {
 	if all := see(); all.Waiting == 0 || all.LastDeliveryAt == nil {
 		t.Errorf("who may see every queue sees %+v", all)
 	}
-	if some := see("mine"); some.Waiting != 0 || some.LastStatusCode != nil || some.LastError != nil || some.LastDeliveryAt != nil {
-		t.Errorf("who may see a queue of his own sees %+v", some)
-	}
+	wantFields(t, "the webhook as a key for a queue of its own sees it", see("mine"), func(want *api.Webhook) {
+		want.Waiting, want.LastStatusCode, want.LastError, want.LastDeliveryAt = 0, nil, nil, nil
+	})
 }

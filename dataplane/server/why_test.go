@@ -66,9 +66,8 @@ func TestWhyAQueueKeepsAJob(t *testing.T) {
 		}
 		w := n.why(n.enqueued(fmt.Sprintf(`{"queue":%q}`, c.name)))
 		wantReasons(t, w, c.want...)
-		if !w.Waiting || w.State != "pending" || w.Queue != c.name || w.Workers == nil {
-			t.Errorf("%s: %+v", c.name, w)
-		}
+		wantFields(t, c.name, w, func(want *api.Why) { want.Waiting, want.State, want.Queue = true, "pending", c.name })
+		present(t, c.name+": workers", w.Workers)
 		if got := w.Reasons[0]; got.Name != c.name || (got.Until != nil) != c.until {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -85,10 +84,7 @@ func TestWhyAJobIsNotFirst(t *testing.T) {
 	urgent := n.enqueued(`{"queue":"q","priority":"critical"}`)
 	n.enqueued(`{"queue":"p","priority":"critical"}`)
 	for id, ahead := range map[string]int64{urgent: 0, ids[0]: 1, ids[2]: 3} {
-		w := n.why(id)
-		if at := w.Position; at == nil || at.Ahead != ahead || at.Of != 4 || at.AtLeast || at.Gate != "" {
-			t.Errorf("position %+v, want %d ahead of 4", w.Position, ahead)
-		}
+		equal(t, "position", n.why(id).Position, &api.WhyPosition{Ahead: ahead, Of: 4})
 	}
 	wantReasons(t, n.why(ids[1]), "behind_others", "no_worker")
 }
@@ -108,9 +104,7 @@ func TestWhyAProviderKeepsAJob(t *testing.T) {
 	if r := w.Reasons[0]; r.Name != "p" || r.Until == nil || !strings.Contains(r.Message, "1 of 1 requests") {
 		t.Errorf("%+v", r)
 	}
-	if at := w.Position; at == nil || at.Gate != "p" || at.Ahead != 0 || at.Of != 2 {
-		t.Errorf("position %+v", at)
-	}
+	equal(t, "position", w.Position, &api.WhyPosition{Gate: "p", Of: 2})
 	w = n.why(next)
 	wantReasons(t, w, "provider_limit", "behind_others")
 	if w.Position.Ahead != 1 || w.Position.Gate != "p" {
@@ -124,9 +118,8 @@ func TestWhyAJobIsNotPending(t *testing.T) {
 	first := n.enqueued(`{"queue":"dep"}`)
 	later := n.why(n.enqueued(`{"queue":"q","scheduled_at":"2030-01-01T00:00:00Z"}`))
 	wantReasons(t, later, "not_due")
-	if u := later.Reasons[0].Until; u == nil || *u != "2030-01-01T00:00:00Z" || !later.Waiting || later.Position != nil || later.Workers != nil {
-		t.Errorf("%+v", later)
-	}
+	equal(t, "until", later.Reasons[0].Until, ptr(api.Time("2030-01-01T00:00:00Z")))
+	wantFields(t, "a scheduled job", later, func(want *api.Why) { want.Waiting, want.Position, want.Workers = true, nil, nil })
 
 	blocked := n.why(n.enqueued(fmt.Sprintf(`{"queue":"q","depends_on":[%q]}`, first)))
 	wantReasons(t, blocked, "dependencies")
@@ -147,9 +140,8 @@ func TestWhyAJobIsNotPending(t *testing.T) {
 	answers[api.FailResponse](n, 200, "POST", "/fail/"+failing, `{"error":"boom"}`)
 	w = n.why(failing)
 	wantReasons(t, w, "retry_delay")
-	if w.LastError == nil || *w.LastError != "boom" || *w.Outcome != "failed" || w.Reasons[0].Until == nil {
-		t.Errorf("%+v", w)
-	}
+	wantFields(t, "a job that is to be retried", w, func(want *api.Why) { want.LastError, want.Outcome = ptr("boom"), ptr("failed") })
+	present(t, "until", w.Reasons[0].Until)
 
 	active := n.enqueued(`{"queue":"a"}`)
 	n.take("a")

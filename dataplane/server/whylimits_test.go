@@ -36,9 +36,17 @@ func TestWhyALimitKeepsAJob(t *testing.T) {
 		id := n.enqueued(fmt.Sprintf(`{"queue":%q,%s}`, c.queue, c.job))
 		n.listen(c.queue) // a fetch that finds nothing
 		w := n.why(id)
-		if w.State != c.state || len(w.Reasons) == 0 || w.Reasons[0].Reason != c.reason || c.name != "" && w.Reasons[0].Name != c.name || w.Reasons[0].Message == "" {
-			t.Errorf("%s: %+v, want %s by %s while %s", c.queue, w, c.reason, c.name, c.state)
+		equal(t, c.queue+": state", w.State, c.state)
+		if len(w.Reasons) == 0 {
+			t.Fatalf("%s: there is no reason, want %s", c.queue, c.reason)
 		}
+		wantFields(t, c.queue, w.Reasons[0], func(want *api.WhyReason) {
+			want.Reason = c.reason
+			if c.name != "" {
+				want.Name = c.name
+			}
+		})
+		present(t, c.queue+": message", w.Reasons[0].Message)
 	}
 }
 

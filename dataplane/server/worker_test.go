@@ -145,9 +145,12 @@ func TestWorkerTellsAll(t *testing.T) {
 		var payload struct{ N int }
 		var at struct{ At int }
 		found, err := j.Resume(&at)
-		if err := errors.Join(err, j.Decode(&payload)); err != nil || !found || at.At != 1 || payload.N != 2 {
-			return fmt.Errorf("%v, %+v, %+v, %v", found, at, payload, err)
+		if err := errors.Join(err, j.Decode(&payload)); err != nil {
+			return err
 		}
+		equal(t, "found a checkpoint", found, true)
+		equal(t, "the checkpoint", at.At, 1)
+		equal(t, "the payload", payload.N, 2)
 		j.AddUsage(api.ReportedUsage{InputTokens: 1, Model: "m1", Provider: "p", CostUSD: &cost})
 		j.AddUsage(api.ReportedUsage{InputTokens: 2, Model: "m1", Provider: "p", CostUSD: &cost})
 		j.AddUsage(api.ReportedUsage{OutputTokens: 4, Model: "m2", Provider: "p", CostUSD: &cost})
@@ -157,9 +160,12 @@ func TestWorkerTellsAll(t *testing.T) {
 			return err
 		}
 		saved, err := c.Job(ctx, j.JobID, client.Read{})
-		if err != nil || string(saved.Checkpoint) != `{"at":2}` || string(saved.Progress) != `{"current":1}` || saved.Usage.OutputTokens != 4 {
-			return fmt.Errorf("saved was %s, %s, %+v: %w", saved.Checkpoint, saved.Progress, saved.Usage, err)
+		if err != nil {
+			return err
 		}
+		equal(t, "the saved checkpoint", string(saved.Checkpoint), `{"at":2}`)
+		equal(t, "the saved progress", string(saved.Progress), `{"current":1}`)
+		equal(t, "the saved output tokens", saved.Usage.OutputTokens, 4)
 		j.AddUsage(api.ReportedUsage{OutputTokens: 8, Model: "m2", Provider: "p", CostUSD: &cost})
 		j.AddUsage(api.ReportedUsage{OutputTokens: 16, Model: "m3", Provider: "p", CostUSD: &cost})
 		j.SetCheckpoint(map[string]int{"at": 3})
@@ -170,9 +176,7 @@ func TestWorkerTellsAll(t *testing.T) {
 	if string(j.Result) != "[7]" || string(j.Checkpoint) != `{"at":3}` || *j.WorkerID != "w1" {
 		t.Errorf("result %s, checkpoint %s of %v", j.Result, j.Checkpoint, *j.WorkerID)
 	}
-	if u := j.Usage; u.InputTokens != 3 || u.OutputTokens != 28 || money.Reported(u.CostUSD) != 5*cost || u.Model != "m3" {
-		t.Errorf("usage %+v", u)
-	}
+	equal(t, "usage", j.Usage, &api.Usage{InputTokens: 3, OutputTokens: 28, Model: "m3", Provider: "p", CostUSD: money.Nano(5 * cost)})
 }
 
 // An attempt fails with the text of its error or panic, and the next one continues from the checkpoint.
@@ -201,9 +205,16 @@ func TestWorkerFails(t *testing.T) {
 		return nil
 	})
 	j := n.settled(made.JobID, "completed")
-	if len(j.Errors) != 3 || j.Errors[0].Error != "no luck" || j.Errors[1].Error != "panic: out of order" ||
-		!strings.Contains(*j.Errors[1].Backtrace, "TestWorkerFails") || !strings.Contains(j.Errors[2].Error, "result of job") {
-		t.Errorf("%+v", j.Errors)
+	if len(j.Errors) != 3 {
+		t.Fatalf("%+v", j.Errors)
+	}
+	equal(t, "the first error", j.Errors[0].Error, "no luck")
+	equal(t, "the second error", j.Errors[1].Error, "panic: out of order")
+	if trace := *j.Errors[1].Backtrace; !strings.Contains(trace, "TestWorkerFails") {
+		t.Errorf("the backtrace of the panic is %s", trace)
+	}
+	if text := j.Errors[2].Error; !strings.Contains(text, "result of job") {
+		t.Errorf("the third error is %q", text)
 	}
 }
 
@@ -429,8 +440,11 @@ func TestWorkerRepeats(t *testing.T) {
 		return nil
 	})
 	j := n.settled(made.JobID, "completed")
-	if len(j.Errors) != 1 || j.Attempt != 2 || j.Usage.InputTokens != 22 || loses.count.Load() < 5 {
-		t.Errorf("attempt %d, usage %+v, errors %+v after %d requests", j.Attempt, j.Usage, j.Errors, loses.count.Load())
+	equal(t, "errors", len(j.Errors), 1)
+	equal(t, "attempt", j.Attempt, 2)
+	equal(t, "input tokens", j.Usage.InputTokens, 22)
+	if sent := loses.count.Load(); sent < 5 {
+		t.Errorf("the worker sent %d reports, want some twice", sent)
 	}
 }
 
