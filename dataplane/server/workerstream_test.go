@@ -82,21 +82,30 @@ func TestClientStream(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	agent, plain := got.Jobs[0], got.Jobs[1]
-	if plain.JobID != made.JobIDs[0] || string(plain.Payload) != `{"n":1}` || plain.Tags["a"] != "b" || plain.Headers["h"] != "v" ||
-		string(plain.Checkpoint) != "7" || plain.LeaseDuration != 30 || plain.Attempt != 1 || plain.MaxRetries != 3 {
-		t.Errorf("%+v", plain)
+	equal(t, "the plain job's tag", plain.Tags["a"], "b")
+	equal(t, "the plain job's header", plain.Headers["h"], "v")
+	wantFields(t, "the plain job", plain, func(want *api.FetchedJob) {
+		want.JobID, want.Payload, want.Checkpoint = made.JobIDs[0], json.RawMessage(`{"n":1}`), json.RawMessage("7")
+		want.LeaseDuration, want.Attempt, want.MaxRetries = 30, 1, 3
+	})
+	if agent.Agent == nil {
+		t.Fatalf("the agent's job is %+v", agent)
 	}
-	if a := agent.Agent; a == nil || a.MaxIterations != 3 || a.Iteration != 1 || a.MaxCostUSD != money.Dollar/10 {
-		t.Errorf("%+v", agent.Agent)
-	}
+	wantFields(t, "the agent", *agent.Agent, func(want *api.FetchedAgent) {
+		want.MaxIterations, want.Iteration, want.MaxCostUSD = 3, 1, money.Dollar/10
+	})
 	cost := money.Reported(1) // smaller than a double near a dollar can show
 	acks := []api.AckItem{
 		{JobID: plain.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken, Result: json.RawMessage(`{"r":1}`), Usage: &api.ReportedUsage{InputTokens: 5, Model: "m", Provider: "p", CostUSD: &cost}}},
 		{JobID: agent.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken}},
 	}
 	done, err := s.Do(t.Context(), client.Frame{Acks: acks})
-	if err != nil || done.Acked != 1 || len(done.AckErrors) != 1 || done.AckErrors[0].JobID != agent.JobID || done.AckErrors[0].Code != api.LeaseLost {
-		t.Errorf("%+v, %v", done, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "acked", done.Acked, 1)
+	if len(done.AckErrors) != 1 || done.AckErrors[0].JobID != agent.JobID || done.AckErrors[0].Code != api.LeaseLost {
+		t.Errorf("the refused acks are %+v, want %s of %s", done.AckErrors, api.LeaseLost, agent.JobID)
 	}
 	if j := n.settled(plain.JobID, "completed"); string(j.Result) != `{"r":1}` || money.Reported(j.Usage.CostUSD) != cost {
 		t.Errorf("%s, %+v", j.Result, j.Usage)
@@ -125,8 +134,12 @@ func TestClientStreamIsShared(t *testing.T) {
 			queue := fmt.Sprint("q", i)
 			ask := &api.FetchRequest{Queues: []string{queue}, WorkerID: "w"}
 			out, err := s.Do(t.Context(), client.Frame{Enqueues: []api.EnqueueRequest{{Queue: queue}}, Fetch: ask})
-			if err != nil || len(out.Jobs) != 1 || out.Jobs[0].Queue != queue || out.Jobs[0].JobID != out.JobIDs[0] {
-				t.Errorf("%s: %+v, %v", queue, out, err)
+			if err != nil {
+				t.Errorf("%s: %v", queue, err)
+				return
+			}
+			if len(out.Jobs) != 1 || out.Jobs[0].Queue != queue || out.Jobs[0].JobID != out.JobIDs[0] {
+				t.Errorf("%s: %+v, want the job of the same frame", queue, out)
 			}
 		})
 	}

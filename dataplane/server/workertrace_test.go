@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,9 +43,12 @@ func TestWorkerGoesOnWithATrace(t *testing.T) {
 	from := root.SpanContext()
 	for attempt, status := range map[int64]string{1: "error", 2: "unset"} {
 		process := r.Await("process q", func(s otlptest.Span) bool { return s.Attributes["corvo.job.attempt"] == attempt })
-		if process.TraceID != from.TraceID().String() || process.ParentID != from.SpanID().String() || process.Kind != "consumer" || process.Status != status || len(process.Links) != 1 {
-			t.Errorf("attempt %d: %+v", attempt, process)
-		}
+		what := fmt.Sprintf("attempt %d: ", attempt)
+		equal(t, what+"trace", process.TraceID, from.TraceID().String())
+		equal(t, what+"parent", process.ParentID, from.SpanID().String())
+		equal(t, what+"kind", process.Kind, "consumer")
+		equal(t, what+"status", process.Status, status)
+		equal(t, what+"links", len(process.Links), 1)
 		wantAttributes(t, process, map[string]any{"messaging.system": "corvo", "messaging.destination.name": "q", "messaging.message.id": made.JobID})
 		r.Await("charge", func(s otlptest.Span) bool { return s.ParentID == process.SpanID })
 	}
