@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fault"
@@ -203,8 +205,12 @@ func TestUsageIsExact(t *testing.T) {
 	}
 	var f Faults
 	got := FromAck(&f, fuzzID, &b)
-	if f.Err() != nil || got.Usage.CostNanoUsd != 123456789_000000001 || got.Usage.InputTokens != 3 || got.Usage.Model != "m" {
-		t.Errorf("%v, %v", got.Usage, f.Err())
+	if err := f.Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := &job.Usage{CostNanoUsd: 123456789_000000001, CostReported: true, InputTokens: 3, Model: "m"}
+	if diff := cmp.Diff(want, got.Usage, protocmp.Transform()); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
 	}
 }
 
