@@ -30,8 +30,15 @@ func TestADeletedQueueIsNotShown(t *testing.T) {
 	})
 	h.settle()
 	q, err := h.view.Queue("again")
-	if err != nil || q == nil || q.Paused || q.MaxConcurrency != nil || q.Enqueued != 1 {
-		t.Errorf("the new queue is shown as %+v, %v", q, err)
+	must(t, err)
+	if q == nil {
+		t.Fatal("the new queue is not shown")
+	}
+	if q.Paused || q.MaxConcurrency != nil {
+		t.Errorf("the new queue has settings of the deleted one: %+v", q)
+	}
+	if q.Enqueued != 1 {
+		t.Errorf("the new queue counts %d enqueued jobs, want 1", q.Enqueued)
 	}
 	names, err := h.view.QueueNames(t.Context())
 	if err != nil || len(names) != 2 {

@@ -213,8 +213,14 @@ func planned(t *testing.T, h *shard, q Query, plan, text string, sorts bool) {
 		s := begun(ctx, t, tx, q, match)
 		query, args := s.lookUpQuery()
 		got := explain(ctx, t, tx, query, args)
-		if len(s.branches) != 1 || !strings.Contains(got, plan) || !strings.Contains(query, text) || strings.Contains(got, "TEMP B-TREE") != sorts {
-			t.Errorf("%+v: the plan of %d branches,\n%s\nis\n%s", q, len(s.branches), query, got)
+		if len(s.branches) != 1 {
+			t.Errorf("%+v has %d branches, want one", q, len(s.branches))
+		}
+		if !strings.Contains(query, text) {
+			t.Errorf("%+v is\n%s\nwant %q in it", q, query, text)
+		}
+		if !strings.Contains(got, plan) || strings.Contains(got, "TEMP B-TREE") != sorts {
+			t.Errorf("%+v: the plan of\n%s\nis\n%s\nwant %q in it, sorting %v", q, query, got, plan, sorts)
 		}
 		return nil
 	}))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -102,8 +104,9 @@ func TestSearchFilters(t *testing.T) {
 						prefix = "job_" + strings.ToUpper(prefix[4:])
 					}
 					queue := fmt.Sprint("q", i%3)
-					if (q.Queue == "" || q.Queue == queue) && (q.Queues == nil || slices.Contains(q.Queues, queue)) && strings.HasPrefix(id.String(), prefix) &&
-						(len(q.States) == 0 || slices.Contains(q.States, state(i))) {
+					inQueue := (q.Queue == "" || q.Queue == queue) && (q.Queues == nil || slices.Contains(q.Queues, queue))
+					inState := len(q.States) == 0 || slices.Contains(q.States, state(i))
+					if inQueue && inState && strings.HasPrefix(id.String(), prefix) {
 						want = append(want, id.String())
 					}
 				}
@@ -337,15 +340,19 @@ func TestQueues(t *testing.T) {
 	}
 	queues, err := h.view.Queues(t.Context(), nil)
 	must(t, err)
-	if len(queues) != 2 || queues[0].Name != "a" || queues[0].Status != api.QueueActive || queues[0].MaxConcurrency != nil {
+	if len(queues) != 2 || queues[0].Name != "a" {
 		t.Fatalf("%+v", queues)
+	}
+	if a := queues[0]; a.Status != api.QueueActive || a.MaxConcurrency != nil {
+		t.Errorf("%+v, want an active queue without a limit", a)
 	}
 	b, err := h.view.Queue("b")
 	must(t, err)
-	if b.Pending != 2 || b.Completed != 1 || b.Retrying != 1 || b.Enqueued != 4 || b.Failed != 1 ||
-		!b.Paused || b.Status != api.QueuePaused || *b.MaxConcurrency != 3 ||
-		b.OldestPendingAt == nil || *b.OldestPendingAt != timeOf(created) {
-		t.Fatalf("%+v", b)
+	want, oldest, limit := *b, timeOf(created), 3
+	want.Pending, want.Completed, want.Retrying, want.Enqueued, want.Failed = 2, 1, 1, 4, 1
+	want.Paused, want.Status, want.MaxConcurrency, want.OldestPendingAt = true, api.QueuePaused, &limit, &oldest
+	if diff := cmp.Diff(want, *b); diff != "" {
+		t.Fatalf("the queue b (-want +got):\n%s", diff)
 	}
 	for _, id := range ids[2:] {
 		h.fetch(id, "w")
@@ -434,8 +441,13 @@ func TestContractValues(t *testing.T) {
 			FROM jobs j JOIN job_errors e ON e.job_id = j.id WHERE j.queue = 'q' AND e.error LIKE '%SMTP%' AND j.created_at < '2026-02-10T00:00:00'`).
 			Scan(&gotID, &state, &created, &scheduled, &cost, &text, &at))
 		want := "1970-01-01T00:00:00.001000000Z"
-		if gotID != id.String() || state != "dead" || created != want || scheduled.Valid || cost != 1.5 || text != "SMTP timeout" || len(at) != len(want) {
-			t.Errorf("%s %s %s %v %v %s %s", gotID, state, created, scheduled, cost, text, at)
+		row := map[string]any{"id": gotID, "state": state, "created_at": created, "scheduled_at": scheduled.Valid, "cost": cost, "error": text}
+		wanted := map[string]any{"id": id.String(), "state": "dead", "created_at": want, "scheduled_at": false, "cost": 1.5, "error": "SMTP timeout"}
+		if diff := cmp.Diff(wanted, row); diff != "" {
+			t.Errorf("the row of the job (-want +got):\n%s", diff)
+		}
+		if len(at) != len(want) {
+			t.Errorf("the time of the error is %s, want the form of %s", at, want)
 		}
 		var queue string
 		var enqueued, dead int

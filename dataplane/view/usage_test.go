@@ -183,8 +183,18 @@ func TestUsageSumsAreWide(t *testing.T) {
 	h.settle()
 	for _, by := range []GroupColumn{ByNothing, ByModel} {
 		sums := h.all(GroupBy{By: by}, nil)
-		if got := sums.Totals; got.Cost.String() != "27670116110.564327418" || got.Reported != got.Cost || got.Input != money.CountOf(15) || got.Reports != 3 || got.Jobs != 3 || got.Rejected != 1 {
-			t.Errorf("the totals are %+v", got)
+		got := sums.Totals
+		if cost := got.Cost.String(); cost != "27670116110.564327418" {
+			t.Errorf("the cost is %s", cost)
+		}
+		if got.Reported != got.Cost {
+			t.Errorf("the reported cost is %s, the cost %s", got.Reported, got.Cost)
+		}
+		if got.Input != money.CountOf(15) {
+			t.Errorf("%s input tokens, want 15", got.Input)
+		}
+		if counts := [...]int64{got.Reports, got.Jobs, got.Rejected}; counts != [...]int64{3, 3, 1} {
+			t.Errorf("reports, jobs and rejected reports are %d, want 3, 3 and 1", counts)
 		}
 		if by == ByModel && *sums.Groups["m"] != sums.Totals {
 			t.Errorf("the group is %+v", sums.Groups["m"])

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -139,9 +141,14 @@ func checkHistory(t *testing.T, h *shard) {
 	page, err := h.view.Search(t.Context(), Query{})
 	must(t, err)
 	j := page.Jobs[0]
-	if len(j.Errors) != 2 || *j.LastError != "lease expired" || j.CostUSD.String() != "1.234567891" ||
-		string(j.Progress) != `{"current":1}` || string(j.Checkpoint) != `[2]` || j.LeaseExpiresAt != nil {
-		t.Fatalf("%+v", j)
+	if len(j.Errors) != 2 {
+		t.Fatalf("errors %+v, want two", j.Errors)
+	}
+	want, last := j, "lease expired"
+	want.LastError, want.CostUSD, want.LeaseExpiresAt = &last, 1_234_567_891, nil
+	want.Progress, want.Checkpoint = json.RawMessage(`{"current":1}`), json.RawMessage(`[2]`)
+	if diff := cmp.Diff(want, j); diff != "" {
+		t.Fatalf("the job (-want +got):\n%s", diff)
 	}
 	var outcomes []string
 	for _, a := range j.Attempts {
@@ -165,8 +172,14 @@ func TestDeadJobShowsWhoFailedIt(t *testing.T) {
 	page, err := h.view.Search(t.Context(), Query{States: []job.State{job.Dead}})
 	must(t, err)
 	last := page.Jobs[0].Attempts[0]
-	if last.WorkerID == nil || *last.WorkerID != "w" || last.StartedAt == nil || *last.Outcome != api.OutcomeFailed {
-		t.Fatalf("%+v", last)
+	worker, outcome := "w", api.OutcomeFailed
+	want := last
+	want.WorkerID, want.Outcome = &worker, &outcome
+	if diff := cmp.Diff(want, last); diff != "" {
+		t.Fatalf("the attempt (-want +got):\n%s", diff)
+	}
+	if last.StartedAt == nil {
+		t.Error("the attempt has no start")
 	}
 }
 
