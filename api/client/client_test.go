@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/corvo/corvo/api"
 )
 
@@ -151,8 +154,14 @@ func TestBackoff(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := *waits
-	if len(w) != 3 || w[0] != 2500*time.Millisecond || w[1] != 7*time.Second || w[2] < 200*time.Millisecond || w[2] > 400*time.Millisecond {
-		t.Errorf("waits %v", w)
+	if len(w) != 3 {
+		t.Fatalf("waits %v, want three", w)
+	}
+	if w[0] != 2500*time.Millisecond || w[1] != 7*time.Second {
+		t.Errorf("waits %v, want those that the server asks for first", w)
+	}
+	if w[2] < 200*time.Millisecond || w[2] > 400*time.Millisecond {
+		t.Errorf("the third wait is %v, want 200 to 400 ms", w[2])
 	}
 	for try := range 100 {
 		if d := backoff(try, nil); d <= 0 || d > mostWait {
@@ -167,8 +176,15 @@ func TestNoRetries(t *testing.T) {
 	WithRetries(0)(c)
 	_, err := c.Enqueue(context.Background(), api.EnqueueRequest{Queue: "q"})
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.Overloaded || e.RetryAfter != 2500*time.Millisecond || e.Message != "later" || e.Details["retryable"] != true {
-		t.Errorf("%#v", err)
+	if !errors.As(err, &e) {
+		t.Fatalf("%#v", err)
+	}
+	want := &api.Error{Code: api.Overloaded, Message: "later", Details: e.Details, RetryAfter: 2500 * time.Millisecond}
+	if diff := cmp.Diff(want, e, cmpopts.IgnoreUnexported(api.Error{})); diff != "" {
+		t.Errorf("the error (-want +got):\n%s", diff)
+	}
+	if e.Details["retryable"] != true {
+		t.Errorf("its details are %v, want retryable", e.Details)
 	}
 	if got, _ := server.requests(); len(got) != 1 || got[0].Header.Get("Idempotency-Key") != "" {
 		t.Errorf("%d tries, key %q", len(got), got[0].Header.Get("Idempotency-Key"))

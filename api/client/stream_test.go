@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/api"
@@ -185,11 +187,25 @@ func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	s := d.client(t).Stream()
 	f := Frame{Acks: []api.AckItem{{JobID: "job_0"}}, Fetch: &api.FetchRequest{Queues: []string{"q"}}, Count: 5}
 	out, err := s.Do(t.Context(), f)
-	if err != nil || out.Acked != 1 || len(out.Jobs) != 3 || out.Jobs[0].JobID != "job_1" || out.Jobs[1].JobID != "job_3" || out.Jobs[2].JobID != "job_5" {
+	if err != nil || out.Acked != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if e := out.JobErrors; len(e) != 2 || e[0].JobID != "job_2" || e[0].Code != api.ParseError || !strings.Contains(e[0].Error, "tags") || e[1].JobID != "job_4" {
-		t.Errorf("%+v cannot be read", e)
+	var ids []string
+	for _, j := range out.Jobs {
+		ids = append(ids, j.JobID)
+	}
+	if diff := cmp.Diff([]string{"job_1", "job_3", "job_5"}, ids); diff != "" {
+		t.Errorf("the jobs that can be read (-want +got):\n%s", diff)
+	}
+	if len(out.JobErrors) != 2 {
+		t.Fatalf("the jobs that cannot be read: %+v, want two", out.JobErrors)
+	}
+	first, second := out.JobErrors[0], out.JobErrors[1]
+	if first.JobID != "job_2" || second.JobID != "job_4" {
+		t.Errorf("%s and %s cannot be read, want job_2 and job_4", first.JobID, second.JobID)
+	}
+	if first.Code != api.ParseError || !strings.Contains(first.Error, "tags") {
+		t.Errorf("%+v, want %s of the tags", first, api.ParseError)
 	}
 	s.Close() // waits until the server was told
 	failed()
@@ -207,8 +223,15 @@ func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	}
 	s.Close()
 	failed()
-	if len(d.back) != 3 || d.back["job_1"] == "" || d.back["job_3"] == "" || d.back["job_5"] == "" {
-		t.Errorf("%v came back", d.back)
+	var back []string
+	for id, reason := range d.back {
+		if reason != "" {
+			back = append(back, id)
+		}
+	}
+	slices.Sort(back)
+	if diff := cmp.Diff([]string{"job_1", "job_3", "job_5"}, back); diff != "" || len(d.back) != 3 {
+		t.Errorf("%v came back (-want +got):\n%s", d.back, diff)
 	}
 }
 

@@ -181,12 +181,26 @@ func TestWorkerRhythm(t *testing.T) {
 		} else {
 			t.Errorf("nobody is told of the drain: %+v", beats)
 		}
-		if len(beats) != 2 || beats[0].at != 15*time.Second || beats[1].at != 30*time.Second || strings.Count(beats[0].body, "token of job_") != 3 {
-			t.Errorf("heartbeats: %+v", beats)
+		if len(beats) != 2 {
+			t.Fatalf("heartbeats: %+v, want two", beats)
+		}
+		if beats[0].at != 15*time.Second || beats[1].at != 30*time.Second {
+			t.Errorf("heartbeats at %s and %s, want 15s and 30s", beats[0].at, beats[1].at)
+		}
+		if strings.Count(beats[0].body, "token of job_") != 3 {
+			t.Errorf("the first heartbeat is %s, want three jobs", beats[0].body)
 		}
 		fetches := c.of("fetch/batch")
-		if len(fetches) != 3 || !strings.Contains(fetches[0].body, `"count":10`) || !strings.Contains(fetches[1].body, `"count":7`) || !strings.Contains(fetches[1].body, `"timeout":30`) {
-			t.Errorf("fetches: %+v", fetches)
+		if len(fetches) != 3 {
+			t.Fatalf("fetches: %+v, want three", fetches)
+		}
+		for i, part := range []string{`"count":10`, `"count":7`} {
+			if !strings.Contains(fetches[i].body, part) {
+				t.Errorf("fetch %d is %s, want %s", i, fetches[i].body, part)
+			}
+		}
+		if !strings.Contains(fetches[1].body, `"timeout":30`) {
+			t.Errorf("the second fetch is %s, want a timeout of 30", fetches[1].body)
 		}
 		fails := c.of("fail")
 		if len(fails) != 3 || !strings.Contains(fails[0].body, `"error":"worker_shutdown"`) {
@@ -209,8 +223,14 @@ func TestWorkerGathersAcks(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		one, many := c.of("ack"), c.of("ack/batch")
-		if len(one) != 1 || one[0].at != time.Millisecond || len(many) != 1 || many[0].at != 11*time.Millisecond || strings.Count(many[0].body, "job_id") != 3 {
-			t.Errorf("acks %+v, batches %+v", one, many)
+		if len(one) != 1 || len(many) != 1 {
+			t.Fatalf("acks %+v, batch requests %+v; want one of each", one, many)
+		}
+		if one[0].at != time.Millisecond || many[0].at != 11*time.Millisecond {
+			t.Errorf("an ack at %s and a batch request at %s, want 1ms and 11ms", one[0].at, many[0].at)
+		}
+		if strings.Count(many[0].body, "job_id") != 3 {
+			t.Errorf("the batch request is %s, want three acks", many[0].body)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/corvo/corvo/api"
@@ -137,9 +138,14 @@ func TestAuthenticate(t *testing.T) {
 		}
 	}
 	who, _, err := dir.Authenticate(key.text, "", noon)
-	if err != nil || who.KeyID != key.key.ID || who.Name != "ci" || who.Org != "" || who.Open ||
-		!slices.Equal(who.Roles, []tenancy.Role{"worker", "readonly"}) || !slices.Equal(who.QueueScope, []tenancy.Glob{"mail.*"}) {
-		t.Errorf("the principal is %+v, %v", who, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := who
+	want.KeyID, want.Name, want.Org, want.Open = key.key.ID, "ci", "", false
+	want.Roles, want.QueueScope = []tenancy.Role{"worker", "readonly"}, []tenancy.Glob{"mail.*"}
+	if diff := cmp.Diff(want, who); diff != "" {
+		t.Errorf("the principal (-want +got):\n%s", diff)
 	}
 	if _, _, err := dir.Authenticate(ending.text, "", noon.Add(-1)); err != nil {
 		t.Errorf("just before its end: %v", err)
@@ -175,8 +181,20 @@ func TestDirectoryForgets(t *testing.T) {
 	gone := docOf(8, "n1", "uno", key, token)
 	gone.Desired = Absent
 	dir.Put(gone)
-	if code(dir, key, "") != api.Unauthorized || code(dir, token, "n1") != api.NotFound || code(dir, token, "uno") != api.NotFound || code(dir, token, "two") != "" {
-		t.Error("a namespace that is to be absent lets somebody in")
+	for _, c := range []struct {
+		name string
+		p    pair
+		hint string
+		want api.Code
+	}{
+		{"its key", key, "", api.Unauthorized},
+		{"a token, by its id", token, "n1", api.NotFound},
+		{"a token, by its name", token, "uno", api.NotFound},
+		{"a token for another namespace", token, "two", ""},
+	} {
+		if got := code(dir, c.p, c.hint); got != c.want {
+			t.Errorf("%s: %q after the namespace is to be absent, want %q", c.name, got, c.want)
+		}
 	}
 	// The name is free: the next namespace with it keeps it when another document of the old one comes.
 	dir.Put(docOf(9, "n3", "uno", token))

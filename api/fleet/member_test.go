@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
@@ -114,8 +116,11 @@ func TestMemberFollows(t *testing.T) {
 	c.Put(open("a"))
 	c.Put(open("b"))
 	m := member(t, c, keyring.Gateway)
-	if m.ID() != "" || m.Token() != "" || m.Connected() || m.Trusted().Len() != 0 {
-		t.Error("a member that has not joined says it has")
+	if m.ID() != "" || m.Token() != "" {
+		t.Errorf("a member that has not joined has the id %q and the token %q", m.ID(), m.Token())
+	}
+	if m.Connected() || m.Trusted().Len() != 0 {
+		t.Errorf("a member that has not joined is connected (%v) or trusts %d keys", m.Connected(), m.Trusted().Len())
 	}
 	var h received
 	run(t, m, h.follow())
@@ -401,8 +406,8 @@ func TestMemberCalls(t *testing.T) {
 	if err := m.Report(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Reports(); len(got) != 1 || got[0].Number != 4 || len(got[0].Cells) != 1 || got[0].LastUsed["k"] != 5 {
-		t.Errorf("the control plane has %+v", got)
+	if diff := cmp.Diff([]fleet.Report{report}, c.Reports()); diff != "" {
+		t.Errorf("the control plane's reports (-want +got):\n%s", diff)
 	}
 	source := billing.Source{Namespace: "a b&c", Stream: "shard/0", Incarnation: "ff"}
 	if last, err := m.LastUsage(t.Context(), source); last != 0 || err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -99,13 +100,18 @@ func TestRequestSpans(t *testing.T) {
 	}
 	for i, w := range want {
 		s := spans[i]
-		if s.Name != w.name || s.Kind != "server" || s.Status != w.status || s.TraceID != traceID || s.ParentID != spanID {
-			t.Errorf("span %d is %+v, want %+v", i, s, w)
+		expected := s
+		expected.Name, expected.Kind, expected.Status, expected.TraceID, expected.ParentID = w.name, "server", w.status, traceID, spanID
+		if diff := cmp.Diff(expected, s); diff != "" {
+			t.Errorf("span %d (-want +got):\n%s", i, diff)
 		}
 		text := func(key string) string { v, _ := s.Attributes[key].(string); return v }
-		if text("http.route") != w.route || text("error.type") != w.kind || s.Attributes["http.response.status_code"] != w.code ||
-			text("url.path") != w.path || len(text("corvo.request.id")) != 32 {
-			t.Errorf("%s: attributes %v", w.name, s.Attributes)
+		attributes := map[string]any{"http.route": text("http.route"), "url.path": text("url.path"), "error.type": text("error.type"), "code": s.Attributes["http.response.status_code"]}
+		if diff := cmp.Diff(map[string]any{"http.route": w.route, "url.path": w.path, "error.type": w.kind, "code": w.code}, attributes); diff != "" {
+			t.Errorf("%s: attributes (-want +got):\n%s", w.name, diff)
+		}
+		if id := text("corvo.request.id"); len(id) != 32 {
+			t.Errorf("%s: the request's id is %q", w.name, id)
 		}
 		if strings.Contains(fmt.Sprint(s), "secret") {
 			t.Errorf("%s shows our own fault to whoever reads traces: %+v", w.name, s)

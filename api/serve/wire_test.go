@@ -271,8 +271,14 @@ func TestLongAnswerHasALength(t *testing.T) {
 		}
 		text, err := io.ReadAll(w.Body)
 		w.Body.Close()
-		if err != nil || w.ContentLength != want || int64(len(text)) != want || !bytes.Contains(text, []byte("<<<")) {
-			t.Errorf("%s: length %d, %d bytes, %v; want %d", path, w.ContentLength, len(text), err, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.ContentLength != want || int64(len(text)) != want {
+			t.Errorf("%s: length %d, %d bytes; want %d", path, w.ContentLength, len(text), want)
+		}
+		if !bytes.Contains(text, []byte("<<<")) {
+			t.Errorf("%s: %.20s, want it unescaped", path, text)
 		}
 	}
 }

@@ -53,8 +53,11 @@ func TestTheRootSaysWhatTheServerIs(t *testing.T) {
 		Name, About, Docs string
 		OpenAPI           []struct{ URL string }
 	}
-	if err := json.Unmarshal([]byte(body), &told); err != nil || told.Name != "Test <server>" || told.Docs != "/docs" || len(told.OpenAPI) != 2 {
-		t.Errorf("%s: %s, %v", resp.Header.Get("Content-Type"), body, err)
+	if err := json.Unmarshal([]byte(body), &told); err != nil {
+		t.Fatalf("%s: %s, %v", resp.Header.Get("Content-Type"), body, err)
+	}
+	if told.Name != "Test <server>" || told.Docs != "/docs" || len(told.OpenAPI) != 2 {
+		t.Errorf("the page for programs is %s", body)
 	}
 	resp, body = get(t, "GET", server.URL+"/", "text/html,application/xhtml+xml,*/*;q=0.8")
 	if !strings.Contains(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, "Test &lt;server&gt;") {
