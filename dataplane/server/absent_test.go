@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -29,7 +31,7 @@ func (n *node) arrived(id, queue string) {
 // cutOff makes a shard refuse everything from another shard, as if that shard had been restored.
 func (n *node) cutOff(to, from int) {
 	n.t.Helper()
-	shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
+	shards, err := router.Open(n.server.Config().Host, tenancy.Default)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func (n *node) cutOff(to, from int) {
 		n.t.Fatal(err)
 	}
 	o := &op.Deliver{From: uint32(from), Incarnation: make([]byte, 16), FirstSeq: 1, Items: []*op.Sent{{Number: uint32(count.Number()), Op: data}}}
-	if _, _, err := propose[*op.DeliverResult](n.t.Context(), n.server, shards.All()[to], o); err != nil {
+	if _, _, err := cell.Propose[*op.DeliverResult](n.t.Context(), shards.All()[to], o); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -128,7 +130,7 @@ func TestNothingIsDoneToAnUnseenJob(t *testing.T) {
 // A job is not moved into a queue that is being deleted, on any shard.
 func TestNoMoveIntoADeletedQueue(t *testing.T) {
 	t.Parallel()
-	n := startShards(t, 2, func(c *Config) { c.ReadWait = 50 * time.Millisecond }) // because a worker keeps its job
+	n := startShards(t, 2, func(c *server.Config) { c.ReadWait = 50 * time.Millisecond }) // because a worker keeps its job
 	for shard := range 2 {
 		old := onShard(shard, 2, 0)
 		n.enqueue(old)

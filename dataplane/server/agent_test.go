@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -26,20 +26,6 @@ func init() {
 		shapes[route] = []string{body}
 	}
 	shapes["POST /api/v1/jobs/{id}/scores"] = []string{`{"dimension":V,"scorer":V,"value":1}`}
-}
-
-// enqueued enqueues the job of a body and returns its id.
-func (n *node) enqueued(body string) string {
-	n.t.Helper()
-	return answers[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", body).JobID
-}
-
-// nextOf fetches the next job of a queue.
-func (n *node) nextOf(queue string) api.FetchedJob {
-	n.t.Helper()
-	var got api.FetchedJob
-	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":0}`, queue), http.StatusOK, &got)
-	return got
 }
 
 // acks ends an attempt; rest are the members of the ack besides the token.

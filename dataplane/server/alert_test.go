@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"crypto/hmac"
@@ -30,21 +30,6 @@ func (n *node) hook(body string) (out api.Webhook) {
 		n.t.Fatalf("%d %s", a.status, a.body)
 	}
 	return out
-}
-
-// ok sends a request that must succeed.
-func (n *node) ok(into any, method, path, body string, header ...string) answer {
-	n.t.Helper()
-	a := n.send(method, "/api/v1"+path, n.admin, body, header...)
-	if a.status < 200 || a.status > 299 {
-		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-	}
-	if into != nil {
-		if err := json.Unmarshal(a.body, into); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	return a
 }
 
 func TestAWebhooksLife(t *testing.T) {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -9,12 +9,13 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve/servetest"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
 // No request decodes to much more memory than it has bytes.
 func TestRequestsDoNotAmplify(t *testing.T) {
-	servetest.Amplify(t, (&Server{}).routes())
+	servetest.Amplify(t, (&server.Server{}).Routes())
 }
 
 // repeated returns n items with commas between them.

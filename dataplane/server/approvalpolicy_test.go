@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // The expected answers to a key for other queues, and the bodies of attacks.
@@ -37,7 +38,7 @@ func init() {
 // A policy holds the jobs that it matches until a person approves them, with or without changes.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	var p api.ApprovalPolicy
 	n.do("POST", "/api/v1/approval-policies", `{"name":"review","queue":"q","cost_usd_gt":0.25,"agent_iteration_gt":0}`, 201, &p)
 	if !strings.HasPrefix(p.ID, "pol_") {
@@ -101,7 +102,7 @@ func TestApprovals(t *testing.T) {
 // job's new state.
 func TestResultSchemas(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	if got := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","result_schema":{"$ref":"https://example.com/a"}}`).problem(t); got.Code != api.ValidationError || !strings.Contains(got.Error, "which it does not contain") {
 		t.Errorf("a remote reference: %+v", got)
 	}
@@ -195,7 +196,7 @@ func TestToolCalls(t *testing.T) {
 // tool's job.
 func TestToolCallsRefused(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	id := n.enqueued(`{"queue":"agents"}`)
 	got := n.nextOf("agents")
 	ack := func(key, rest string) answer {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
-	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // audited returns the audit log, oldest first, after all pending requests were recorded.
 func (n *node) audited(query string) []api.AuditRecord {
 	n.t.Helper()
-	n.server.requests.Flush(n.t.Context())
+	n.server.RecordPending()
 	var page api.AuditPage
 	a := n.ask("GET", "/api/v1/audit-logs?order=asc&limit=1000&"+query, n.admin, "")
 	if err := json.Unmarshal(a.body, &page); err != nil || a.status != 200 {
@@ -39,18 +39,13 @@ func (n *node) newest() api.AuditRecord {
 	return all[len(all)-1]
 }
 
-func idOf(text string) string {
-	_, id, _ := keyring.Parse(text)
-	return id
-}
-
 // The list of recorded routes. A new route that changes something is recorded, unless it has a worker's
 // permission.
 func TestAuditedRoutes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	var b strings.Builder
-	for _, r := range n.server.table() {
+	for _, r := range n.server.Table() {
 		if r.Method == "GET" {
 			if r.Audited {
 				t.Errorf("GET %s is recorded", r.Path)
@@ -75,7 +70,7 @@ func TestAuditedRoutes(t *testing.T) {
 func TestAuditedRoutesLeaveARecord(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	for _, route := range n.server.table() {
+	for _, route := range n.server.Table() {
 		if !route.Audited || route.Unbuilt {
 			continue
 		}
@@ -91,7 +86,7 @@ func TestAuditedRoutesLeaveARecord(t *testing.T) {
 		}
 		got := all[before]
 		wantFields(t, route.Method+" "+route.Path, got, func(want *api.AuditRecord) {
-			want.Method, want.Status, want.Principal, want.Role, want.Count = route.Method, a.status, idOf(n.admin), "admin", 1
+			want.Method, want.Status, want.Principal, want.Role, want.Count = route.Method, a.status, keyID(n.admin), "admin", 1
 			want.RequestID, want.Remote = a.header.Get("X-Request-Id"), "192.0.2.1"
 		})
 		if got.Path != sample(route.Path) && got.Path != route.Path {
@@ -170,7 +165,7 @@ func TestRefusalsAreRecorded(t *testing.T) {
 		{"a key that is none", "DELETE", "/api/v1/auth/keys/nobody", n.admin, "", 404, "/api/v1/auth/keys/nobody", "revoke-key"},
 		{"no such method", "DELETE", "/api/v1/settings", n.admin, "", 405, "unmatched", ""},
 		{"no such route", "POST", "/a-path-with-a-secret", n.admin, "", 404, "unmatched", ""},
-		{"too large", "PUT", "/api/v1/settings", n.admin, strings.Repeat(" ", bodyManage+1), 413, "/api/v1/settings", ""},
+		{"too large", "PUT", "/api/v1/settings", n.admin, strings.Repeat(" ", server.BodyManage+1), 413, "/api/v1/settings", ""},
 		{"a schedule that cannot be", "POST", "/api/v1/schedules", n.admin, `{"name":"n","queue":"q","cron":"61 * * * *"}`, 422, "/api/v1/schedules", ""},
 	} {
 		before := len(n.audited(""))
@@ -184,8 +179,8 @@ func TestRefusalsAreRecorded(t *testing.T) {
 			continue
 		}
 		r := all[before]
-		who := idOf(c.key)
-		if c.status == 401 || c.recorded == unmatched {
+		who := keyID(c.key)
+		if c.status == 401 || c.recorded == server.Unmatched {
 			who = ""
 		}
 		wantFields(t, c.name, r, func(want *api.AuditRecord) {
@@ -196,11 +191,11 @@ func TestRefusalsAreRecorded(t *testing.T) {
 
 func TestOverloadIsRecorded(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxBodies = 1 })
+	n := startNode(t, func(c *server.Config) { c.MaxBodies = 1 })
 	if a := n.ask("PUT", "/api/v1/settings", n.admin, `{}`); a.status != 429 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if r := n.newest(); r.Status != 429 || r.Path != "/api/v1/settings" || r.Principal != idOf(n.admin) {
+	if r := n.newest(); r.Status != 429 || r.Path != "/api/v1/settings" || r.Principal != keyID(n.admin) {
 		t.Errorf("the record is %+v", r)
 	}
 }
@@ -242,7 +237,7 @@ func TestAuditFilters(t *testing.T) {
 		t.Fatalf("the log has %+v", all)
 	}
 	for query, want := range map[string]int{
-		"principal=" + idOf(other): 5, "principal=nobody": 0, "method=delete": 5, "path=/api/v1/queues/a": 5, "path=/api/v1/queues/a3": 1,
+		"principal=" + keyID(other): 5, "principal=nobody": 0, "method=delete": 5, "path=/api/v1/queues/a": 5, "path=/api/v1/queues/a3": 1,
 		"status=200": 5, "status=4xx": 5, "status=2xx&method=DELETE": 0,
 		"after=" + string(all[4].At): 6, "before=" + string(all[4].At): 4, "after=" + string(all[2].At) + "&before=" + string(all[4].At): 2,
 	} {
@@ -443,7 +438,7 @@ func TestCloseRecords(t *testing.T) {
 		t.Errorf("the next record is %d", next)
 	}
 	n.ask("GET", "/api/v1/queues", "", "")
-	n.server.requests.Flush(context.Background())
+	n.server.RecordPending()
 	if _, next := n.cell.State().Head().GetAudit().Records(); next != 2 {
 		t.Errorf("after that, the next record is %d", next)
 	}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"net/http/httptest"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -19,10 +20,10 @@ type asked struct {
 	request    func() (method, path, body string, header map[string]string)
 }
 
-var ways = []func(*Server) []asked{routesAsked}
+var ways = []func(*server.Server) []asked{routesAsked}
 
-func routesAsked(s *Server) (all []asked) {
-	for _, route := range s.routes() {
+func routesAsked(s *server.Server) (all []asked) {
+	for _, route := range s.Routes() {
 		if route.Permission == serve.Open {
 			continue
 		}

@@ -1,11 +1,10 @@
-package server
+package server_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,43 +13,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/api/serve"
-	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
-
-// ask sends a request without the network.
-func (n *node) ask(method, path, key, body string) answer {
-	n.t.Helper()
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	if key != "" {
-		r.Header.Set("X-API-Key", key)
-	}
-	w := serveOnce(n.server, r)
-	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
-}
-
-func (n *node) revoke(text string) {
-	n.t.Helper()
-	_, id, _ := keyring.Parse(text)
-	if _, _, err := cell.Propose[*op.RevokeKeyResult](context.Background(), n.cell, &op.RevokeKey{Id: id}); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// sample returns a path with its wildcards filled in.
-func sample(path string) string {
-	return strings.NewReplacer("{job_id}", "job_00000000000000000000000000", "{name}", "q", "{queue}", "q", "{id}", "nobody", "{scope}", "queue", "{target}", "q").Replace(path)
-}
-
-// harmless returns a body that changes nothing, or little, if the request is accepted.
-func harmless(path string) string {
-	if strings.HasPrefix(path, "/api/v1/fetch") {
-		return `{"queues":["q"],"timeout":0}`
-	}
-	return `{}`
-}
 
 // Each route accepts the roles of the table and no others.
 func TestAuthorisation(t *testing.T) {
@@ -72,7 +38,7 @@ func TestAuthorisation(t *testing.T) {
 		"the admin's, mistyped": n.admin[:len(n.admin)-1] + "!",
 	}
 	before := n.dump()
-	for _, route := range n.server.routes() {
+	for _, route := range n.server.Routes() {
 		method, path := route.Method, sample(route.Path)
 		if route.Permission == serve.Open {
 			if a := n.ask(method, path, "", ""); a.status == 401 || a.status == 403 {
@@ -96,7 +62,7 @@ func TestAuthorisation(t *testing.T) {
 		}
 	}
 	n.same(before)
-	for _, route := range n.server.routes() {
+	for _, route := range n.server.Routes() {
 		for role, key := range byRole {
 			if route.Permission == serve.Open || !role.Grants(route.Permission) {
 				continue
@@ -247,7 +213,7 @@ func TestQueueScope(t *testing.T) {
 	n.ask("PUT", "/api/v1/auth/roles/auditor", n.admin, `{"permissions":["job.read"]}`)
 	fill := strings.NewReplacer("ROLE", "auditor", "BULK", bulk.BulkOperationID, "JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID, "HOOK", hook.ID, "ALERT", alert.ID)
 	before := n.dump()
-	for _, route := range n.server.routes() {
+	for _, route := range n.server.Routes() {
 		if route.Permission == serve.Open || route.Unbuilt {
 			continue
 		}
@@ -460,7 +426,7 @@ func TestCreateKeyRepeated(t *testing.T) {
 // A --dev server accepts requests of this machine and refuses forwarded ones.
 func TestDev(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	if a := n.send("POST", "/api/v1/enqueue", "", `{"queue":"q"}`); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}

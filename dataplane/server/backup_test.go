@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -62,11 +62,11 @@ func TestBackupIsForWhoMayHaveAll(t *testing.T) {
 func TestBackupsAreOneAtATime(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	n.server.backing.Store(true)
+	n.server.Backing().Store(true)
 	if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 409 || !strings.Contains(string(a.body), string(api.Conflict)) {
 		t.Errorf("a second one: %d %s", a.status, a.body)
 	}
-	n.server.backing.Store(false)
+	n.server.Backing().Store(false)
 	for range 2 { // the first has ended
 		if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 200 {
 			t.Errorf("after it: %d %s", a.status, a.body)
@@ -96,7 +96,7 @@ func TestABackupEndsWithTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if !n.server.backing.Load() {
+	if !n.server.Backing().Load() {
 		t.Fatal("the backup has ended before it was read: the test needs more jobs")
 	}
 	n.server.Drain()

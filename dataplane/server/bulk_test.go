@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -334,7 +334,7 @@ func TestBulkProgressEndsWithItsKey(t *testing.T) {
 	}
 	ended := make(chan answer, 1)
 	go func() { ended <- n.send("GET", "/api/v1/bulk/"+job.BulkIDText(id)+"/progress", key, "") }()
-	eventually(t, "its progress is followed", func() bool { return n.server.bulkStreams.used.Load() == 1 })
+	eventually(t, "its progress is followed", func() bool { return n.server.BulkStreams() == 1 })
 	n.revoke(key)
 	if _, _, err := cell.Propose[*op.CancelBulkResult](t.Context(), n.cell, &op.CancelBulk{Meta: &op.Meta{}, BulkId: id[:]}); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -28,18 +28,6 @@ func (n *node) acked(j api.FetchedJob, more string) {
 func (n *node) idle(queues ...string) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":%s,"timeout":0}`, quoted(queues)), 204, nil)
-}
-
-// document returns a job as GET shows it, and checks that a search shows the same payload.
-func (n *node) document(id string) (j api.Job) {
-	n.t.Helper()
-	n.do("GET", "/api/v1/jobs/"+id, "", 200, &j)
-	var found api.SearchResponse
-	n.do("POST", "/api/v1/jobs/search?consistency=strong", fmt.Sprintf(`{"job_id_prefix":%q}`, id), 200, &found)
-	if len(found.Jobs) != 1 || string(found.Jobs[0].Payload) != string(j.Payload) {
-		n.t.Errorf("a search shows %+v, a look %s", found.Jobs, j.Payload)
-	}
-	return j
 }
 
 // Three steps on any shards run in order, each with the result of the one before, and then the job at the end

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 // another host before the poll's minute is over.
 func TestPollsEndWhenTheirNamespaceCloses(t *testing.T) {
 	t.Parallel()
-	a, b := openTenants(t)
+	a, b := openTenants(t, nil)
 	poll := func(v *tenant) <-chan answer {
 		out := make(chan answer, 1)
 		go func() { out <- v.ask("POST", "/api/v1/fetch", `{"queues":["later"],"timeout":60}`) }()
 		return out
 	}
 	ends, stays := poll(a), poll(b)
-	h := a.server.cfg.Host
+	h := a.server.Config().Host
 	eventually(t, "both polls wait", func() bool {
 		one, err := h.Polls(a.ns)
 		two, err2 := h.Polls(b.ns)
@@ -48,7 +48,7 @@ func TestPollsEndWhenTheirNamespaceCloses(t *testing.T) {
 // acknowledged write is lost.
 func TestNamespaceClosesUnderLoad(t *testing.T) {
 	t.Parallel()
-	a, b := openTenants(t)
+	a, b := openTenants(t, nil)
 	stop, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func TestNamespaceClosesUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	h := a.server.cfg.Host
+	h := a.server.Config().Host
 	for range 3 {
 		before := acknowledgedSoFar(&mu, acknowledged)
 		eventually(t, "the load goes on", func() bool { return acknowledgedSoFar(&mu, acknowledged) > before+5 })
@@ -121,7 +121,7 @@ func TestRevokingEndsPollsOfABareNode(t *testing.T) {
 	go func() { out <- n.ask("POST", "/api/v1/fetch", made.APIKey, `{"queues":["later"],"timeout":60}`) }()
 	n.parked(1)
 	eventually(t, "the poll waits", func() bool {
-		polls, err := n.server.cfg.Host.Polls(n.server.cfg.Namespace)
+		polls, err := n.server.Config().Host.Polls(n.server.Config().Namespace)
 		return err == nil && polls.Parked == 1
 	})
 	if got := n.ask("DELETE", "/api/v1/auth/keys/"+made.ID, n.admin, ""); got.status != 200 {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/engine"
 )
 
@@ -46,7 +47,7 @@ func (f *fakeCluster) Transfer(_ context.Context, to string) error { return f.as
 func TestMembershipIsChangedByRoutes(t *testing.T) {
 	t.Parallel()
 	f := &fakeCluster{}
-	member := startNode(t, func(c *Config) { c.Cluster = f })
+	member := startNode(t, func(c *server.Config) { c.Cluster = f })
 	alone := startNode(t, nil)
 	for _, c := range []struct {
 		method, path, body string
@@ -95,7 +96,7 @@ func TestClusterStatusRows(t *testing.T) {
 			{ID: "n1", Voter: true}, {ID: "n2", Voter: true, LastContact: 20 * time.Millisecond, Lag: 3}, {ID: "n3", LastContact: -1, Lag: 9},
 		}, nil
 	}}
-	n := startNode(t, func(c *Config) { c.Cluster = f })
+	n := startNode(t, func(c *server.Config) { c.Cluster = f })
 	status, err := n.client(n.admin).ClusterStatus(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -13,7 +14,7 @@ import (
 // and escapes count towards the bound.
 func TestWebhookPayloads(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
+	n := startNode(t, func(c *server.Config) { c.MaxPayload = 1000 })
 	largest := `"` + strings.Repeat("x", 998) + `"`
 	longest := strings.Repeat("x", 998)
 	for body, want := range map[string]string{
@@ -35,7 +36,7 @@ func TestWebhookPayloads(t *testing.T) {
 // Options in the query have the same effect as in a body.
 func TestWebhookParams(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	before := n.enqueued(`{"queue":"q"}`)
 	var made api.EnqueueResponse
 	n.do("POST", "/api/v1/webhooks/q?fairness_key=acme&fairness_weight=3&provider=anthropic&cost_estimate_usd=0.25&dependency_policy=hold&depends_on="+before, `{}`, 201, &made)
@@ -48,7 +49,7 @@ func TestWebhookParams(t *testing.T) {
 
 func TestWebhookRefusals(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
+	n := startNode(t, func(c *server.Config) { c.MaxPayload = 1000 })
 	before := n.dump()
 	for _, c := range []struct {
 		path, body string

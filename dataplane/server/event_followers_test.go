@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 var followRounds = flag.Int("follow.rounds", 0, "rounds of TestMeasureFollowers; 0 = it is skipped")
@@ -43,7 +44,7 @@ func TestMeasureFollowers(t *testing.T) {
 }
 
 func measureFollowed(t *testing.T, followers int, reads bool) (p50, p99 time.Duration, perSecond float64) {
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = DefaultEventHeartbeat })
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = server.DefaultEventHeartbeat })
 	for range followers {
 		conn := n.followRaw(t)
 		if reads {

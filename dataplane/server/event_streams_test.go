@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -20,11 +21,10 @@ func (n *node) enqueuesAtOnce(queue string, count int) {
 	n.ok(nil, "POST", "/enqueue/batch", `{"jobs":[`+strings.TrimSuffix(jobs, ",")+`]}`)
 }
 
-// hub returns the hub of the node's namespace, or nil.
-func (n *node) hub() *eventHub {
-	n.server.events.mu.Lock()
-	defer n.server.events.mu.Unlock()
-	return n.server.events.of[tenancy.Default]
+// eventMemory returns the events in the node's memory and their bytes.
+func (n *node) eventMemory() (events, bytes int) {
+	events, bytes, _ = n.server.EventMemory(tenancy.Default)
+	return events, bytes
 }
 
 // subscribe follows the events by the RPC; the stream has begun.
@@ -42,7 +42,7 @@ func (n *node) subscribe(options ...connect.ClientOption) *connect.ServerStreamF
 func TestEventsAreEncodedOnce(t *testing.T) {
 	t.Parallel()
 	const streams, jobs = 20, 50
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
 	var all []*follower
 	for range streams {
 		all = append(all, n.follow(n.admin, "?types=enqueued").begun())
@@ -51,7 +51,7 @@ func TestEventsAreEncodedOnce(t *testing.T) {
 	for i := range streams {
 		calls = append(calls, n.subscribe([][]connect.ClientOption{{connect.WithGRPC()}, {connect.WithProtoJSON()}}[i%2]...))
 	}
-	eventually(t, "all have begun", func() bool { h := n.hub(); return h != nil && n.figures()["corvo_event_streams"] == 2*streams })
+	eventually(t, "all have begun", func() bool { return n.figures()["corvo_event_streams"] == 2*streams })
 	n.enqueuesAtOnce("mail", jobs)
 	for _, f := range all {
 		for range jobs {
@@ -86,7 +86,7 @@ func TestEventsAreEncodedOnce(t *testing.T) {
 func TestEventMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const batches, jobs = 12, 1000
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = time.Hour })
 	for range 20 {
 		n.follow(n.admin, "") // this client never reads
 	}
@@ -96,27 +96,26 @@ func TestEventMemoryIsBounded(t *testing.T) {
 		for range jobs {
 			reads.wants(fmt.Sprintf("enqueued q%d {}", i))
 		}
-		events, bytes := n.hub().rings[0].size()
-		if bytes > eventRingBytes || events*sharedEventBytes > bytes {
-			t.Fatalf("%d events of %d bytes, the most is %d", events, bytes, eventRingBytes)
+		events, bytes := n.eventMemory()
+		if bytes > server.EventRingBytes || events*server.SharedEventBytes > bytes {
+			t.Fatalf("%d events of %d bytes, the most is %d", events, bytes, server.EventRingBytes)
 		}
 	}
-	if events, _ := n.hub().rings[0].size(); events == 0 || events >= batches*jobs {
+	if events, _ := n.eventMemory(); events == 0 || events >= batches*jobs {
 		t.Errorf("%d of %d events are in memory", events, batches*jobs)
 	}
-	hub := n.hub()
-	hub.rest(time.Hour)
-	if events, _ := hub.rings[0].size(); events == 0 {
+	n.server.RestEvents(tenancy.Default, time.Hour)
+	if events, _ := n.eventMemory(); events == 0 {
 		t.Error("events are dropped at once")
 	}
-	hub.rest(0)
-	if events, bytes := hub.rings[0].size(); events != 0 || bytes != 0 {
+	n.server.RestEvents(tenancy.Default, 0)
+	if events, bytes := n.eventMemory(); events != 0 || bytes != 0 {
 		t.Errorf("%d events of %d bytes where nothing happens", events, bytes)
 	}
-	n.makes("after")
+	n.enqueue("after")
 	reads.wants("enqueued after")
 	n.server.Drain()
-	eventually(t, "the hub is gone", func() bool { return n.hub() == nil })
+	eventually(t, "the memory of the streams is freed", func() bool { _, _, open := n.server.EventMemory(tenancy.Default); return !open })
 }
 
 // A stream that was up to date and falls too far behind gets a RESET and continues with the next event. The
@@ -124,9 +123,9 @@ func TestEventMemoryIsBounded(t *testing.T) {
 func TestStreamsThatLagAreReset(t *testing.T) {
 	t.Parallel()
 	const lag = 20
-	n := startNode(t, func(c *Config) { c.EventLag = lag })
+	n := startNode(t, func(c *server.Config) { c.EventLag = lag })
 	live := n.follow(n.admin, "").begun()
-	n.makes("first")
+	n.enqueue("first")
 	at := live.wants("enqueued first")[0].Seq
 	eventually(t, "the stream has looked again", func() bool { return n.figures()["corvo_events_sent_total"] == 1 })
 	n.enqueuesAtOnce("bound", lag)
@@ -140,7 +139,7 @@ func TestStreamsThatLagAreReset(t *testing.T) {
 	if reset.Seq != next-1 || live.lastID != fmt.Sprint(next-1) {
 		t.Errorf("%+v, id %s", reset, live.lastID)
 	}
-	n.makes("after")
+	n.enqueue("after")
 	live.wants("enqueued after")
 	if got := n.figures()["corvo_event_stream_resets_total"]; got != 1 {
 		t.Errorf("%v resets", got)
@@ -159,12 +158,12 @@ func TestStreamsThatLagAreReset(t *testing.T) {
 func TestStreamsCatchUpWithTheRing(t *testing.T) {
 	t.Parallel()
 	const jobs = 1000
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
 	for i := range 10 {
 		n.enqueuesAtOnce(fmt.Sprint("q", i), jobs)
 	}
 	live := n.follow(n.admin, "").begun()
-	n.makes("mark")
+	n.enqueue("mark")
 	live.wants("enqueued mark")
 	late := n.follow(n.admin, "?last_event_id=0").begun()
 	var last uint64
@@ -179,44 +178,11 @@ func TestStreamsCatchUpWithTheRing(t *testing.T) {
 	}
 	late.wants("enqueued mark")
 	encoded := n.figures()["corvo_events_encoded_total"]
-	n.makes("both")
+	n.enqueue("both")
 	live.wants("enqueued both")
 	late.wants("enqueued both")
 	if now := n.figures()["corvo_events_encoded_total"]; now != encoded+1 {
 		t.Errorf("%v encodings of one event for two streams", now-encoded)
-	}
-}
-
-// The rate of a namespace holds over all its streams: their writes follow one another at the interval that
-// their cost requires.
-func TestEventRate(t *testing.T) {
-	t.Parallel()
-	const perSecond = 1 << 20
-	now := time.Unix(1000, 0)
-	rate := eventRate{perSecond: perSecond}
-	var wait time.Duration
-	for range 1000 {
-		next := rate.reserve(now, eventWriteCost)
-		if next < wait {
-			t.Fatalf("a turn after %v behind one after %v", next, wait)
-		}
-		wait = next
-	}
-	want := time.Duration(999)*time.Second*eventWriteCost/perSecond - eventBurst
-	if diff := wait - want; diff < -time.Millisecond || diff > time.Millisecond {
-		t.Errorf("the thousandth turn comes after %v, want %v", wait, want)
-	}
-	// A write that cost more than expected delays the later ones.
-	rate.adjust(perSecond)
-	if next := rate.reserve(now, eventWriteCost); next < wait+time.Second {
-		t.Errorf("after %v, %v behind a megabyte", next, wait)
-	}
-	// After a pause the rate allows only a burst.
-	later := now.Add(time.Hour)
-	for at, total := time.Duration(0), int64(0); at == 0; total += eventWriteCost {
-		if at = rate.reserve(later, eventWriteCost); total > perSecond*int64(eventBurst)/int64(time.Second)+eventWriteCost {
-			t.Fatalf("%d bytes at once", total)
-		}
 	}
 }
 
@@ -227,7 +193,7 @@ func TestSharedEventsKeepTheirScopes(t *testing.T) {
 	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
 	all, scoped := n.follow(n.admin, "?types=moved").begun(), n.follow(mine, "?types=moved").begun()
 	for i := range 4 {
-		id := n.makes("theirs")
+		id := n.enqueue("theirs")
 		if err := n.client(n.admin).Move(t.Context(), id, fmt.Sprintf("mine.%d", i)); err != nil {
 			t.Fatal(err)
 		}

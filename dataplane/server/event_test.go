@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -33,18 +34,6 @@ func init() {
 	c.path = "/api/v1/jobs/JOB/events"
 	scoped["GET /api/v1/jobs/{id}/events"] = c
 	shapes["GET /api/v1/jobs/{id}/events"] = []string{""}
-}
-
-// testHeartbeat is the heartbeat of a test's stream. A heartbeat follows all earlier events.
-const testHeartbeat = 5 * time.Millisecond
-
-// serveOnce serves a request in process. It leaves a stream at its first heartbeat.
-func serveOnce(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	w := &untilIdle{ResponseRecorder: httptest.NewRecorder(), leave: cancel}
-	h.ServeHTTP(w, r.WithContext(ctx))
-	return w.ResponseRecorder
 }
 
 type untilIdle struct {
@@ -169,20 +158,10 @@ func (f *follower) ended() {
 	}
 }
 
-// makes enqueues a job.
-func (n *node) makes(queue string) string {
-	n.t.Helper()
-	made, err := n.client(n.admin).Enqueue(n.t.Context(), api.EnqueueRequest{Queue: queue})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return made.JobID
-}
-
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	n.makes("before")
+	n.enqueue("before")
 	live := n.follow(n.admin, "").begun()
 	f := n.one(n.client(n.admin), "mail")
 	if _, err := n.client(n.admin).Fail(t.Context(), f.JobID, api.FailRequest{Error: "no <route>\nto host", LeaseToken: f.LeaseToken}); err != nil {
@@ -232,7 +211,7 @@ func TestEventPages(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	for range 5 {
-		n.makes("mail")
+		n.enqueue("mail")
 	}
 	var seen []uint64
 	for cursor := ""; ; {
@@ -269,15 +248,15 @@ func TestEventsOfAScopedKey(t *testing.T) {
 	n := startNode(t, nil)
 	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
 	live := n.follow(mine, "").begun()
-	n.makes("theirs")
-	id := n.makes("theirs")
+	n.enqueue("theirs")
+	id := n.enqueue("theirs")
 	if err := n.client(n.admin).Move(t.Context(), id, "mine.a"); err != nil {
 		t.Fatal(err)
 	}
 	if a := n.ask("PUT", "/api/v1/budgets/namespace/default", n.admin, `{"daily_usd":1,"default_reserve_usd":0.1}`); a.status > 299 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	n.makes("mine.b")
+	n.enqueue("mine.b")
 	if live.lastID != "" {
 		t.Errorf("begins with id %q", live.lastID)
 	}
@@ -293,7 +272,7 @@ func TestEventsOfAScopedKey(t *testing.T) {
 // A stream ends at once when its key is revoked or the node stops.
 func TestEventsEndWithTheKey(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = time.Hour })
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
 	live, other := n.follow(key, "").begun(), n.follow(n.admin, "").begun()
 	_, id, _ := keyring.Parse(key)
@@ -301,7 +280,7 @@ func TestEventsEndWithTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	live.ended()
-	n.makes("mail")
+	n.enqueue("mail")
 	other.wants("enqueued mail")
 	n.server.Drain()
 	other.ended()
@@ -315,7 +294,7 @@ func TestEventsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	for range 3 {
-		n.makes("mail")
+		n.enqueue("mail")
 	}
 	trim := &op.TrimFeed{Meta: &op.Meta{Principal: "test"}, FirstSeq: n.cell.State().Head().FeedNextSeq - 1}
 	if _, _, err := cell.Propose[*op.TrimFeedResult](t.Context(), n.cell, trim); err != nil {
@@ -339,7 +318,7 @@ func TestEventsAreTrimmed(t *testing.T) {
 func TestEventsOfASlowClient(t *testing.T) {
 	t.Parallel()
 	// The wait is long enough for the second client below, which reads, on a busy machine.
-	n := startNode(t, func(c *Config) { c.EventWriteWait = 2 * time.Second })
+	n := startNode(t, func(c *server.Config) { c.EventWriteWait = 2 * time.Second })
 	c := n.client(n.admin)
 	// More than the system's buffers hold for a client that does not read.
 	for range 100 {
@@ -365,7 +344,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	for range job.MaxStreams {
-		f, err := n.server.cfg.Host.Follow(tenancy.Default)
+		f, err := n.server.Config().Host.Follow(tenancy.Default)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,18 +440,18 @@ func TestEventsOverNodes(t *testing.T) {
 // again.
 func TestEventsOverARestart(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour })
+	n := startNode(t, func(c *server.Config) { c.EventHeartbeat = time.Hour })
 	live := n.follow(n.admin, "").begun()
-	n.makes("mail")
+	n.enqueue("mail")
 	live.wants("enqueued mail")
-	if err := n.server.cfg.Host.Shut(t.Context(), tenancy.Default); err != nil {
+	if err := n.server.Config().Host.Shut(t.Context(), tenancy.Default); err != nil {
 		t.Fatal(err)
 	}
 	live.ended()
-	if err := add(t.Context(), n.server.cfg.Host, tenancy.Default); err != nil {
+	if err := add(t.Context(), n.server.Config().Host, tenancy.Default); err != nil {
 		t.Fatal(err)
 	}
-	n.makes("post")
+	n.enqueue("post")
 	n.follow(n.admin, "", "Last-Event-ID: "+live.lastID).begun().wants("enqueued post")
 }
 
@@ -487,7 +466,7 @@ func TestTheClientFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []string
-	n.makes("q0")
+	n.enqueue("q0")
 	for e, err := range c.Events(t.Context(), client.EventQuery{After: "0", Types: []string{"enqueued"}}) {
 		if err != nil {
 			t.Fatal(err)
@@ -496,7 +475,7 @@ func TestTheClientFollows(t *testing.T) {
 			break
 		}
 		front.CloseClientConnections()
-		n.makes(fmt.Sprintf("q%d", len(seen)))
+		n.enqueue(fmt.Sprintf("q%d", len(seen)))
 	}
 	if got := strings.Join(seen, " "); got != "q0 q1 q2 q3" {
 		t.Errorf("%s", got)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -21,18 +20,6 @@ func (n *node) fetchBy(ctx context.Context, w http.ResponseWriter, path, body st
 	r := httptest.NewRequestWithContext(ctx, "POST", path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+n.admin)
 	n.server.ServeHTTP(w, r)
-}
-
-// untouched fails the test unless the job waits as if it had never been fetched.
-func (n *node) untouched(id string) {
-	n.t.Helper()
-	doc, err := n.client(n.admin).Job(context.Background(), id, client.Read{})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if doc.State != "pending" || doc.Attempt != 0 || len(doc.Errors) != 0 {
-		n.t.Errorf("%s is %s after %d attempts and %d errors", id, doc.State, doc.Attempt, len(doc.Errors))
-	}
 }
 
 // A caller that leaves during its fetch gets the job or leaves it unchanged. In every other round it leaves

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"crypto/rand"
@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -21,7 +22,7 @@ import (
 // locked serves a member's cells and requires keys.
 func (m *peer) locked() string {
 	m.t.Helper()
-	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, NewKeyWait: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s, err := server.New(server.Config{Host: m.host, Namespace: tenancy.Default, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, NewKeyWait: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestAKeyThatCannotBeJudgedIsNotCalledWrong(t *testing.T) {
 		if m.cells()[0].Leader() {
 			continue
 		}
-		s, err := New(Config{Host: m.host, Namespace: tenancy.Default, NewKeyWait: time.Nanosecond, Logger: slog.New(slog.DiscardHandler)})
+		s, err := server.New(server.Config{Host: m.host, Namespace: tenancy.Default, NewKeyWait: time.Nanosecond, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +110,7 @@ func TestAKeyThatCannotBeJudgedIsNotCalledWrong(t *testing.T) {
 		if answer := askAs(t, front.URL, "/api/v1/fetch", "no key at all"); answer.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a text that no key has: %d", answer.StatusCode)
 		}
-		s.newKeys.take(maxNewKeys) // no room to wait is left
+		s.FillNewKeys()
 		if answer := askAs(t, front.URL, "/api/v1/fetch", stranger); answer.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("beyond the bound: %d", answer.StatusCode)
 		}

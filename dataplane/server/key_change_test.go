@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
-	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // clock is a server's clock, which a test can advance.
@@ -22,18 +22,13 @@ type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-func keyID(text string) string {
-	_, id, _ := keyring.Parse(text)
-	return id
-}
-
 func is(err error, code api.Code) bool { return errors.Is(err, &api.Error{Code: code}) }
 
 // New settings of a key apply to its next request, and omitted settings get their defaults.
 func TestKeyIsSet(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
-	n := startNode(t, func(c *Config) { c.Now = later.now })
+	n := startNode(t, func(c *server.Config) { c.Now = later.now })
 	admin, ctx := n.client(n.admin), t.Context()
 	made, err := admin.CreateKey(ctx, api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}, QueueScope: []string{"a"}})
 	if err != nil {
@@ -95,7 +90,7 @@ func TestKeyIsSet(t *testing.T) {
 func TestKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
-	n := startNode(t, func(c *Config) { c.Now = later.now })
+	n := startNode(t, func(c *server.Config) { c.Now = later.now })
 	admin, ctx := n.client(n.admin), t.Context()
 	first := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
 	opens := func(want bool, keys ...string) {
@@ -334,7 +329,7 @@ func TestLastAdministratorStays(t *testing.T) {
 // The first key of an open node closes the node, so it must be able to create others.
 func TestFirstKeyOfAnOpenNode(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	for _, body := range []string{`{}`, `{"roles":["worker"]}`, `{"roles":["admin"],"queue_scope":["a"]}`, `{"roles":["admin"],"expires_at":"2099-01-01T00:00:00Z"}`} {
 		if a := n.send("POST", "/api/v1/auth/keys", "", body); a.status != 409 {
 			t.Errorf("%s: %d %s", body, a.status, a.body)

@@ -1,8 +1,9 @@
-package server
+package server_test
 
 import (
 	"testing"
 
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -11,10 +12,6 @@ import (
 func TestRevokedKeysAreForgotten(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	remembered := func() (all int) {
-		n.server.keyUses.byID.Range(func(any, any) bool { all++; return true })
-		return all
-	}
 	asks := func(key string) {
 		t.Helper()
 		if a := n.ask("GET", "/api/v1/queues", key, ""); a.status != 200 {
@@ -22,16 +19,16 @@ func TestRevokedKeysAreForgotten(t *testing.T) {
 		}
 	}
 	asks(n.admin)
-	used := n.server.lastUsedNs(keyID(n.admin))
-	for range 3 * keyUsesKept {
+	used := n.server.LastUsedNs(keyID(n.admin))
+	for range 3 * server.KeyUsesKept {
 		key := n.key(tenancy.Key{Roles: []tenancy.Role{"readonly"}})
 		asks(key)
 		n.revoke(key) // by an op, as another node would
 	}
-	if all := remembered(); all > keyUsesKept+2 {
+	if all := n.server.RememberedKeys(); all > server.KeyUsesKept+2 {
 		t.Errorf("%d keys are remembered, of which one is there", all)
 	}
-	if got := n.server.lastUsedNs(keyID(n.admin)); used == 0 || got != used {
+	if got := n.server.LastUsedNs(keyID(n.admin)); used == 0 || got != used {
 		t.Errorf("the key that is there was used at %d, is said to have been at %d", used, got)
 	}
 }

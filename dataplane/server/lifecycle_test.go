@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -100,20 +100,6 @@ func TestLifecycle(t *testing.T) {
 		t.Fatalf("the queues are %+v, want one", queues)
 	}
 	wantFields(t, "the queue", queues[0], func(want *api.Queue) { want.Completed, want.Retrying = 1, 1 })
-}
-
-// diff compares two values by their JSON.
-func diff(t *testing.T, a, b any) bool {
-	t.Helper()
-	x, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := json.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(x) != string(y)
 }
 
 func TestBatches(t *testing.T) {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"net/http/httptest"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve/ratelimit"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -17,7 +18,7 @@ func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
 	start := time.Now()
-	n := startNode(t, func(c *Config) {
+	n := startNode(t, func(c *server.Config) {
 		c.Limits = ratelimit.Limits{PerKey: 4, PerAddress: 100, Failures: 2}
 		c.Now = func() time.Time { return start.Add(time.Duration(later.ahead.Load())) }
 	})
@@ -66,7 +67,7 @@ func TestRateLimits(t *testing.T) {
 	// All requests from one address; the addresses of one IPv6 network count as one.
 	later.ahead.Add(int64(time.Minute))
 	for i := range 100 {
-		if got := n.server.limits.AllowAddress(netip.MustParseAddr("2001:db8::"+strconv.FormatInt(int64(i), 16)), n.server.cfg.Now()); got != nil {
+		if got := n.server.AllowAddress(netip.MustParseAddr("2001:db8::" + strconv.FormatInt(int64(i), 16))); got != nil {
 			t.Fatalf("number %d: %v", i, got)
 		}
 	}
@@ -77,13 +78,13 @@ func TestRateLimits(t *testing.T) {
 // The repeated checks of parked polls and streams do not count as requests.
 func TestRecheckTakesNothing(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: 1} })
+	n := startNode(t, func(c *server.Config) { c.Limits = ratelimit.Limits{PerKey: 1} })
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
 	got := make(chan answer, 1)
 	go func() { got <- n.ask("POST", "/api/v1/fetch", key, `{"queues":["q"],"timeout":60}`) }()
 	n.parked(1)
 	for range 20 {
-		n.server.cfg.Host.Recheck(tenancy.Default)
+		n.server.Config().Host.Recheck(tenancy.Default)
 	}
 	if _, err := n.client(n.admin).Enqueue(t.Context(), api.EnqueueRequest{Queue: "q"}); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestRecheckTakesNothing(t *testing.T) {
 // The audit log shows the client's address as a trusted proxy gives it.
 func TestAuditBelievesProxies(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) {
+	n := startNode(t, func(c *server.Config) {
 		c.Limits = ratelimit.Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	})
 	if a := n.send("POST", "/api/v1/queues/q/pause", n.admin, "", "X-Forwarded-For: 1.1.1.1, 198.51.100.7"); a.status != 200 {
@@ -109,7 +110,7 @@ func TestAuditBelievesProxies(t *testing.T) {
 
 // Limits and custom roles allocate no memory for a request.
 func TestAuthenticateAllocations(t *testing.T) {
-	n := startNode(t, func(c *Config) {
+	n := startNode(t, func(c *server.Config) {
 		c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate, Failures: ratelimit.MaxRate}
 	})
 	if _, err := n.client(n.admin).PutRole(t.Context(), "r", api.RoleRequest{Permissions: []string{"job.work"}}, 0); err != nil {
@@ -119,7 +120,7 @@ func TestAuthenticateAllocations(t *testing.T) {
 	r := httptest.NewRequest("POST", "/api/v1/fetch", nil)
 	r.Header.Set("X-API-Key", key)
 	got := testing.AllocsPerRun(200, func() {
-		if _, err := n.server.authenticate(r); err != nil {
+		if _, err := n.server.Authenticate(r); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -1,50 +1,21 @@
-package server
+package server_test
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
-	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// figures returns the values of a scrape, by series.
-func (n *node) figures() map[string]float64 {
-	n.t.Helper()
-	a := n.send("GET", "/api/v1/metrics", n.admin, "")
-	if a.status != 200 {
-		n.t.Fatalf("metrics: %d %s", a.status, a.body)
-	}
-	all := make(map[string]float64)
-	for line := range strings.Lines(string(a.body)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		series, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(series, "corvo_") {
-			continue
-		}
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			n.t.Fatalf("%s: %v", line, err)
-		}
-		all[series] = value
-	}
-	return all
-}
 
 // series returns the series of a metric.
 func series(figures map[string]float64, metric string) (all []string) {
@@ -57,8 +28,10 @@ func series(figures map[string]float64, metric string) (all []string) {
 	return all
 }
 
-// ofTheCloud lists the metrics that only gateways and cloud hosts publish.
-var ofTheCloud = []string{"corvo_gateway_documents_age_seconds", "corvo_usage_stuck_shards"}
+// ofTheCloud lists the metrics that only processes of the cloud publish.
+var ofTheCloud = []string{
+	"corvo_gateway_documents_age_seconds", "corvo_usage_aside_bytes", "corvo_usage_aside_frames", "corvo_usage_stuck_shards",
+}
 
 // A node that has worked publishes every metric that has a name.
 func TestEveryMetricIsPublished(t *testing.T) {
@@ -174,13 +147,6 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	const empty = "corvo_fetch_empty_total"
-	shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := &request{shards: shards, meta: &op.Meta{Principal: "test"}}
-	ask := &convert.Fetch{Queues: []string{"q"}, Count: 1, LeaseMs: 60_000}
-	r := httptest.NewRequest("POST", "/api/v1/fetch", nil)
 	if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`); a.status != 201 {
 		t.Fatalf("enqueue: %d %s", a.status, a.body)
 	}
@@ -188,9 +154,8 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 		leased int
 		empty  float64
 	}{{1, 0}, {0, 1}, {0, 2}} {
-		claims := []claim{{router.Run{Cell: n.cell, Items: ask.Queues}, 1, func() {}}}
-		leased, _, err := n.server.leaseClaimed(r, q, ask, claims, false)
-		if err != nil || len(leased) != want.leased {
+		leased, err := n.server.FetchClaimed(n.cell, n.shards(), "q")
+		if err != nil || leased != want.leased {
 			t.Fatalf("fetch %d: %v, %v", i, leased, err)
 		}
 		if got := n.figures()[empty]; got != want.empty {
@@ -224,7 +189,7 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 	expect := func(queues int, others map[string]float64) {
 		t.Helper()
 		figures := n.figures()
-		own := min(queues, MaxQueueSeries)
+		own := min(queues, server.MaxQueueSeries)
 		total := 0.0
 		for _, name := range series(figures, "corvo_queue_jobs") {
 			if strings.Contains(name, `state="pending"`) {
@@ -235,8 +200,8 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 		if got := len(series(figures, "corvo_queue_paused")); got != own+extra {
 			t.Errorf("%d queues: %d series, want %d", queues, got, own+extra)
 		}
-		if got := len(series(figures, "corvo_queue_jobs")); got != len(queueStates)*(own+extra) {
-			t.Errorf("%d queues: %d series of jobs, want %d", queues, got, len(queueStates)*(own+extra))
+		if got := len(series(figures, "corvo_queue_jobs")); got != len(server.QueueStates)*(own+extra) {
+			t.Errorf("%d queues: %d series of jobs, want %d", queues, got, len(server.QueueStates)*(own+extra))
 		}
 		if figures["corvo_queues"] != float64(queues) || total != float64(queues) {
 			t.Errorf("%d queues: %v, with %v jobs", queues, figures["corvo_queues"], total)
@@ -248,20 +213,20 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 		}
 	}
 	// The newest queue has the first name and must not take the series of an older one.
-	fill(1, MaxQueueSeries+1)
-	expect(MaxQueueSeries, map[string]float64{`corvo_queue_paused{queue="q0200"}`: 0})
+	fill(1, server.MaxQueueSeries+1)
+	expect(server.MaxQueueSeries, map[string]float64{`corvo_queue_paused{queue="q0200"}`: 0})
 	fill(0, 1)
 	if err := n.client(n.admin).PauseQueue(context.Background(), "q0000"); err != nil {
 		t.Fatal(err)
 	}
-	expect(MaxQueueSeries+1, map[string]float64{
+	expect(server.MaxQueueSeries+1, map[string]float64{
 		`corvo_queue_paused{queue="q0200"}`:               0,
 		`corvo_queue_paused{queue="*"}`:                   1,
 		`corvo_queue_jobs{queue="*",state="pending"}`:     1,
 		`corvo_queue_jobs{queue="q0001",state="pending"}`: 1,
 	})
-	if err := job.CheckQueueName(everyOther); err == nil {
-		t.Errorf("%s is a name a queue may have", everyOther)
+	if err := job.CheckQueueName(server.EveryOther); err == nil {
+		t.Errorf("%s is a name a queue may have", server.EveryOther)
 	}
 }
 
@@ -296,7 +261,7 @@ func TestMetricsAreNotForScopedKeys(t *testing.T) {
 // A node whose store is closed still answers a scrape and reports the failure.
 func TestMetricsOfABrokenNode(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(cfg *Config) { cfg.Dev = true })
+	n := startNode(t, func(cfg *server.Config) { cfg.Dev = true })
 	if err := n.cell.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -21,7 +22,7 @@ func TestStreamAtAFollower(t *testing.T) {
 	leader, follower := members[0], members[1]
 	at := func(patience time.Duration) *streamClient {
 		t.Helper()
-		s, err := New(Config{
+		s, err := server.New(server.Config{
 			Host: follower.host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{},
 			ProposeTimeout: patience, ReadWait: time.Minute, FreshWait: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		})
@@ -38,7 +39,7 @@ func TestStreamAtAFollower(t *testing.T) {
 	hurried := at(time.Nanosecond)
 	for range 3 {
 		out := exchange(t, hurried, frame)
-		equal(t, "error", out.Error, notLeader)
+		equal(t, "error", out.Error, server.NotLeader)
 		equal(t, "leader_addr", out.LeaderAddr, "http://"+leader.id)
 		equal(t, "enqueued jobs", len(out.EnqueuedJobIds), 0)
 		present(t, "retry_after_ms", out.RetryAfterMs)
@@ -55,7 +56,7 @@ func TestStreamAtAFollower(t *testing.T) {
 func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	members := startPeers(t, 1)
-	follower, err := New(Config{Host: members[1].host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{}, Logger: slog.New(slog.DiscardHandler)})
+	follower, err := server.New(server.Config{Host: members[1].host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
 	}
 	none := error(&api.Error{Code: api.LeaderUnavailable, Message: "no leader"})
 	unknown := api.Wrap(pipeline.ErrUnknown, api.LeaderUnavailable, "the leader was lost")
-	parts := []int{partAcks, partEnqueues, partFetch}
+	parts := []int{server.PartAcks, server.PartEnqueues, server.PartFetch}
 	for _, failing := range parts {
 		for _, other := range parts {
 			for _, c := range []struct {
@@ -83,13 +84,13 @@ func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
 				if other == failing && c.err == nil {
 					continue
 				}
-				f := &frame{stream: &stream{server: follower}, q: request{shards: shards}}
-				f.ended(failing, none, false)
-				f.ended(other, c.err, c.did)
+				leader := func() string {
+					return follower.LeaderFor(shards, server.PartEnd{failing, none, false}, server.PartEnd{other, c.err, c.did})
+				}
 				name := fmt.Sprintf("part %d found no leader, part %d %s", failing, other, c.what)
 				if c.passed { // on a busy machine the follower may not know the leader for a moment
-					eventually(t, name+": it is sent", func() bool { return f.leaderFor(f.err()) != "" })
-				} else if url := f.leaderFor(f.err()); url != "" {
+					eventually(t, name+": it is sent", func() bool { return leader() != "" })
+				} else if url := leader(); url != "" {
 					t.Errorf("%s: it is sent to %q", name, url)
 				}
 			}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"sync/atomic"
@@ -9,6 +9,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -28,7 +29,7 @@ func TestWokenPollHasTheRightsOfNow(t *testing.T) {
 			// by the enqueue, and by the woken poll, which the test releases.
 			var asked, woken atomic.Int64
 			held, on := make(chan struct{}), make(chan struct{})
-			n := startNode(t, func(c *Config) {
+			n := startNode(t, func(c *server.Config) {
 				c.Now = func() time.Time {
 					if asked.Add(1) == woken.Load() {
 						held <- struct{}{}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ func TestPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := n.server.table()
+	all := n.server.Table()
 	checked := 0
 	for line := range strings.Lines(string(promised)) {
 		names, verdict, ok := strings.Cut(strings.TrimSpace(line), ": ")

@@ -1,7 +1,6 @@
-package server
+package server_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,19 +10,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// answers sends a request as the admin, checks the status and decodes the answer.
-func answers[R any](n *node, status int, method, path, body string, header ...string) (out R) {
-	n.t.Helper()
-	a := n.send(method, "/api/v1"+path, n.admin, body, header...)
-	if a.status != status {
-		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-	}
-	if err := json.Unmarshal(a.body, &out); err != nil {
-		n.t.Fatalf("%s %s: %s: %v", method, path, a.body, err)
-	}
-	return out
-}
 
 func TestAProvidersLife(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -44,8 +45,8 @@ func TestPutQueue(t *testing.T) {
 		if read := n.send("GET", "/api/v1/queues/q", n.admin, ""); string(read.body) != string(a.body) {
 			t.Errorf("%s: PUT answered %s, GET %s", c.body, a.body, read.body)
 		}
-		if a.header.Get(indexHeader) == "" {
-			t.Errorf("%s: no %s", c.body, indexHeader)
+		if a.header.Get(server.IndexHeader) == "" {
+			t.Errorf("%s: no %s", c.body, server.IndexHeader)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -267,7 +267,7 @@ func TestConditionsAreTakenOrRefused(t *testing.T) {
 	n := startNode(t, nil)
 	before := n.dump()
 	var taking []string
-	for _, route := range n.server.table() {
+	for _, route := range n.server.Table() {
 		for _, line := range []string{`If-Match: "1"`, "If-None-Match: *"} {
 			header, _, _ := strings.Cut(line, ": ")
 			if slices.Contains(route.Conditions, header) {

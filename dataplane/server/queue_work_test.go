@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -10,17 +10,8 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/dataplane/server"
 )
-
-// queue returns a queue by GET.
-func (n *node) queue(name string) api.Queue {
-	n.t.Helper()
-	q, err := n.client(n.admin).Queue(context.Background(), name, client.Read{})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return q
-}
 
 // answers fails the test unless a request gets this answer.
 func (n *node) answers(status int, want, method, path, body string) {
@@ -223,7 +214,7 @@ func TestClearQueue(t *testing.T) {
 
 func TestDeleteQueueWithJobs(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.ReadWait = 5 * time.Second })
+	n := startNode(t, func(c *server.Config) { c.ReadWait = 5 * time.Second })
 	c, ctx := n.client(n.admin), context.Background()
 
 	// At once if no worker has a job.

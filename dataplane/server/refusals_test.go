@@ -1,36 +1,15 @@
-package server
+package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 )
-
-// fields returns the names in an answer's details.fields.
-func (p problem) fields(t *testing.T) string {
-	t.Helper()
-	text, err := json.Marshal(p.Details["fields"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []struct{ Field, Error string }
-	if err := json.Unmarshal(text, &list); err != nil {
-		t.Fatalf("details.fields is %s", text)
-	}
-	var names []string
-	for _, f := range list {
-		if f.Error == "" {
-			t.Errorf("nothing is said of %s", f.Field)
-		}
-		names = append(names, f.Field)
-	}
-	return strings.Join(names, " ")
-}
 
 type refusalCase struct {
 	name, method, path, body string
@@ -42,7 +21,7 @@ type refusalCase struct {
 // Every refusal has its documented status and code, names the fault, and leaves the store unchanged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
+	n := startNode(t, func(c *server.Config) { c.MaxPayload = 1000 })
 	active := n.one(n.client(n.admin), "q")
 	stale := strings.Repeat("ab", 16)
 	cases := append(refusedEnqueues(), refusedWork(active.JobID, stale)...)
@@ -198,7 +177,7 @@ func refusedManagement() []refusalCase {
 // Values at their bounds are accepted, and empty values count as absent.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
+	n := startNode(t, func(c *server.Config) { c.MaxPayload = 1000 })
 	for _, body := range []string{
 		`{"queue":"` + strings.Repeat("Az09._:-", 16) + `"}`,
 		`{"queue":"q","payload":"` + strings.Repeat("x", 998) + `"}`,

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // The usage of heartbeats with one report_id is counted once.
 func TestReportID(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := startNode(t, func(c *server.Config) { c.Dev = true })
 	n.enqueued(`{"queue":"q"}`)
 	j := n.nextOf("q")
 	longest := strings.Repeat("r", job.MaxReportID)

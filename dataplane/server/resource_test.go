@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -7,58 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/corvo/corvo/api/serve"
-	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/dataplane/server/convert"
-	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// thing is a resource only of this test: a provider whose limit is the size of the thing. Things of size 1
-// concern the queue mine.a, all others the namespace.
-type thing struct {
-	Name string `json:"name"`
-	Size int64  `json:"size"`
-}
-
-func things(prefix string) *resource[thing, thing] {
-	return &resource[thing, thing]{
-		kind: state.ResourceKind_RESOURCE_KIND_PROVIDER, path: "/things", item: "/{id}", one: "thing", many: "things",
-		read: tenancy.QueueRead, write: tenancy.QueueManage, prefix: prefix, named: inPath,
-		nameOf: func(body *thing) string { return body.Name },
-		nameIn: "name",
-		from: func(_ *convert.Faults, body *thing, _ *state.Resource, _ int64) *op.PutResource {
-			return &op.PutResource{Resource: &state.Resource{Provider: &state.Provider{Requests: uint64(body.Size)}}}
-		},
-		to: func(_ *cell.Cell, r *state.Resource) (thing, error) {
-			return thing{r.Name, int64(r.Provider.Requests)}, nil
-		},
-		queue: func(r *state.Resource) string {
-			if r.Provider.GetRequests() == 1 {
-				return "mine.a"
-			}
-			return ""
-		},
-	}
-}
 
 // thingNode starts a node that also serves things.
 func thingNode(t *testing.T, prefix string) *node {
 	t.Helper()
 	n := startNode(t, nil)
-	routes := things(prefix).routes(n.server)
-	for i, route := range routes {
-		routes[i].Handler, routes[i].Strict = n.server.visiting(n.server.admitting(route)), !lenient(route)
-	}
-	h, err := serve.New(serve.Config{
-		Routes: routes, Authenticate: n.server.authenticate, Logger: n.server.cfg.Logger, Metrics: telemetry.NewHTTP(telemetry.NewRegistry()), MaxBody: bodyManage,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(h)
+	front := httptest.NewServer(n.server.Things(t, prefix))
 	t.Cleanup(front.Close)
 	n.url = front.URL
 	return n

@@ -1,42 +1,21 @@
-package server
+package server_test
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// golden compares with a file, or writes it with -rewrite.
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from what the table says now; look at the difference and run the test with -rewrite", path)
-	}
-}
 
 // The OpenAPI document follows from the table of routes.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	got, err := document((&Server{}).routes())
+	got, err := server.Document((&server.Server{}).Routes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +25,7 @@ func TestOpenAPI(t *testing.T) {
 // Summaries are headings of at most twelve words, and descriptions are sentences.
 func TestSummariesAreShort(t *testing.T) {
 	t.Parallel()
-	for _, r := range (&Server{}).routes() {
+	for _, r := range (&server.Server{}).Routes() {
 		if n := len(strings.Fields(r.Summary)); n == 0 || n > 12 || strings.HasSuffix(r.Summary, ".") {
 			t.Errorf("%s %s has a summary of %d words: %q", r.Method, r.Path, n, r.Summary)
 		}
@@ -60,7 +39,7 @@ func TestSummariesAreShort(t *testing.T) {
 func TestSummariesHaveTheirArticle(t *testing.T) {
 	t.Parallel()
 	wrong := regexp.MustCompile(`\b[Aa] ([aeiAEI]|o[^n])\w+`)
-	for _, r := range (&Server{}).routes() {
+	for _, r := range (&server.Server{}).Routes() {
 		if text := wrong.FindString(r.Summary); text != "" {
 			t.Errorf("%s %s says %q", r.Method, r.Path, text)
 		}
@@ -77,8 +56,8 @@ func TestPermissionMatrix(t *testing.T) {
 		fmt.Fprintf(&b, " %-8s", role)
 	}
 	b.WriteString(" queue_scope") // whether keys with a queue scope may use the route
-	s := &Server{}
-	for _, r := range append(s.routes(), s.procedures()...) {
+	s := &server.Server{}
+	for _, r := range append(s.Routes(), s.Procedures()...) {
 		name := r.Method + " " + r.Path
 		if r.Unbuilt {
 			name += " (501)"
@@ -91,7 +70,7 @@ func TestPermissionMatrix(t *testing.T) {
 			}
 			fmt.Fprintf(&b, " %-8s", word)
 		}
-		if whole(r) {
+		if server.Whole(r) {
 			b.WriteString(" -")
 		} else {
 			b.WriteString(" yes")
@@ -111,7 +90,7 @@ func TestOpenRoutes(t *testing.T) {
 		"GET /api/v1/info": true, "GET /healthz": true, "GET /readyz": true, "GET /openapi.json": true,
 		"GET /ui/": true,
 	}
-	for _, r := range (&Server{}).routes() {
+	for _, r := range (&server.Server{}).Routes() {
 		name := r.Method + " " + r.Path
 		if (r.Permission == serve.Open) != open[name] {
 			t.Errorf("%s: permission %q", name, r.Permission)

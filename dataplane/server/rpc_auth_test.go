@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -58,7 +59,7 @@ func TestRPCAuthorisation(t *testing.T) {
 	n.revoke(revoked)
 	readonly := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
 	before := n.dump()
-	for _, p := range n.server.procedures() {
+	for _, p := range n.server.Procedures() {
 		if strings.HasSuffix(p.Path, "{procedure}") {
 			continue // unknown procedures
 		}
@@ -121,7 +122,7 @@ func TestRPCIdempotency(t *testing.T) {
 	url := n.rpcFront()
 	enqueue := func(queue string, options ...connect.ClientOption) (*connect.Response[workerpb.EnqueueResponse], error) {
 		r := rpcOf(&workerpb.EnqueueRequest{Queue: queue})
-		r.Header().Set(idempotencyHeader, "once")
+		r.Header().Set(server.IdempotencyHeader, "once")
 		return rpcClient(t, h2c(t), url, n.admin, options...).Enqueue(t.Context(), r)
 	}
 	first, err := enqueue("q")
@@ -135,7 +136,7 @@ func TestRPCIdempotency(t *testing.T) {
 		t.Errorf("%v, %v", other, err)
 	}
 	s := rpcClient(t, h2c(t), url, n.admin).StreamLifecycle(t.Context())
-	s.RequestHeader().Set(idempotencyHeader, "once")
+	s.RequestHeader().Set(server.IdempotencyHeader, "once")
 	if err := s.Send(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +195,11 @@ func TestRPCAnswersFit(t *testing.T) {
 			}
 		}
 	}
-	_, err = c.Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{Queue: "q", PayloadJson: strings.Repeat(" ", int(n.server.bodyEnqueue())) + "1"}))
+	_, err = c.Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{Queue: "q", PayloadJson: strings.Repeat(" ", int(n.server.BodyEnqueue())) + "1"}))
 	if e := rpc.FromError(err); e == nil || e.Code != api.PayloadTooLarge {
 		t.Errorf("a message that is too large: %v", err)
 	}
-	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+	eventually(t, "nothing is in hand", func() bool { return n.server.BodyBytes() == 0 })
 }
 
 // An event stream begins at the requested position, has a cursor, and ends with its key.

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -71,7 +71,7 @@ func TestUndecodedInEveryProtocol(t *testing.T) {
 			check("StreamLifecycle", err)
 		}
 	}
-	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+	eventually(t, "nothing is in hand", func() bool { return n.server.BodyBytes() == 0 })
 }
 
 // An unknown procedure is refused in the protocol of the call, with a code.

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -119,5 +119,5 @@ func TestBrokenProtocolHasACode(t *testing.T) {
 			check("StreamLifecycle", by, err)
 		}
 	}
-	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+	eventually(t, "nothing is in hand", func() bool { return n.server.BodyBytes() == 0 })
 }

@@ -1,11 +1,9 @@
-package server
+package server_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,83 +22,8 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
+	"github.com/corvo/corvo/dataplane/server"
 )
-
-// rpcFront serves a node as its process does: HTTP/1.1 and HTTP/2 by prior knowledge.
-func (n *node) rpcFront() (url string) {
-	n.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	both := new(http.Protocols)
-	both.SetHTTP1(true)
-	both.SetUnencryptedHTTP2(true)
-	front := &http.Server{Handler: n.server, Protocols: both}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = front.Serve(listener) }()
-	n.t.Cleanup(func() { n.server.Drain(); front.Close(); <-ended })
-	return "http://" + listener.Addr().String()
-}
-
-// keyed puts a credential on calls of Connect.
-type keyed string
-
-func (k keyed) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		if k != "" {
-			r.Header().Set("Authorization", "Bearer "+string(k))
-		}
-		return next(ctx, r)
-	}
-}
-
-func (k keyed) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return func(ctx context.Context, s connect.Spec) connect.StreamingClientConn {
-		c := next(ctx, s)
-		if k != "" {
-			c.RequestHeader().Set("X-API-Key", string(k))
-		}
-		return c
-	}
-}
-
-func (k keyed) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return next
-}
-
-// h2c returns a client that uses HTTP/2 from the first byte.
-func h2c(t testing.TB) *http.Client {
-	t.Helper()
-	p := new(http.Protocols)
-	p.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: p}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
-}
-
-// rpcClient returns a client of a running node.
-func rpcClient(t testing.TB, h *http.Client, url, key string, options ...connect.ClientOption) workerpbconnect.WorkerServiceClient {
-	t.Helper()
-	return workerpbconnect.NewWorkerServiceClient(h, url, append(options, connect.WithInterceptors(keyed(key)))...)
-}
-
-// rpcOf returns the request of a call.
-func rpcOf[T any](m *T) *connect.Request[T] { return connect.NewRequest(m) }
-
-// wantRPCError checks the code and the text of a call's error, and returns the error.
-func wantRPCError(t testing.TB, what string, err error, code api.Code, says string) *api.Error {
-	t.Helper()
-	e := rpc.FromError(err)
-	if e == nil {
-		t.Fatalf("%s: %v, want %s", what, err, code)
-	}
-	equal(t, what+": code", e.Code, code)
-	if !strings.Contains(e.Message, says) {
-		t.Errorf("%s: the error is %q, want %q", what, e.Message, says)
-	}
-	return e
-}
 
 // A job's lifecycle in each protocol, encoding and version of HTTP.
 func TestRPCInEveryProtocol(t *testing.T) {
@@ -148,7 +71,7 @@ func rpcLife(t *testing.T, c workerpbconnect.WorkerServiceClient, queue string) 
 	}
 	equal(t, "the enqueue's status", made.Msg.Status, "pending")
 	equal(t, "the enqueue's unique_existing", made.Msg.UniqueExisting, false)
-	present(t, "the enqueue's index", made.Header().Get(indexHeader))
+	present(t, "the enqueue's index", made.Header().Get(server.IndexHeader))
 	again, err := c.Enqueue(ctx, rpcOf(&workerpb.EnqueueRequest{Queue: queue, OptionsJson: `{"unique_key":"k"}`}))
 	if err != nil {
 		t.Fatal(err)

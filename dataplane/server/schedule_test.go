@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -112,7 +113,7 @@ func TestASchedulesLife(t *testing.T) {
 func checkForecast(t *testing.T, made api.Schedule, body []byte) {
 	t.Helper()
 	var next []time.Time
-	if err := json.Unmarshal(body, &next); err != nil || len(next) != defaultNextRuns {
+	if err := json.Unmarshal(body, &next); err != nil || len(next) != server.DefaultNextRuns {
 		t.Fatalf("next runs %v, %v", next, err)
 	}
 	zone, err := time.LoadLocation("America/New_York")

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -34,7 +35,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	n := startNodeOn(t, host.Config{Logger: logger}, func(c *Config) {
+	n := startNodeOn(t, host.Config{Logger: logger}, func(c *server.Config) {
 		c.Logger = logger
 		c.Limits = ratelimit.Limits{Failures: 1}
 	})

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // slowBody sends a body that does not end until it is released.
@@ -43,9 +44,9 @@ func (n *node) slowBody(path string, size int64) (let func() int) {
 func TestBodiesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1000
-	n := startShards(t, 1, func(c *Config) { c.MaxBodies = most })
+	n := startShards(t, 1, func(c *server.Config) { c.MaxBodies = most })
 	let := n.slowBody("/api/v1/enqueue", most-100)
-	eventually(t, "the body is counted", func() bool { return n.server.bodies.used.Load() == most-100 })
+	eventually(t, "the body is counted", func() bool { return n.server.BodyBytes() == most-100 })
 	fits := `{"queue":"q"}` + strings.Repeat(" ", 100-len(`{"queue":"q"}`))
 	n.do("POST", "/api/v1/enqueue", fits, 201, nil)
 	a := n.do("POST", "/api/v1/enqueue", fits+" ", 429, nil)
@@ -58,7 +59,7 @@ func TestBodiesInFlightAreBounded(t *testing.T) {
 	if got := let(); got != 201 {
 		t.Errorf("the slow one: %d", got)
 	}
-	eventually(t, "all of it is given back", func() bool { return n.server.bodies.used.Load() == 0 })
+	eventually(t, "all of it is given back", func() bool { return n.server.BodyBytes() == 0 })
 	n.do("POST", "/api/v1/enqueue", fits+" ", 201, nil)
 }
 
@@ -72,7 +73,7 @@ func TestWaitingPollsHoldNoRoom(t *testing.T) {
 		n.send("POST", "/api/v1/fetch", "", `{"queues":["q"],"timeout":60}`)
 	}()
 	eventually(t, "the poll is parked", func() bool { return n.figures()["corvo_fetch_polls_parked"] == 1 })
-	if used := n.server.bodies.used.Load(); used != 0 {
+	if used := n.server.BodyBytes(); used != 0 {
 		t.Errorf("a waiting poll holds %d bytes", used)
 	}
 	n.server.Drain()
@@ -82,14 +83,14 @@ func TestWaitingPollsHoldNoRoom(t *testing.T) {
 // Searches have a bound of their own, and writes continue when it is reached.
 func TestSearchesAreBounded(t *testing.T) {
 	t.Parallel()
-	n := startShards(t, 1, func(c *Config) { c.MaxSearches = 2 })
+	n := startShards(t, 1, func(c *server.Config) { c.MaxSearches = 2 })
 	// Two searches that wait for an entry that has not come.
-	behind := encodeIndex(position{0, n.cell.Applied() + 3})
+	behind := server.EncodeIndex(0, n.cell.Applied()+3)
 	waiting := make(chan int, 2)
 	for range cap(waiting) {
 		go func() { waiting <- n.send("GET", "/api/v1/queues?min_index="+behind, "", "").status }()
 	}
-	eventually(t, "two are under way", func() bool { return n.server.searches.used.Load() == 2 })
+	eventually(t, "two are under way", func() bool { return n.server.Searches() == 2 })
 	for method, path := range map[string]string{"POST": "/api/v1/jobs/search", "GET": "/api/v1/queues"} {
 		a := n.do(method, path, "", 429, nil)
 		if p := a.problem(t); p.Code != api.Overloaded || a.header.Get("Retry-After") == "" {

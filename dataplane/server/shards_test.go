@@ -1,129 +1,18 @@
-package server
+package server_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/dataplane/host"
-	"github.com/corvo/corvo/dataplane/job"
-	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// shardCounts are the numbers of shards with which the tests run that must not depend on them.
-var shardCounts = []int{1, 2, 4}
-
-// startShards opens a node without keys whose namespace has the given number of shards.
-func startShards(t testing.TB, shards int, change func(*Config)) *node {
-	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	dir := t.TempDir()
-	h, err := host.Open(host.Config{DataDir: dir, NodeID: "n1", Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(context.Background()); err != nil {
-			t.Errorf("close the host: %v", err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := errors.Join(h.Add(ctx, tenancy.Default, host.Spec{Shards: shards}), h.Ready(ctx, tenancy.Default)); err != nil {
-		t.Fatal(err)
-	}
-	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, Logger: logger}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := home(h, tenancy.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(s)
-	t.Cleanup(func() { s.Drain(); front.Close() })
-	return &node{t: t, server: s, cell: c, dir: dir, url: front.URL}
-}
-
-// onShard returns the i-th queue name of a shard.
-func onShard(shard, shards, i int) string {
-	for n := 0; ; n++ {
-		name := fmt.Sprintf("q%d", n)
-		if router.ShardOf(job.SlotOf(name), shards) != shard {
-			continue
-		}
-		if i == 0 {
-			return name
-		}
-		i--
-	}
-}
-
-// queueOn returns a queue of every shard.
-func queueOn(shards int) (queues []string) {
-	for shard := range shards {
-		queues = append(queues, onShard(shard, shards, 0))
-	}
-	return queues
-}
-
-func (n *node) shards() router.Shards {
-	n.t.Helper()
-	s, err := router.Open(n.server.cfg.Host, tenancy.Default)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return s
-}
-
-// do sends a request, checks the status and decodes the answer. It asks again if a busy machine kept the view
-// from answering in time.
-func (n *node) do(method, path, body string, status int, into any, headers ...string) (a answer) {
-	n.t.Helper()
-	eventually(n.t, "it is answered in time", func() bool {
-		a = n.send(method, path, "", body, headers...)
-		return a.status == status || a.status != 429
-	})
-	if a.status != status {
-		n.t.Fatalf("%s %s %s: %d %s, want %d", method, path, body, a.status, a.body, status)
-	}
-	if into != nil {
-		if err := json.Unmarshal(a.body, into); err != nil {
-			n.t.Fatalf("%s %s: %s: %v", method, path, a.body, err)
-		}
-	}
-	return a
-}
-
-func (n *node) enqueue(queue string) string {
-	n.t.Helper()
-	var made api.EnqueueResponse
-	n.do("POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q}`, queue), 201, &made)
-	return made.JobID
-}
-
-func quoted(list []string) string {
-	text, err := json.Marshal(list)
-	if err != nil {
-		panic(err) // a list of strings always encodes
-	}
-	return string(text)
-}
 
 // A job's lifecycle on any shard, and with several jobs in each request that takes several.
 func TestLifecycleOverShards(t *testing.T) {
@@ -146,9 +35,9 @@ func TestLifecycleOverShards(t *testing.T) {
 			if !slices.Equal(order, ids) {
 				t.Fatalf("fetched %v, want %v", order, ids)
 			}
-			at, err := decodeIndex(a.header.Get(indexHeader), shards)
-			if err != nil || len(at) != shards {
-				t.Errorf("the index of a fetch from %d shards is %v, %v", shards, at, err)
+			indexed, err := server.IndexedShards(a.header.Get(server.IndexHeader), shards)
+			if err != nil || indexed != shards {
+				t.Errorf("the index of a fetch from %d shards names %d, %v", shards, indexed, err)
 			}
 			beats, acks := map[string]any{"job_missing": struct{}{}}, []string{}
 			for _, j := range got.Jobs {
@@ -172,7 +61,7 @@ func TestLifecycleOverShards(t *testing.T) {
 			}
 			for i, id := range ids {
 				var j api.Job
-				n.do("GET", "/api/v1/jobs/"+id+"?consistency=strong&min_index="+url.QueryEscape(a.header.Get(indexHeader)), "", 200, &j)
+				n.do("GET", "/api/v1/jobs/"+id+"?consistency=strong&min_index="+url.QueryEscape(a.header.Get(server.IndexHeader)), "", 200, &j)
 				if want := "completed"; i > 0 && string(j.State) != want {
 					t.Errorf("job %d is %s, want %s", i, j.State, want)
 				}
@@ -220,15 +109,13 @@ func TestFetchKeepsTheOrderOfQueues(t *testing.T) {
 			t.Errorf("fetched from %s, want %s", j.Queue, want)
 		}
 	}
-	var before []position
-	for _, c := range n.shards().All() {
-		before = append(before, positionOf(c))
-	}
+	first := n.shards().All()[0]
+	before := first.Applied()
 	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":%s,"timeout":0}`, quoted(queues)), 204, nil)
 	n.enqueue(queues[0])
 	n.do("POST", "/api/v1/fetch/batch", fmt.Sprintf(`{"queues":%s,"timeout":0,"count":9}`, quoted(queues)), 200, nil)
-	if now := positionOf(n.shards().All()[0]); now != before[0] {
-		t.Errorf("shard 0 has nothing to give, stood at %v and stands at %v", before[0], now)
+	if now := first.Applied(); now != before {
+		t.Errorf("shard 0 has no jobs, stood at %v and stands at %v", before, now)
 	}
 }
 
@@ -245,21 +132,12 @@ func TestAPollWaitsOnAllShards(t *testing.T) {
 			}
 		})
 		eventually(t, "the poll is parked", func() bool {
-			polls, err := n.server.cfg.Host.Polls(tenancy.Default)
+			polls, err := n.server.Config().Host.Polls(tenancy.Default)
 			return err == nil && polls.Parked == 1
 		})
 		n.enqueue(q)
 		polling.Wait()
 	}
-}
-
-// poll fetches a job of queues and waits for it, concurrently with the test.
-func (n *node) poll(queues string) (j api.FetchedJob) {
-	a := n.send("POST", "/api/v1/fetch", "", fmt.Sprintf(`{"queues":%s,"timeout":60}`, queues))
-	if err := json.Unmarshal(a.body, &j); a.status != 200 || err != nil {
-		n.t.Errorf("poll: %d %s", a.status, a.body)
-	}
-	return j
 }
 
 // Pages over shards show every job once, in the order of creation, for any page size and any distribution,
@@ -333,7 +211,7 @@ func TestCursorsThatAreNone(t *testing.T) {
 	}
 	var page api.SearchResponse
 	n.do("POST", "/api/v1/jobs/search", `{"limit":1}`, 200, &page)
-	for _, bad := range []string{"x", page.Cursor[:len(page.Cursor)-4], page.Cursor + "AAAA", strings.Repeat("A", maxCursors+1), "Ag", "AgUA", "AgAAAAA"} {
+	for _, bad := range []string{"x", page.Cursor[:len(page.Cursor)-4], page.Cursor + "AAAA", strings.Repeat("A", server.MaxCursors+1), "Ag", "AgUA", "AgAAAAA"} {
 		if p := n.do("POST", "/api/v1/jobs/search", fmt.Sprintf(`{"limit":1,"cursor":%q}`, bad), 400, nil).problem(t); p.Code != api.ValidationError {
 			t.Errorf("%q: %s", bad, p.Code)
 		}
@@ -458,23 +336,4 @@ func TestMoveJobs(t *testing.T) {
 			}
 		})
 	}
-}
-
-// moveUntilThere moves a job, which may be on its way from the move before.
-func (n *node) moveUntilThere(id, queue string, into *api.Status) {
-	n.t.Helper()
-	eventually(n.t, "the job can be moved", func() bool {
-		a := n.send("POST", "/api/v1/jobs/"+id+"/move", "", fmt.Sprintf(`{"queue":%q}`, queue))
-		switch a.status {
-		case 200:
-			if err := json.Unmarshal(a.body, into); err != nil {
-				n.t.Fatal(err)
-			}
-			return true
-		case 503:
-			return false
-		}
-		n.t.Fatalf("move: %d %s", a.status, a.body)
-		return false
-	})
 }

@@ -1,9 +1,10 @@
-package server
+package server_test
 
 import (
 	"testing"
 
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // BenchmarkStream measures the streams of a node: frames of 64, sixteen sent ahead of their answers. Each
@@ -11,7 +12,7 @@ import (
 func BenchmarkStream(b *testing.B) {
 	for name, fetch := range map[string]int32{"enqueue": 0, "steady": 64} {
 		b.Run(name, func(b *testing.B) {
-			n := startNode(b, func(c *Config) { c.StreamRate = 1_000_000 })
+			n := startNode(b, func(c *server.Config) { c.StreamRate = 1_000_000 })
 			url := n.rpcFront()
 			s := n.stream(url, n.admin)
 			jobs := make([]*workerpb.EnqueueRequest, 64)

@@ -1,8 +1,7 @@
-package server
+package server_test
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestFramesCountLikeRequests(t *testing.T) {
 	t.Parallel()
 	const perSecond, frames = 20, 40
-	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: perSecond} })
+	n := startNode(t, func(c *server.Config) { c.Limits = ratelimit.Limits{PerKey: perSecond} })
 	url, worker := n.rpcFront(), tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}}
 	mine, other := n.key(worker), n.key(worker)
 	began := time.Now()
@@ -58,30 +58,10 @@ func TestFramesCountLikeRequests(t *testing.T) {
 	}
 }
 
-// Asking for the rate and the room of a frame allocates nothing.
-func TestFramesWaitWithoutMemory(t *testing.T) {
-	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate} })
-	who := tenancy.Principal{KeyID: keyID(n.admin)}
-	rate, in := n.server.keyRateOf(httptest.NewRequest("POST", "/", nil), who), room{make(chan struct{}, 1), n.server.frames}
-	if rate.limits == nil {
-		t.Fatal("the limits do not hold for streams")
-	}
-	allocated := testing.AllocsPerRun(100, func() {
-		if rate.next() != 0 || !in.take(nil) {
-			t.Fatal("there is room, and it waits")
-		}
-		in.give()
-	})
-	if allocated != 0 {
-		t.Errorf("a frame allocates %v times before it is begun", allocated)
-	}
-}
-
 // One namespace of a host may open at most half of its streams, so that the others stay free.
 func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
-	a, b := openTenants(t)
-	a.server.streams.most = 4
+	a, b := openTenants(t, func(c *server.Config) { c.MaxStreams = 4 })
 	n := &node{t: t, server: a.server}
 	url := n.rpcFront()
 	var last *streamClient
@@ -94,7 +74,7 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 		_, err := n.stream(url, key).Receive()
 		e := wantRPCError(t, "one more stream", err, api.Overloaded, says)
 		equal(t, "the code in the protocol", connect.CodeOf(err), connect.CodeResourceExhausted)
-		equal(t, "retry after", e.RetryAfter, overloadRetry)
+		equal(t, "retry after", e.RetryAfter, server.OverloadRetry)
 	}
 	refused(a.key, "2 streams of this namespace are open")
 	for range 2 {
@@ -105,16 +85,14 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	if err := last.CloseRequest(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its place is free", func() bool { return a.server.streams.used.Load() == 3 })
+	eventually(t, "its place is free", func() bool { return a.server.OpenStreams() == 3 })
 	exchange(t, n.stream(url, a.key), &workerpb.StreamLifecycleRequest{RequestId: 9})
 	a.server.Drain()
 	eventually(t, "nothing is kept of namespaces without streams", func() bool {
-		a.server.shares.mu.Lock()
-		defer a.server.shares.mu.Unlock()
-		return len(a.server.shares.of) == 0 && a.server.streams.used.Load() == 0
+		return a.server.StreamingNamespaces() == 0 && a.server.OpenStreams() == 0
 	})
-	for most, want := range map[int64]int64{1: 1, 2: 1, 3: 1, DefaultMaxStreams: 2048} {
-		if got := shareOf(most); got != want {
+	for most, want := range map[int64]int64{1: 1, 2: 1, 3: 1, server.DefaultMaxStreams: 2048} {
+		if got := server.ShareOf(most); got != want {
 			t.Errorf("the share of %d is %d", most, got)
 		}
 	}
@@ -123,25 +101,22 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 // One namespace may have at most half of the frames in progress, and those of others are still read.
 func TestFramesOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
-	a, b := openTenants(t)
-	a.server.cfg.StreamFrames, a.server.frames = 2, make(chan struct{}, 2)
+	a, b := openTenants(t, func(c *server.Config) { c.StreamFrames = 2 })
 	n := &node{t: t, server: a.server}
 	url := n.rpcFront()
 	mine, theirs := n.stream(url, a.key), n.stream(url, b.key)
 	exchange(t, mine, &workerpb.StreamLifecycleRequest{RequestId: 1})
 	exchange(t, theirs, &workerpb.StreamLifecycleRequest{RequestId: 1})
-	a.server.shares.mu.Lock()
-	full := a.server.shares.of[a.ns].frames
-	a.server.shares.mu.Unlock()
+	full := a.server.FramesOf(a.ns)
 	if cap(full) != 1 {
 		t.Fatalf("a namespace may have %d frames in hand", cap(full))
 	}
 	full <- struct{}{} // of another stream
-	before := a.server.bodies.used.Load()
+	before := a.server.BodyBytes()
 	if err := mine.Send(&workerpb.StreamLifecycleRequest{RequestId: 2, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the frame has been read", func() bool { return a.server.bodies.used.Load() > before })
+	eventually(t, "the frame has been read", func() bool { return a.server.BodyBytes() > before })
 	applied := a.cell.Applied()
 	if out := exchange(t, theirs, &workerpb.StreamLifecycleRequest{RequestId: 2, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); len(out.EnqueuedJobIds) != 1 {
 		t.Errorf("another namespace's frame: %v", out)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // An incomplete message ends its stream and gives back the bytes that it took from the node's budget.
 func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MessageWait = 50 * time.Millisecond })
+	n := startNode(t, func(c *server.Config) { c.MessageWait = 50 * time.Millisecond })
 	body, write := io.Pipe()
 	defer write.Close()
 	r, err := http.NewRequestWithContext(t.Context(), "POST", n.rpcFront()+"/corvo.v1.WorkerService/StreamLifecycle", body)
@@ -38,7 +39,7 @@ func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 	if status := a.Trailer.Get("Grpc-Status"); status != "3" {
 		t.Errorf("the stream ended with %q: %s", status, a.Trailer.Get("Grpc-Message"))
 	}
-	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+	eventually(t, "nothing is in hand", func() bool { return n.server.BodyBytes() == 0 })
 }
 
 // A gateway that shuts down ends a stream even in the middle of a message. The client is asked to open

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -14,35 +14,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
-
-type streamClient = connect.BidiStreamForClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
-
-// stream opens a stream and waits for its headers.
-func (n *node) stream(url, key string) *streamClient {
-	n.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	n.t.Cleanup(cancel)
-	s := rpcClient(n.t, h2c(n.t), url, key).StreamLifecycle(ctx)
-	if err := s.Send(nil); err != nil {
-		n.t.Fatal(err)
-	}
-	return s
-}
-
-// exchange sends one frame and returns its answer.
-func exchange(t *testing.T, s *streamClient, m *workerpb.StreamLifecycleRequest) *workerpb.StreamLifecycleResponse {
-	t.Helper()
-	if err := s.Send(m); err != nil {
-		t.Fatal(err)
-	}
-	out, err := s.Receive()
-	if err != nil || out.RequestId != m.RequestId {
-		t.Fatalf("%v, %v", out, err)
-	}
-	return out
-}
 
 // A frame acks, enqueues and fetches in this order, and its answer lists the refused parts.
 func TestStreamFrames(t *testing.T) {
@@ -162,7 +136,7 @@ func TestStreamWaits(t *testing.T) {
 	if out := exchange(t, s, &workerpb.StreamLifecycleRequest{Queues: []string{"q"}, FetchCount: 1}); len(out.Jobs) != 0 || out.Error != "" {
 		t.Errorf("%v", out)
 	}
-	if waited := time.Since(start); waited < streamWait {
+	if waited := time.Since(start); waited < server.StreamWait {
 		t.Errorf("an empty answer came after %v", waited)
 	}
 }
@@ -206,16 +180,16 @@ func TestStreamDrains(t *testing.T) {
 // At most the maximum number of streams may be open.
 func TestStreamsAtTheBound(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.MaxStreams = 2 })
+	n := startNode(t, func(c *server.Config) { c.MaxStreams = 2 })
 	url := n.rpcFront()
 	for range 2 {
 		exchange(t, n.stream(url, n.admin), &workerpb.StreamLifecycleRequest{RequestId: 9})
 	}
 	_, err := n.stream(url, n.admin).Receive()
-	if e := rpc.FromError(err); connect.CodeOf(err) != connect.CodeResourceExhausted || e.Code != api.Overloaded || e.RetryAfter != overloadRetry {
+	if e := rpc.FromError(err); connect.CodeOf(err) != connect.CodeResourceExhausted || e.Code != api.Overloaded || e.RetryAfter != server.OverloadRetry {
 		t.Errorf("one more: %v", err)
 	}
-	if DefaultMaxStreams != 4096 || DefaultStreamFrames != 2048 || DefaultStreamRate != 500 {
+	if server.DefaultMaxStreams != 4096 || server.DefaultStreamFrames != 2048 || server.DefaultStreamRate != 500 {
 		t.Error("the bounds are not those of the contract")
 	}
 }
@@ -223,63 +197,17 @@ func TestStreamsAtTheBound(t *testing.T) {
 // A frame waits until there is room.
 func TestStreamFramesAtTheBound(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.StreamFrames = 1 })
+	n := startNode(t, func(c *server.Config) { c.StreamFrames = 1 })
 	s := n.stream(n.rpcFront(), n.admin)
-	n.server.frames <- struct{}{} // of another stream
+	n.server.Frames() <- struct{}{} // of another stream
 	if err := s.Send(&workerpb.StreamLifecycleRequest{RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the frame has been read", func() bool { return n.server.bodies.used.Load() > 0 })
+	eventually(t, "the frame has been read", func() bool { return n.server.BodyBytes() > 0 })
 	before := n.cell.Applied()
-	<-n.server.frames
+	<-n.server.Frames()
 	if out, err := s.Receive(); err != nil || len(out.EnqueuedJobIds) != 1 || n.cell.Applied() == before {
 		t.Errorf("%v, %v", out, err)
 	}
-	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 && len(n.server.frames) == 0 })
-}
-
-// Frames above the rate are spread over time, except for a burst.
-func TestStreamPace(t *testing.T) {
-	t.Parallel()
-	p, now := framePace{every: time.Second / DefaultStreamRate}, time.Now()
-	var waited time.Duration
-	for range streamAhead {
-		waited = max(waited, p.next(now))
-	}
-	if waited > 0 {
-		t.Errorf("one of the first %d waits %v", streamAhead, waited)
-	}
-	for range DefaultStreamRate {
-		waited = p.next(now)
-	}
-	if waited != time.Second {
-		t.Errorf("as many as are read in a second take %v", waited)
-	}
-	var none framePace
-	for range 2 {
-		if none.next(now) != 0 {
-			t.Error("there is no rate, and one waits")
-		}
-	}
-}
-
-// Errors in a row slow a stream down, more and more up to a bound.
-func TestStreamSlows(t *testing.T) {
-	t.Parallel()
-	x := &stream{}
-	last := x.slowed()
-	if last != 0 {
-		t.Errorf("without an error it is slowed by %v", last)
-	}
-	for range 100 {
-		x.failing.Add(1)
-		if now := x.slowed(); now < last || now > streamSlowest || now < streamSlow {
-			t.Errorf("after %v comes %v", last, now)
-		} else {
-			last = now
-		}
-	}
-	if last != streamSlowest {
-		t.Errorf("a hundred errors slow it by %v", last)
-	}
+	eventually(t, "nothing is in hand", func() bool { return n.server.BodyBytes() == 0 && len(n.server.Frames()) == 0 })
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ var wildcards = regexp.MustCompile(`\{[^}]*\}`)
 // strictRoutes returns the routes that refuse unknown parameters and fields, by a sample path.
 func strictRoutes(n *node) map[string]serve.Route {
 	all := map[string]serve.Route{}
-	for _, route := range n.server.table() {
+	for _, route := range n.server.Table() {
 		if route.Strict {
 			all[route.Method+" "+wildcards.ReplaceAllString(route.Path, "x")] = route
 		}
@@ -132,7 +132,7 @@ func TestWorkersAreWarned(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	warned := 0
-	for _, route := range n.server.table() {
+	for _, route := range n.server.Table() {
 		if route.Strict || route.Request == nil {
 			continue
 		}

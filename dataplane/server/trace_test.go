@@ -1,13 +1,10 @@
-package server
+package server_test
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/telemetry/otlptest"
 	"github.com/corvo/corvo/tenancy"
@@ -47,49 +45,9 @@ func tracedNode(t *testing.T, endpoint string) *node {
 			t.Error(err)
 		}
 	})
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	dir := t.TempDir()
-	h, err := host.Open(host.Config{DataDir: dir, NodeID: "n1", Tracer: traces.Provider(), Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(ctx); err != nil {
-			t.Errorf("close the host: %v", err)
-		}
-	})
-	if err := add(ctx, h, tenancy.Default); err != nil {
-		t.Fatal(err)
-	}
-	c, err := home(h, tenancy.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(Config{
-		Host: h, Namespace: tenancy.Default, Dev: true, Tracer: traces.Provider(), Logger: logger,
-		ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(s)
-	t.Cleanup(func() { s.Drain(); front.Close() })
-	return &node{t: t, server: s, cell: c, dir: dir, url: front.URL}
-}
-
-// must sends a request and decodes its answer.
-func must[T any](n *node, status int, method, path, body string, header ...string) (out T) {
-	n.t.Helper()
-	a := n.send(method, "/api/v1"+path, "", body, header...)
-	if a.status != status {
-		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-	}
-	if len(a.body) > 0 {
-		if err := json.Unmarshal(a.body, &out); err != nil {
-			n.t.Fatalf("%s %s: %s: %v", method, path, a.body, err)
-		}
-	}
-	return out
+	return serveNode(t, server.OpenForTest(t, host.Config{Tracer: traces.Provider()}, host.Spec{}, func(c *server.Config) {
+		c.Dev, c.Tracer, c.EventHeartbeat = true, traces.Provider(), 0
+	}))
 }
 
 // below waits for a span with a name and a parent.
@@ -131,14 +89,14 @@ func TestAJobIsFollowed(t *testing.T) {
 	fetched, fetchedBy := step(2)
 	acked, ackedBy := step(3)
 
-	made := must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"llm","headers":{"x":"1"}}`,
+	made := answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"llm","headers":{"x":"1"}}`,
 		"traceparent: "+enqueuedBy, "tracestate: vendor=a")
-	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["other","llm"]}`, "traceparent: "+fetchedBy)
+	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["other","llm"]}`, "traceparent: "+fetchedBy)
 	want := api.Strings{"x": "1", "traceparent": enqueuedBy, "tracestate": "vendor=a"}
 	if diff(t, got.Headers, want) {
 		t.Errorf("fetched with headers %v, want %v", got.Headers, want)
 	}
-	must[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":120,"output_tokens":30,
+	answers[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":120,"output_tokens":30,
 		"cache_read_tokens":7,"model":"m-1","provider":"anthropic","cost_usd":0.25}}`, "traceparent: "+ackedBy)
 
 	request := under(r, enqueued, "POST /api/v1/enqueue")
@@ -184,13 +142,13 @@ func TestARetryKeepsItsTrace(t *testing.T) {
 	n := tracedNode(t, r.URL())
 	enqueued, enqueuedBy := step(1)
 	_, failedBy := step(2)
-	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q","retry_backoff":"none"}`, "traceparent: "+enqueuedBy)
+	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q","retry_backoff":"none"}`, "traceparent: "+enqueuedBy)
 	for attempt := 1; attempt <= 3; attempt++ {
-		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"],"timeout":60}`)
+		got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"],"timeout":60}`)
 		if got.Attempt != attempt || got.Headers["traceparent"] != enqueuedBy {
 			t.Fatalf("attempt %d: %+v", attempt, got)
 		}
-		must[api.FailResponse](n, 200, "POST", "/fail/"+got.JobID,
+		answers[api.FailResponse](n, 200, "POST", "/fail/"+got.JobID,
 			`{"error":"no","lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":5}}`, "traceparent: "+failedBy)
 	}
 	for attempt, became := range map[int]string{1: "retrying", 3: "dead"} {
@@ -210,8 +168,8 @@ func TestOwnTraceIsStored(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
 	n := tracedNode(t, r.URL())
-	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: vendor=a")
-	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
+	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: vendor=a")
+	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
 	produce := r.Await("enqueue q", nil)
 	if diff(t, got.Headers, api.Strings{"traceparent": produce.Traceparent()}) {
 		t.Errorf("headers %v, want those of %s", got.Headers, produce.Traceparent())
@@ -230,8 +188,8 @@ func TestThroughAGateway(t *testing.T) {
 	gateway, gatewaySpan := step(8)
 	client, clientSpan := step(1)
 	for given, want := range map[string]string{clientSpan: client, "": ""} {
-		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: "+gatewaySpan, telemetry.ClientHeader+": "+given)
-		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
+		answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: "+gatewaySpan, telemetry.ClientHeader+": "+given)
+		got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
 		produce := r.Await("enqueue q", func(s otlptest.Span) bool { return s.Attributes["messaging.message.id"] == got.JobID })
 		request := r.Await("POST /api/v1/enqueue", func(s otlptest.Span) bool { return s.SpanID == produce.ParentID })
 		if want == "" {
@@ -252,12 +210,12 @@ func TestBatchesAreFollowed(t *testing.T) {
 	other, otherBy := step(7)
 	fetched, fetchedBy := step(2)
 	acked, ackedBy := step(3)
-	must[api.EnqueueBatchResponse](n, 201, "POST", "/enqueue/batch",
+	answers[api.EnqueueBatchResponse](n, 201, "POST", "/enqueue/batch",
 		`{"jobs":[{"queue":"a"},{"queue":"b","headers":{"Traceparent":"`+otherBy+`"}},{"queue":"a","headers":{"traceparent":"mine"}}]}`,
 		"traceparent: "+enqueuedBy, "tracestate: v=1")
 	var jobs api.FetchBatchResponse
 	for _, q := range []string{"a", "b"} {
-		some := must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["`+q+`"],"count":10}`, "traceparent: "+fetchedBy)
+		some := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["`+q+`"],"count":10}`, "traceparent: "+fetchedBy)
 		jobs.Jobs = append(jobs.Jobs, some.Jobs...)
 	}
 	if len(jobs.Jobs) != 3 {
@@ -274,7 +232,7 @@ func TestBatchesAreFollowed(t *testing.T) {
 		usage := fmt.Sprintf(`{"input_tokens":%d,"model":"m%d","provider":"p","cost_usd":0.000000001}`, i+1, i)
 		items = append(items, fmt.Sprintf(`{"job_id":%q,"lease_token":%q,"usage":%s}`, j.JobID, j.LeaseToken, usage))
 	}
-	must[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[`+strings.Join(items, ",")+`,{"job_id":"none"}]}`, "traceparent: "+ackedBy)
+	answers[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[`+strings.Join(items, ",")+`,{"job_id":"none"}]}`, "traceparent: "+ackedBy)
 
 	produce := below(r, under(r, enqueued, "POST /api/v1/enqueue/batch"), "enqueue")
 	wantAttributes(t, produce, map[string]any{"messaging.batch.message_count": int64(3), "messaging.destination.name": nil, "messaging.message.id": nil})
@@ -309,7 +267,7 @@ func TestRefusalsAreSeen(t *testing.T) {
 	n := tracedNode(t, r.URL())
 	acked, ackedBy := step(3)
 	const none = "job_00000000000000000000000000"
-	must[problem](n, 404, "POST", "/ack/"+none, `{}`, "traceparent: "+ackedBy)
+	answers[problem](n, 404, "POST", "/ack/"+none, `{}`, "traceparent: "+ackedBy)
 	ack := below(r, under(r, acked, "POST /api/v1/ack/{job_id}"), "ack")
 	wantAttributes(t, ack, map[string]any{"error.type": "NOT_FOUND", "messaging.message.id": none, "corvo.job.attempt": nil})
 	if ack.Status != "error" || len(ack.Links) != 0 {
@@ -324,13 +282,13 @@ func TestEmptyPolls(t *testing.T) {
 	r := otlptest.New(t)
 	n := tracedNode(t, r.URL())
 	for _, header := range [][]string{{}, {"traceparent: garbage"}, {"traceparent: " + notSampled}} {
-		must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, header...)
-		must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"timeout":0}`, header...)
+		answers[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, header...)
+		answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"timeout":0}`, header...)
 	}
 	fetched, fetchedBy := step(2)
 	// A gateway's span does not mean that the client traces the request.
-	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy, telemetry.ClientHeader+": ")
-	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy)
+	answers[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy, telemetry.ClientHeader+": ")
+	answers[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy)
 	fetch := below(r, under(r, fetched, "POST /api/v1/fetch"), "fetch q")
 	if spans := r.Spans(); fetch.Status != "unset" || len(spans) != 2 {
 		t.Errorf("received\n%s", otlptest.Text(spans))
@@ -349,21 +307,21 @@ func TestHeadersTravelWithoutSpans(t *testing.T) {
 	} {
 		n := tracedNode(t, c.endpoint)
 		header := []string{"traceparent: " + c.given, "tracestate: v=1"}
-		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, header...)
-		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`, header...)
+		answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, header...)
+		got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`, header...)
 		if diff(t, got.Headers, api.Strings{"traceparent": c.given, "tracestate": "v=1"}) {
 			t.Errorf("%s: headers %v", name, got.Headers)
 		}
-		must[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`"}`, header...)
+		answers[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`"}`, header...)
 		if c.endpoint == "" {
-			must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: v=1")
-			if got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`); got.Headers != nil {
+			answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: v=1")
+			if got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`); got.Headers != nil {
 				t.Errorf("a malformed traceparent was stored: %v", got.Headers)
 			}
 			continue
 		}
 		// The next request is sampled, and its span ends the wait for spans that must not come.
-		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`)
+		answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`)
 		r.Await("POST /api/v1/enqueue", nil)
 		for _, s := range r.Spans() {
 			if strings.Contains(notSampled, s.TraceID) {
@@ -391,8 +349,8 @@ func TestFullHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		must[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", string(text), "traceparent: "+given, "tracestate: v=1")
-		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+body.Queue+`"]}`)
+		answers[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", string(text), "traceparent: "+given, "tracestate: v=1")
+		got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+body.Queue+`"]}`)
 		what := fmt.Sprintf("a job with %d headers of its own: ", own)
 		equal(t, what+"traceparent", got.Headers["traceparent"], want[0])
 		equal(t, what+"tracestate", got.Headers["tracestate"], want[1])
@@ -400,32 +358,5 @@ func TestFullHeaders(t *testing.T) {
 		if len(got.Headers) > job.MaxHeaders {
 			t.Errorf("%s%d headers", what, len(got.Headers))
 		}
-	}
-}
-
-// Without tracing an operation allocates nothing.
-func TestNoSpanNoWork(t *testing.T) {
-	q := &request{}
-	r := httptest.NewRequest("POST", "/", nil)
-	record := &job.Job{Headers: []*job.Pair{{Name: "traceparent", Value: notSampled}}}
-	allocated := testing.AllocsPerRun(100, func() {
-		same, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
-		span.queue("q")
-		span.message("job", 1)
-		span.batch(3)
-		span.link(record)
-		span.usage(&job.Usage{})
-		span.became("dead")
-		span.keep()
-		span.end(nil)
-		if same != r {
-			t.Error("an operation without a span gets another request")
-		}
-		if span != nil || span.linkable() || span.wanted(r) {
-			t.Error("there is a span where nothing is traced")
-		}
-	})
-	if allocated > 0 {
-		t.Errorf("no span costs %v allocations", allocated)
 	}
 }

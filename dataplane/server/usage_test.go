@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // seeded waits until every shard has the shipped prices.
 func (n *node) seeded() {
 	n.t.Helper()
-	shards, err := n.server.cfg.Host.Cells(tenancy.Default)
+	shards, err := n.server.Config().Host.Cells(tenancy.Default)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -33,9 +33,9 @@ func (n *node) seeded() {
 // ran enqueues, fetches and acks a job with usage.
 func (n *node) ran(queue, more, usage string) string {
 	n.t.Helper()
-	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"`+more+`}`)
-	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`)
-	must[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":`+usage+`}`)
+	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"`+more+`}`)
+	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`)
+	answers[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":`+usage+`}`)
 	return got.JobID
 }
 
@@ -49,7 +49,7 @@ func TestUsageSummary(t *testing.T) {
 			queues := queueOn(shards)
 			for i, queue := range queues {
 				id := n.ran(queue, `,"tags":{"team":"red"},"model":"gpt-5-nano"`, `{"input_tokens":1000000,"output_tokens":1,"provider":"openai"}`)
-				if got := must[api.Job](n, 200, "GET", "/jobs/"+id, ""); got.CostUSD != 50_000_400 || got.Usage.Model != "gpt-5-nano" {
+				if got := answers[api.Job](n, 200, "GET", "/jobs/"+id, ""); got.CostUSD != 50_000_400 || got.Usage.Model != "gpt-5-nano" {
 					t.Errorf("job %d costs %s: %+v", i, got.CostUSD, got.Usage)
 				}
 				n.ran(queue, ``, `{"input_tokens":1,"model":"gpt-4.1","provider":"openai","cost_usd":0.5}`)
@@ -68,7 +68,7 @@ func TestUsageSummary(t *testing.T) {
 			for by, keys := range map[string]string{
 				"": "", "queue": "", "model": "nobody's gpt-4.1 gpt-5-nano", "provider": "- openai", "tag:team": "- red blue", "tag:none": "-", "day": today,
 			} {
-				got := must[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by="+url.QueryEscape(by), "")
+				got := answers[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by="+url.QueryEscape(by), "")
 				if got.Totals != want || got.Truncated || got.Period != "24h0m0s" {
 					t.Errorf("by %q: %+v, want %+v", by, got, want)
 				}
@@ -89,7 +89,7 @@ func TestUsageSummary(t *testing.T) {
 				}
 			}
 			// No usage before.
-			past := must[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=day&timezone=Europe/Berlin&from=2020-03-28T12:00:00Z&to=2020-03-30T12:00:00Z", "")
+			past := answers[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=day&timezone=Europe/Berlin&from=2020-03-28T12:00:00Z&to=2020-03-30T12:00:00Z", "")
 			if past.Totals != (api.UsageSums{}) || len(past.Groups) != 0 || past.Period != "48h0m0s" {
 				t.Errorf("long ago: %+v", past)
 			}
@@ -140,34 +140,11 @@ func TestUsageSummaryIsScopedAndRefuses(t *testing.T) {
 	}
 }
 
-func TestDaysOfAPlace(t *testing.T) {
-	t.Parallel()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(text string) time.Time {
-		v, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	all := interval{at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z")} // the clocks change on the 29th
-	var hours []float64
-	for _, day := range all.days(zone) {
-		hours = append(hours, day.to.Sub(day.from).Hours())
-	}
-	if fmt.Sprint(hours) != "[11 23 14]" {
-		t.Errorf("the days have %v hours", hours)
-	}
-}
-
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
 	n.seeded()
-	shipped := must[[]api.Price](n, 200, "GET", "/prices", "")
+	shipped := answers[[]api.Price](n, 200, "GET", "/prices", "")
 	if len(shipped) < 20 {
 		t.Fatalf("%d prices came with the server", len(shipped))
 	}
@@ -179,35 +156,35 @@ func TestPrices(t *testing.T) {
 		if p.OverInputTokens == 200_000 {
 			tiered++
 		}
-		if got := must[api.Price](n, 200, "GET", "/prices/"+url.PathEscape(p.ID), ""); got != p {
+		if got := answers[api.Price](n, 200, "GET", "/prices/"+url.PathEscape(p.ID), ""); got != p {
 			t.Errorf("%+v is read as %+v", p, got)
 		}
 	}
 	if tiered == 0 {
 		t.Error("no price has a tier")
 	}
-	made := must[api.Price](n, 201, "POST", "/prices", `{"model":"gpt-4.1","input_usd_per_million":1.000000001,"output_usd_per_million":0}`)
+	made := answers[api.Price](n, 201, "POST", "/prices", `{"model":"gpt-4.1","input_usd_per_million":1.000000001,"output_usd_per_million":0}`)
 	want := api.Price{ID: made.ID, Model: "gpt-4.1", InputUSDPerMillion: 1_000_000_001, CacheCreationUSDPerMill: 1_000_000_001, CacheReadUSDPerMillion: 1_000_000_001,
 		Source: api.PriceOwn, CreatedAt: made.CreatedAt}
 	if made != want || !strings.HasPrefix(made.ID, "price_") {
 		t.Errorf("made %+v", made)
 	}
-	if list := must[[]api.Price](n, 200, "GET", "/prices", ""); len(list) != len(shipped)+1 || list[0] != made {
+	if list := answers[[]api.Price](n, 200, "GET", "/prices", ""); len(list) != len(shipped)+1 || list[0] != made {
 		t.Errorf("%d prices are listed", len(list))
 	}
 	// Every shard has the price, and later charges use it.
 	for _, queue := range queueOn(2) {
 		eventually(t, "the price to be everywhere", func() bool {
 			id := n.ran(queue, "", `{"input_tokens":1000000,"model":"gpt-4.1","provider":"openai"}`)
-			return must[api.Job](n, 200, "GET", "/jobs/"+id, "").CostUSD == 1_000_000_001
+			return answers[api.Job](n, 200, "GET", "/jobs/"+id, "").CostUSD == 1_000_000_001
 		})
 	}
-	got := must[api.Price](n, 200, "PUT", "/prices/"+made.ID, `{"provider":"openai","model":"gpt*","over_input_tokens":5,"input_usd_per_million":3,"output_usd_per_million":4,"cache_creation_usd_per_million":5,"cache_read_usd_per_million":6}`)
+	got := answers[api.Price](n, 200, "PUT", "/prices/"+made.ID, `{"provider":"openai","model":"gpt*","over_input_tokens":5,"input_usd_per_million":3,"output_usd_per_million":4,"cache_creation_usd_per_million":5,"cache_read_usd_per_million":6}`)
 	if got != (api.Price{ID: made.ID, Provider: "openai", Model: "gpt*", OverInputTokens: 5, InputUSDPerMillion: 3 * money.Dollar, OutputUSDPerMillion: 4 * money.Dollar,
 		CacheCreationUSDPerMill: 5 * money.Dollar, CacheReadUSDPerMillion: 6 * money.Dollar, Source: api.PriceOwn, CreatedAt: made.CreatedAt}) {
 		t.Errorf("replaced: %+v", got)
 	}
-	must[api.Status](n, 200, "DELETE", "/prices/"+made.ID, "")
+	answers[api.Status](n, 200, "DELETE", "/prices/"+made.ID, "")
 	for _, c := range []struct {
 		method, id, body string
 		status           int
@@ -240,24 +217,24 @@ func TestSettings(t *testing.T) {
 	n := startShards(t, 2, nil)
 	n.seeded()
 	first := api.Settings{Retention: api.QueueRetention{Completed: "168h0m0s", Dead: "168h0m0s", Cancelled: "168h0m0s"}, UnknownModel: "ceiling"}
-	if got := must[api.Settings](n, 200, "GET", "/settings", ""); got != first {
+	if got := answers[api.Settings](n, 200, "GET", "/settings", ""); got != first {
 		t.Errorf("at first: %+v", got)
 	}
 	want := api.Settings{Retention: api.QueueRetention{Completed: "1h0m0s", Dead: api.Forever, Cancelled: "168h0m0s"}, UnknownModel: "hold"}
-	if got := must[api.Settings](n, 200, "PUT", "/settings", `{"retention":{"completed":"1h","dead":"forever"},"unknown_model":"hold"}`); got != want {
+	if got := answers[api.Settings](n, 200, "PUT", "/settings", `{"retention":{"completed":"1h","dead":"forever"},"unknown_model":"hold"}`); got != want {
 		t.Errorf("set: %+v", got)
 	}
-	if got := must[api.Settings](n, 200, "GET", "/settings?consistency=strong", ""); got != want {
+	if got := answers[api.Settings](n, 200, "GET", "/settings?consistency=strong", ""); got != want {
 		t.Errorf("read: %+v", got)
 	}
 	for _, queue := range queueOn(2) {
-		held := must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`","model":"nobody's","provider":"p","cost_estimate_usd":0.25}`)
+		held := answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`","model":"nobody's","provider":"p","cost_estimate_usd":0.25}`)
 		n.send("POST", "/api/v1/fetch", "", `{"queues":["`+queue+`"],"timeout":1}`)
-		if got := must[api.Job](n, 200, "GET", "/jobs/"+held.JobID, ""); got.State != "held" || got.HoldReason == nil || !strings.Contains(*got.HoldReason, "nobody's") {
+		if got := answers[api.Job](n, 200, "GET", "/jobs/"+held.JobID, ""); got.State != "held" || got.HoldReason == nil || !strings.Contains(*got.HoldReason, "nobody's") {
 			t.Errorf("on the shard of %s: %+v", queue, got)
 		}
-		must[api.Status](n, 200, "POST", "/jobs/"+held.JobID+"/approve", "")
-		if got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`); got.JobID != held.JobID {
+		answers[api.Status](n, 200, "POST", "/jobs/"+held.JobID+"/approve", "")
+		if got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`); got.JobID != held.JobID {
 			t.Errorf("fetched %s", got.JobID)
 		}
 		n.ran(queue, `,"model":"gpt-4.1"`, `{}`)

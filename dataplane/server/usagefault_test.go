@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -39,8 +39,8 @@ var usageFaults = []struct{ usage, want string }{
 // taken enqueues and fetches a job of the queue.
 func (n *node) taken(queue string) api.FetchedJob {
 	n.t.Helper()
-	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"}`)
-	return must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`)
+	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"`+queue+`"}`)
+	return answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+queue+`"]}`)
 }
 
 // No usage report refuses the work with which it came: the ack, fail or heartbeat is done. Values that cannot
@@ -56,14 +56,14 @@ func TestUsageNeverRefusesWork(t *testing.T) {
 		body := func(j api.FetchedJob) string { return `{"lease_token":"` + j.LeaseToken + `","usage":` + c.usage + `}` }
 
 		j := n.taken(queue)
-		if got := must[api.AckResponse](n, 200, "POST", "/ack/"+j.JobID, body(j)); got.Status != "ok" || got.UsageRejected != c.want {
+		if got := answers[api.AckResponse](n, 200, "POST", "/ack/"+j.JobID, body(j)); got.Status != "ok" || got.UsageRejected != c.want {
 			t.Errorf("ack with %s: %+v, want %q", c.usage, got, c.want)
 		}
-		if got := must[api.Job](n, 200, "GET", "/jobs/"+j.JobID, ""); got.State != "completed" || c.want != "" && (got.CostUSD != 0 || got.Usage != nil) {
+		if got := answers[api.Job](n, 200, "GET", "/jobs/"+j.JobID, ""); got.State != "completed" || c.want != "" && (got.CostUSD != 0 || got.Usage != nil) {
 			t.Errorf("after an ack with %s the job is %s and cost %s", c.usage, got.State, got.CostUSD)
 		}
 		j = n.taken(queue)
-		batch := must[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[{"job_id":"`+j.JobID+`",`+body(j)[1:]+`]}`)
+		batch := answers[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[{"job_id":"`+j.JobID+`",`+body(j)[1:]+`]}`)
 		equal(t, "batch with "+c.usage+": acked", batch.Acked, 1)
 		equal(t, "batch with "+c.usage+": errors", len(batch.Errors), 0)
 		var refused []api.UsageRejection
@@ -72,11 +72,11 @@ func TestUsageNeverRefusesWork(t *testing.T) {
 		}
 		equal(t, "batch with "+c.usage+": usage_rejected", batch.UsageRejected, refused)
 		j = n.taken(queue)
-		beat := must[api.HeartbeatResponse](n, 200, "POST", "/heartbeat", `{"jobs":{"`+j.JobID+`":`+body(j)+`}}`)
+		beat := answers[api.HeartbeatResponse](n, 200, "POST", "/heartbeat", `{"jobs":{"`+j.JobID+`":`+body(j)+`}}`)
 		if got := beat.Jobs[j.JobID]; got.Status != "ok" || got.UsageRejected != c.want {
 			t.Errorf("heartbeat with %s: %+v", c.usage, got)
 		}
-		if got := must[api.FailResponse](n, 200, "POST", "/fail/"+j.JobID, body(j)); got.Attempt != 1 || got.UsageRejected != c.want {
+		if got := answers[api.FailResponse](n, 200, "POST", "/fail/"+j.JobID, body(j)); got.Attempt != 1 || got.UsageRejected != c.want {
 			t.Errorf("fail with %s: %+v", c.usage, got)
 		}
 		if c.want != "" {
@@ -93,10 +93,10 @@ func TestUsageNeverRefusesWork(t *testing.T) {
 func (n *node) asideIs(t *testing.T, rejected, counted int64) {
 	t.Helper()
 	eventually(t, "the reports in the summary", func() bool {
-		got := must[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=queue", "")
+		got := answers[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=queue", "")
 		return got.Totals.RejectedReports == rejected && got.Totals.Reports == counted
 	})
-	events := must[api.EventPage](n, 200, "GET", "/cluster/events?types=usage_rejected&limit=1000", "")
+	events := answers[api.EventPage](n, 200, "GET", "/cluster/events?types=usage_rejected&limit=1000", "")
 	if len(events.Events) != int(rejected) || !strings.Contains(string(events.Events[0].Data), `"reason":"`) {
 		t.Errorf("%d events tell of %d rejected reports: %+v", len(events.Events), rejected, events.Events[:min(1, len(events.Events))])
 	}
@@ -146,19 +146,19 @@ func TestUsageSumsAreWide(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = `{"queue":"q"}`
 		}
-		must[api.EnqueueBatchResponse](n, 201, "POST", "/enqueue/batch", `{"jobs":[`+strings.Join(jobs, ",")+`]}`)
+		answers[api.EnqueueBatchResponse](n, 201, "POST", "/enqueue/batch", `{"jobs":[`+strings.Join(jobs, ",")+`]}`)
 		for len(acks) < 1000 {
-			got := must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"count":500}`)
+			got := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"count":500}`)
 			for _, j := range got.Jobs {
 				acks = append(acks, fmt.Sprintf(`{"job_id":%q,"lease_token":%q,"usage":{"cost_usd":1000000}}`, j.JobID, j.LeaseToken))
 			}
 		}
-		if got := must[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[`+strings.Join(acks, ",")+`]}`); got.Acked != 1000 || len(got.UsageRejected) != 0 {
+		if got := answers[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[`+strings.Join(acks, ",")+`]}`); got.Acked != 1000 || len(got.UsageRejected) != 0 {
 			t.Fatalf("%d of 1000 are acked, %d reports rejected", got.Acked, len(got.UsageRejected))
 		}
 	}
 	eventually(t, "the sum", func() bool {
-		got := must[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=queue", "")
+		got := answers[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=queue", "")
 		return got.Totals.Reports == many && got.Totals.CostUSD.String() == fmt.Sprint(many*int64(billing.MaxReportCost/money.Dollar))
 	})
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"database/sql"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/server"
 )
 
 // plainLists are the reads of an operator when a node is busy.
@@ -73,7 +74,7 @@ func (n *node) hangView() (letGo func()) {
 // is refused.
 func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 50*time.Millisecond })
+	n := startNode(t, func(c *server.Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 50*time.Millisecond })
 	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
 	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
 		t.Fatal(err)
@@ -82,12 +83,12 @@ func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 	before := time.Now()
 	index := ""
 	for range 3 {
-		index = n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`).header.Get(indexHeader)
+		index = n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`).header.Get(server.IndexHeader)
 	}
 	for _, l := range plainLists {
 		a := n.send(l.method, l.path, n.admin, l.body)
-		if lag, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil || lag < 1 {
-			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+		if lag, err := strconv.Atoi(a.header.Get(server.LagHeader)); a.status != 200 || err != nil || lag < 1 {
+			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, server.LagHeader, a.header.Get(server.LagHeader))
 		}
 	}
 	queue := answers[api.Queue](n, 200, "GET", "/queues/q", "")
@@ -116,8 +117,8 @@ func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := n.send("POST", "/api/v1/jobs/search", n.admin, `{}`)
-	if a.status != 200 || a.header.Get(lagHeader) != "0" {
-		t.Errorf("%d %s, %s is %q", a.status, a.body, lagHeader, a.header.Get(lagHeader))
+	if a.status != 200 || a.header.Get(server.LagHeader) != "0" {
+		t.Errorf("%d %s, %s is %q", a.status, a.body, server.LagHeader, a.header.Get(server.LagHeader))
 	}
 }
 
@@ -125,7 +126,7 @@ func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 // its file cannot go on: it answers, with its age, until the new one is there.
 func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	t.Parallel()
-	n := startNodeOn(t, host.Config{FeedBytes: 2000}, func(c *Config) { c.FreshWait = 20 * time.Millisecond })
+	n := startNodeOn(t, host.Config{FeedBytes: 2000}, func(c *server.Config) { c.FreshWait = 20 * time.Millisecond })
 	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
 	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
 		t.Fatal(err)
@@ -136,8 +137,8 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 		t.Helper()
 		for _, l := range plainLists {
 			a := n.send(l.method, l.path, n.admin, l.body)
-			if _, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil {
-				t.Fatalf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+			if _, err := strconv.Atoi(a.header.Get(server.LagHeader)); a.status != 200 || err != nil {
+				t.Fatalf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, server.LagHeader, a.header.Get(server.LagHeader))
 			}
 		}
 		if q := answers[api.Queue](n, 200, "GET", "/queues/q", ""); q.Pending != total {
@@ -165,8 +166,8 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
 		t.Fatal(err)
 	}
-	if a := n.send("GET", "/api/v1/workers", n.admin, ""); a.header.Get(lagHeader) != "0" {
-		t.Errorf("%s is %q when the view is built", lagHeader, a.header.Get(lagHeader))
+	if a := n.send("GET", "/api/v1/workers", n.admin, ""); a.header.Get(server.LagHeader) != "0" {
+		t.Errorf("%s is %q when the view is built", server.LagHeader, a.header.Get(server.LagHeader))
 	}
 }
 
@@ -174,7 +175,7 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 // and accepts acks and fails.
 func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	t.Parallel()
-	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *Config) { c.FreshWait = 20 * time.Millisecond })
+	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *server.Config) { c.FreshWait = 20 * time.Millisecond })
 	for range 4 {
 		n.enqueued(`{"queue":"q"}`)
 	}
@@ -224,7 +225,7 @@ func TestAnOldViewAnswersFromTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func() *node {
-		return startNodeIn(t, dir, host.Config{FeedBytes: 2000}, func(c *Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 20*time.Millisecond })
+		return startNodeIn(t, dir, host.Config{FeedBytes: 2000}, func(c *server.Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 20*time.Millisecond })
 	}
 	n := start()
 	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
@@ -254,8 +255,8 @@ func TestAnOldViewAnswersFromTheStart(t *testing.T) {
 	n = start()
 	for _, l := range plainLists {
 		a := n.send(l.method, l.path, n.admin, l.body)
-		if lag, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil || lag < 1 {
-			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+		if lag, err := strconv.Atoi(a.header.Get(server.LagHeader)); a.status != 200 || err != nil || lag < 1 {
+			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, server.LagHeader, a.header.Get(server.LagHeader))
 		}
 	}
 	found := answers[api.SearchResponse](n, 200, "POST", "/jobs/search", `{"queue":"q"}`)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 // shapes are the bodies each built route is attacked with. V is the hostile value
 // as JSON, Q the victim's queue, TOKEN its lease. Path wildcards are V as well.

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -29,12 +29,6 @@ func wantReasons(t *testing.T, w api.Why, want ...string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("a %s job of %s: reasons %v, want %v", w.State, w.Queue, got, want)
 	}
-}
-
-// take fetches one job of a queue.
-func (n *node) take(queue string) api.FetchedJob {
-	n.t.Helper()
-	return answers[api.FetchedJob](n, 200, "POST", "/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":30}`, queue))
 }
 
 // listen sends a fetch of a worker to a queue without jobs.

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -61,15 +62,6 @@ func (n *node) fetchAs(worker, hostname string, queues ...string) *api.FetchedJo
 	return f
 }
 
-func (n *node) fill(queues ...string) {
-	n.t.Helper()
-	for _, queue := range queues {
-		if _, err := n.client(n.admin).Enqueue(n.t.Context(), api.EnqueueRequest{Queue: queue}); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-}
-
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -109,7 +101,7 @@ func TestWorkers(t *testing.T) {
 func TestWorkersAreForgottenUnlessTheyHold(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	n := startNode(t, func(c *Config) {
+	n := startNode(t, func(c *server.Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	})
 	n.fill("a", "b", "c", "d")

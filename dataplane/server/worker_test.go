@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -48,25 +48,6 @@ func (r *working) end() {
 	r.done <- nil // for a second call
 }
 
-// settled waits until a job has a state.
-func (n *node) settled(id, state string) api.Job {
-	n.t.Helper()
-	c := n.client(n.admin)
-	for {
-		j, err := c.Job(n.t.Context(), id, client.Read{})
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		if j.State == state {
-			return j
-		}
-		if j.State == "dead" || j.State == "completed" {
-			n.t.Fatalf("job %s is %s, want %s: %+v", id, j.State, state, j.Errors)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 func TestWorkersDoEveryJobOnce(t *testing.T) {
 	t.Parallel()
 	for name, over := range map[string]struct{ stream, http2 bool }{
@@ -81,7 +62,7 @@ func TestWorkersDoEveryJobOnce(t *testing.T) {
 			all := make(chan struct{})
 			var streams atomic.Int64 // that are open, at most
 			handler := func(_ context.Context, j *client.Job) error {
-				streams.Store(max(streams.Load(), n.server.streams.used.Load()))
+				streams.Store(max(streams.Load(), n.server.OpenStreams()))
 				mu.Lock()
 				defer mu.Unlock()
 				j.SetResult(len(done))

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestWorkerPassesATraceOn(t *testing.T) {
 	t.Parallel()
 	n := tracedNode(t, "")
 	_, enqueuedBy := step(1)
-	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"first"}`, "traceparent: "+enqueuedBy)
+	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"first"}`, "traceparent: "+enqueuedBy)
 	c := n.client(n.admin)
 	n.work(&client.Worker{}, "first", func(ctx context.Context, _ *client.Job) error {
 		if from := trace.SpanContextFromContext(ctx); from.TraceID().String() != clientTrace {
@@ -68,7 +68,7 @@ func TestWorkerPassesATraceOn(t *testing.T) {
 		_, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "second"})
 		return err
 	})
-	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["second"],"timeout":60}`)
+	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["second"],"timeout":60}`)
 	if got.Headers["traceparent"] != enqueuedBy {
 		t.Errorf("headers %v, want %s", got.Headers, enqueuedBy)
 	}

@@ -6,11 +6,14 @@ package server
 
 import (
 	"math"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
@@ -23,15 +26,15 @@ import (
 // change needs more, raise the budget and give the reason.
 func TestFrameAllocations(t *testing.T) {
 	const jobs = 64
-	n := startNode(t, func(c *Config) { c.Dev = true })
+	n := OpenForTest(t, host.Config{}, host.Spec{}, func(c *Config) { c.Dev = true })
 	r := httptest.NewRequest("POST", rpc.Prefix+"StreamLifecycle", nil)
 	who := tenancy.Principal{Namespace: tenancy.Default, Open: true}
-	shards, err := router.Open(n.server.cfg.Host, who.Namespace)
+	shards, err := router.Open(n.Host, who.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := request{who: who, shards: shards, meta: &op.Meta{Principal: "open"}}
-	x := &stream{server: n.server, call: &rpcCall{r: r}}
+	x := &stream{server: n.Server, call: &rpcCall{r: r}}
 
 	enqueues, acks := &workerpb.StreamLifecycleRequest{}, &workerpb.StreamLifecycleRequest{WorkerId: "w"}
 	for range jobs {
@@ -57,8 +60,11 @@ func TestFrameAllocations(t *testing.T) {
 	for range jobs - 1 {
 		body += `,{"queue":"emails.bulk","payload":{"to":"somebody@example.com"}}`
 	}
-	n.do("POST", "/api/v1/enqueue/batch", body+`]}`, 201, nil)
-	leased, err := n.server.lease(httptest.NewRecorder(), r, &q, &convert.Fetch{Queues: []string{"emails.bulk"}, WorkerID: "worker-1", LeaseMs: 60_000, Count: jobs}, nil)
+	ask, made := httptest.NewRequest("POST", "http://localhost/api/v1/enqueue/batch", strings.NewReader(body+`]}`)), httptest.NewRecorder()
+	if n.Server.ServeHTTP(made, ask); made.Code != http.StatusCreated {
+		t.Fatalf("enqueue: %d %s", made.Code, made.Body)
+	}
+	leased, err := n.Server.lease(httptest.NewRecorder(), r, &q, &convert.Fetch{Queues: []string{"emails.bulk"}, WorkerID: "worker-1", LeaseMs: 60_000, Count: jobs}, nil)
 	if err != nil || len(leased) != jobs {
 		t.Fatal(len(leased), err)
 	}
@@ -82,7 +88,7 @@ func TestFrameAllocations(t *testing.T) {
 		}},
 		// A job's record contains the names of its queue and worker.
 		{"fetch", 48 + 2*jobs, func() {
-			if out, _, err := n.server.compose(r, &q, leased, 60_000, nil); err != nil || len(out) != jobs {
+			if out, _, err := n.Server.compose(r, &q, leased, 60_000, nil); err != nil || len(out) != jobs {
 				t.Fatal(len(out), err)
 			}
 		}},

@@ -5,14 +5,19 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/view"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // A shard whose page was cut short may have the next job, so the merged page ends there and the next one
 // continues there.
 func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
 	t.Parallel()
-	cells := startShards(t, 2, nil).shards().All()
+	cells, err := OpenForTest(t, host.Config{}, host.Spec{Shards: 2}, nil).Host.Cells(tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
 	born := func(seconds ...int64) (p view.Page) {
 		for _, s := range seconds {
 			p.Jobs = append(p.Jobs, api.Job{CreatedAt: api.TimeOf(time.Unix(s, 0))})

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/corvo/corvo/api/serve/tally"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/tenancy"
@@ -22,11 +25,12 @@ func TestCountedRequestsBecomeRecords(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if r := o.Requests[0]; r.Count != 7 || r.Principal != "" || r.Audit.Path != tally.LeftOut || r.Audit.Status != 429 {
-		t.Errorf("left out: %v", r)
+	want := []*op.Request{
+		{Audit: &op.Audit{Method: "any", Path: tally.LeftOut, Status: 429}, Count: 7},
+		{Principal: "k", Audit: &op.Audit{Method: "GET", Path: "/a", Status: 403}, Count: 2},
 	}
-	if r := o.Requests[1]; r.Count != 2 || r.Principal != "k" || r.Audit.Path != "/a" || r.Audit.Status != 403 {
-		t.Errorf("counted: %v", r)
+	if diff := cmp.Diff(want, o.Requests, protocmp.Transform()); diff != "" {
+		t.Errorf("the requests of the op (-want +got):\n%s", diff)
 	}
 	if next := requestsOp([]requestRow{{Count: 1, LeftOut: true}}); slices.Equal(o.Meta.RequestId, next.Meta.RequestId) {
 		t.Error("two ops have one request id")
