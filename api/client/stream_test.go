@@ -197,16 +197,7 @@ func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	if diff := cmp.Diff([]string{"job_1", "job_3", "job_5"}, ids); diff != "" {
 		t.Errorf("the jobs that can be read (-want +got):\n%s", diff)
 	}
-	if len(out.JobErrors) != 2 {
-		t.Fatalf("the jobs that cannot be read: %+v, want two", out.JobErrors)
-	}
-	first, second := out.JobErrors[0], out.JobErrors[1]
-	if first.JobID != "job_2" || second.JobID != "job_4" {
-		t.Errorf("%s and %s cannot be read, want job_2 and job_4", first.JobID, second.JobID)
-	}
-	if first.Code != api.ParseError || !strings.Contains(first.Error, "tags") {
-		t.Errorf("%+v, want %s of the tags", first, api.ParseError)
-	}
+	checkUnreadable(t, out.JobErrors)
 	s.Close() // waits until the server was told
 	failed()
 
@@ -232,6 +223,21 @@ func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	slices.Sort(back)
 	if diff := cmp.Diff([]string{"job_1", "job_3", "job_5"}, back); diff != "" || len(d.back) != 3 {
 		t.Errorf("%v came back (-want +got):\n%s", d.back, diff)
+	}
+}
+
+// checkUnreadable checks the errors of jobs 2 and 4.
+func checkUnreadable(t *testing.T, errs []api.ItemError) {
+	t.Helper()
+	if len(errs) != 2 {
+		t.Fatalf("the jobs that cannot be read: %+v, want two", errs)
+	}
+	first, second := errs[0], errs[1]
+	if first.JobID != "job_2" || second.JobID != "job_4" {
+		t.Errorf("%s and %s cannot be read, want job_2 and job_4", first.JobID, second.JobID)
+	}
+	if first.Code != api.ParseError || !strings.Contains(first.Error, "tags") {
+		t.Errorf("%+v, want %s of the tags", first, api.ParseError)
 	}
 }
 

@@ -84,14 +84,7 @@ func TestLifecycle(t *testing.T) {
 		want.State, want.Result, want.Payload = "completed", json.RawMessage(`{"sent":true}`), json.RawMessage(`{}`)
 	})
 
-	found, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "emails.send"}}, client.Read{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "total", found.Total, 2)
-	if len(found.Jobs) != 2 || found.Jobs[0].ID != second.JobID {
-		t.Errorf("the search finds %+v, want %s first", found.Jobs, second.JobID)
-	}
+	checkSearch(t, c, "emails.send", second.JobID)
 	queues, err := c.Queues(ctx, client.Read{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +93,19 @@ func TestLifecycle(t *testing.T) {
 		t.Fatalf("the queues are %+v, want one", queues)
 	}
 	wantFields(t, "the queue", queues[0], func(want *api.Queue) { want.Completed, want.Retrying = 1, 1 })
+}
+
+// checkSearch checks that a search of a queue finds two jobs, the given one first.
+func checkSearch(t *testing.T, c *client.Client, queue, first string) {
+	t.Helper()
+	found, err := c.Search(t.Context(), api.SearchRequest{SearchFilter: api.SearchFilter{Queue: queue}}, client.Read{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "total", found.Total, 2)
+	if len(found.Jobs) != 2 || found.Jobs[0].ID != first {
+		t.Errorf("the search finds %+v, want %s first", found.Jobs, first)
+	}
 }
 
 func TestBatches(t *testing.T) {

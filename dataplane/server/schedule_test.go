@@ -96,6 +96,16 @@ func TestASchedulesLife(t *testing.T) {
 		want.Payload, want.UniqueKey, want.FairnessKey, want.FairnessWeight = json.RawMessage("{}"), nil, nil, nil
 		want.MaxRetries, want.Priority, want.Paused = 3, 2, false
 	})
+	n.checkStaleSchedule(t, path)
+	if a := do("DELETE", path, "", `If-Match: "5"`); string(a.body) != "{\"status\":\"deleted\"}\n" {
+		t.Errorf("deleted: %s", a.body)
+	}
+	n.noSchedule(made.ID, "daily", "job_"+strings.TrimPrefix(made.ID, "sched_"))
+}
+
+// checkStaleSchedule checks that writes with another ETag than the fifth are refused.
+func (n *node) checkStaleSchedule(t *testing.T, path string) {
+	t.Helper()
 	for _, header := range []string{`If-Match: "4"`, `If-Match: W/"5"`, `If-Match: "x"`} {
 		for method, body := range map[string]string{"PUT": `{"name":"hourly","queue":"p","cron":"@hourly"}`, "DELETE": ""} {
 			if a := n.send(method, path, n.admin, body, header); a.status != http.StatusPreconditionFailed || a.problem(t).Code != api.PreconditionFailed {
@@ -103,10 +113,6 @@ func TestASchedulesLife(t *testing.T) {
 			}
 		}
 	}
-	if a := do("DELETE", path, "", `If-Match: "5"`); string(a.body) != "{\"status\":\"deleted\"}\n" {
-		t.Errorf("deleted: %s", a.body)
-	}
-	n.noSchedule(made.ID, "daily", "job_"+strings.TrimPrefix(made.ID, "sched_"))
 }
 
 // checkForecast checks the next runs of a schedule at nine in New York.
