@@ -225,7 +225,8 @@ func (m *machine) Call(ctx context.Context, to transport.Peer, k transport.Kind,
 	m.w.delay(ctx)
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	if !m.up || m.address != mine || m.w.at[to.Address] != peer || ctx.Err() != nil {
+	gone := !m.up || m.address != mine || m.w.at[to.Address] != peer
+	if gone || ctx.Err() != nil {
 		return nil, errNobody
 	}
 	return answer, err
