@@ -136,7 +136,10 @@ func TestAnAlertFiresOnceAndResolvesOnce(t *testing.T) {
 		s.wantTold("a alert_fired 11, a alert_resolved 10, ")
 		fired := s.told()[0]
 		want := api.AlertWatch{ID: "a", Name: "a", When: "queue_depth", Op: ">", Threshold: 10, For: "0s"}
-		if fired.Rule != want || fired.Threshold != 10 || !fired.Firing || fired.At != api.TimeOf(at) {
+		if fired.Rule != want {
+			t.Errorf("told of the rule %+v, want %+v", fired.Rule, want)
+		}
+		if fired.Threshold != 10 || !fired.Firing || fired.At != api.TimeOf(at) {
 			t.Errorf("told %+v", fired)
 		}
 		if s.proposals() != quiet+2 {

@@ -90,8 +90,11 @@ func TestABulkOperationEndsWithAFilterThatCannotBeRead(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		b, err := s.store.Bulk(bulk)
-		if err != nil || b.FinishedNs == 0 || b.Error == "" || b.Counts().Processed() != 0 {
+		if err != nil || b.FinishedNs == 0 || b.Error == "" {
 			t.Errorf("%v: the operation is %v", err, b)
+		}
+		if n := b.Counts().Processed(); n != 0 {
+			t.Errorf("it processed %d jobs", n)
 		}
 		stop()
 		if err := <-ended; err != nil {
