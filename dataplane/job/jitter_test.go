@@ -23,8 +23,11 @@ func TestVariedDelay(t *testing.T) {
 		attempt := rapid.Uint32Range(0, 100).Draw(t, "attempt")
 		exact, got := r.DelayMs(attempt), r.VariedDelayMs(id, attempt)
 		span := exact/100*int64(r.JitterPercent) + exact%100*int64(r.JitterPercent)/100
-		if got < exact-span || got-exact > span || got < 0 || got > r.MaxDelayMs {
+		if got < exact-span || got-exact > span {
 			t.Fatalf("%v after attempt %d: %d ms, which is not within %d of %d", r, attempt, got, span, exact)
+		}
+		if got < 0 || got > r.MaxDelayMs {
+			t.Fatalf("%v after attempt %d: %d ms, which is negative or more than %d", r, attempt, got, r.MaxDelayMs)
 		}
 		if again := r.VariedDelayMs(id, attempt); again != got {
 			t.Fatalf("%d ms, and then %d", got, again)
