@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
@@ -116,8 +118,11 @@ func TestSplitKeepsPositions(t *testing.T) {
 	s := open(t, 2)
 	on := []int{1, 0, 1, 1, 0}
 	parts := Split(len(on), func(i int) *cell.Cell { return s.All()[on[i]] })
-	if len(parts) != 2 || parts[0].Cell != s.All()[1] || !slices.Equal(parts[0].At, []int{0, 2, 3}) || !slices.Equal(parts[1].At, []int{1, 4}) {
-		t.Errorf("%v is split into %v", on, parts)
+	if len(parts) != 2 || parts[0].Cell != s.All()[1] {
+		t.Fatalf("%v is split into %v", on, parts)
+	}
+	if diff := cmp.Diff([][]int{{0, 2, 3}, {1, 4}}, [][]int{parts[0].At, parts[1].At}); diff != "" {
+		t.Errorf("the positions of %v (-want +got):\n%s", on, diff)
 	}
 }
 
