@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -218,8 +219,11 @@ func (c *cluster) arrived(shard uint32, ids ...job.ID) {
 	defer c.mu.Unlock()
 	for i, id := range ids {
 		j, err := c.members[shard].store.Job(id)
-		if err != nil || j == nil || j.Number != uint64(i+1) || j.Queue != "far" {
+		if err != nil || j == nil {
 			c.t.Fatalf("job %d of shard %d is %v, %v", i+1, shard, j, err)
+		}
+		if j.Number != uint64(i+1) || j.Queue != "far" {
+			c.t.Fatalf("job %d of shard %d has the number %d in %q", i+1, shard, j.Number, j.Queue)
 		}
 	}
 	if next := c.members[shard].store.Head().NextJobNumber; next != uint64(len(ids)+1) {
@@ -316,8 +320,13 @@ func TestDeliveriesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if deliveries[1] != 5 || deliveries[2] != 3 || trims[1] != 2 || trims[2] != 1 {
-		t.Errorf("it took %v deliveries and %v trims", deliveries, trims)
+	for what, counts := range map[string]struct{ got, want map[uint32]int }{
+		"deliveries": {deliveries, map[uint32]int{1: 5, 2: 3}},
+		"trims":      {trims, map[uint32]int{1: 2, 2: 1}},
+	} {
+		if diff := cmp.Diff(counts.want, counts.got); diff != "" {
+			t.Errorf("%s by shard (-want +got):\n%s", what, diff)
+		}
 	}
 }
 

@@ -321,8 +321,11 @@ func TestSettleSetsRefusedFramesAside(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		must(t, w.usage.Settle(ctx))
-		if len(w.receiver.aside) != 1 || w.receiver.aside[0].From != 1 || w.receiver.aside[0].To != 3 || w.usage.Owed() != 0 {
-			t.Errorf("set aside %+v, %d rows are owed", w.receiver.aside, w.usage.Owed())
+		if len(w.receiver.aside) != 1 || w.receiver.aside[0].From != 1 || w.receiver.aside[0].To != 3 {
+			t.Errorf("set aside %+v", w.receiver.aside)
+		}
+		if n := w.usage.Owed(); n != 0 {
+			t.Errorf("%d rows are owed", n)
 		}
 		w.report(2)
 		must(t, w.usage.Settle(ctx))
@@ -479,8 +482,11 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 				from = 1
 			}
 			f, more, err := frameOf(w.store, w.source(), from)
-			if err != nil || f.To != want.to || more != want.more || len(f.Rows) != 1 || int64(f.Rows[0].Cost) != want.cost {
-				t.Errorf("from %d: %+v, more %v, %v", from, f, more, err)
+			if err != nil || len(f.Rows) != 1 {
+				t.Fatalf("from %d: %+v, %v", from, f, err)
+			}
+			if f.To != want.to || more != want.more || int64(f.Rows[0].Cost) != want.cost {
+				t.Errorf("from %d: %+v, more %v; want %+v", from, f, more, want)
 			}
 		}
 	})
