@@ -36,8 +36,15 @@ func TestADeletedQueueLeavesNothing(t *testing.T) {
 	check(t, s)
 	v := s.Snapshot()
 	defer v.Close()
-	if q, err := v.Queue("q"); err != nil || q.Paused || q.MaxConcurrency != 0 || q.Enqueued != 1 || s.Fetchable("q") != 1 {
-		t.Errorf("the new queue is %v, %v; %d fetchable", q, err, s.Fetchable("q"))
+	q, err := v.Queue("q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Paused || q.MaxConcurrency != 0 || q.Enqueued != 1 {
+		t.Errorf("the new queue is %v", q)
+	}
+	if n := s.Fetchable("q"); n != 1 {
+		t.Errorf("%d jobs are fetchable", n)
 	}
 }
 

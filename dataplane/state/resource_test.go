@@ -165,9 +165,20 @@ func TestAResourceOfAnotherID(t *testing.T) {
 func TestNoResources(t *testing.T) {
 	t.Parallel()
 	for _, b := range []*ResourceIndex{nil, {}, newResourceIndex(nil)} {
-		if b.Resource(kindRule, "q/k") != nil || b.ResourceByID([16]byte{}) != nil || b.Resources(kindRule) != nil ||
-			b.BudgetFor(BudgetScope_BUDGET_SCOPE_QUEUE, "q") != nil || b.RuleFor("q", "k") != nil || b.Governs() {
-			t.Errorf("%+v has something", b)
+		for of, r := range map[string]*Resource{
+			"id":     b.ResourceByID([16]byte{}),
+			"name":   b.Resource(kindRule, "q/k"),
+			"budget": b.BudgetFor(BudgetScope_BUDGET_SCOPE_QUEUE, "q"),
+		} {
+			if r != nil {
+				t.Errorf("%+v has a resource by %s: %v", b, of, r)
+			}
+		}
+		if all := b.Resources(kindRule); all != nil || b.RuleFor("q", "k") != nil {
+			t.Errorf("%+v has the rules %v, %v", b, all, b.RuleFor("q", "k"))
+		}
+		if b.Governs() {
+			t.Errorf("%+v governs", b)
 		}
 	}
 }

@@ -212,8 +212,13 @@ func TestNothingIsInvented(t *testing.T) {
 		later.job.State, later.err.CreatedNs = job.Active, now+1
 		later.scores, later.alert.SinceNs = nil, now+1
 		e, _, err = event.Compose(later, 7, now, about(kind))
-		if err != nil || strings.Contains(string(e.Data), "later") || strings.Contains(string(e.Data), "progress") || strings.Contains(string(e.Data), "_at") {
-			t.Errorf("%s tells of what came later (%v): %s", kind, err, e.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"later", "progress", "_at"} {
+			if strings.Contains(string(e.Data), word) {
+				t.Errorf("%s tells of %q, which came later: %s", kind, word, e.Data)
+			}
 		}
 	}
 }
