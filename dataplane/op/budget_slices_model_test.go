@@ -395,7 +395,11 @@ func (s *sliceSim) underway(from, to *sliceShard, id []byte) (sum int64) {
 func (s *sliceSim) quiet() bool {
 	for name := range s.budgets {
 		for _, sh := range s.shards {
-			if a := s.account(sh, name); a == nil || a.ReservedNanoUsd != 0 || a.Slice.GrantedNanoUsd != 0 || a.Slice.UntoldNs != 0 {
+			a := s.account(sh, name)
+			if a == nil || a.ReservedNanoUsd != 0 {
+				return false
+			}
+			if a.Slice.GrantedNanoUsd != 0 || a.Slice.UntoldNs != 0 {
 				return false
 			}
 		}

@@ -199,8 +199,11 @@ func (s *havocShard) checkReplica(rt *rapid.T) {
 	}
 	mine, theirs := content(s.t, s.store), content(s.t, store)
 	for i := range max(len(mine), len(theirs)) {
-		if i >= len(mine) || i >= len(theirs) || !bytes.Equal(mine[i].Key, theirs[i].Key) || !bytes.Equal(mine[i].Value, theirs[i].Value) {
-			rt.Fatalf("shard %d: pair %d of %d and %d differs", s.number, i, len(mine), len(theirs))
+		if i >= len(mine) || i >= len(theirs) {
+			rt.Fatalf("shard %d: %d pairs and %d", s.number, len(mine), len(theirs))
+		}
+		if !bytes.Equal(mine[i].Key, theirs[i].Key) || !bytes.Equal(mine[i].Value, theirs[i].Value) {
+			rt.Fatalf("shard %d: pair %d is %x = %x and %x = %x", s.number, i, mine[i].Key, mine[i].Value, theirs[i].Key, theirs[i].Value)
 		}
 	}
 }

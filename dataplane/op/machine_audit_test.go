@@ -180,8 +180,11 @@ func TestRecordsAreInTheCommitOfTheirOps(t *testing.T) {
 		w.check()
 		snapshot := w.store.Snapshot()
 		log := auditLog(t, snapshot)
-		if len(log) != 2*(i+1) || log[2*i].Op != "set-queue" || log[2*i].Status != 201 || log[2*i+1].Status != 404 {
-			t.Errorf("after entry %d the log has %d records, the last %v", i+1, len(log), log[len(log)-1])
+		if len(log) != 2*(i+1) {
+			t.Fatalf("after entry %d the log has %d records", i+1, len(log))
+		}
+		if made, refused := log[2*i], log[2*i+1]; made.Op != "set-queue" || made.Status != 201 || refused.Status != 404 {
+			t.Errorf("after entry %d the last records are %v and %v", i+1, made, refused)
 		}
 		if err := snapshot.Close(); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"google.golang.org/protobuf/proto"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -181,6 +182,19 @@ type where struct {
 	moves    uint32
 }
 
+// check fails unless a search finds the job on its shard, in its queue and after its moves.
+func (is *where) check(t testing.TB, shards []*shard, id job.ID) {
+	t.Helper()
+	at, moving := find(t, shards, is.born, id)
+	if moving || at != is.at {
+		t.Fatalf("job %s is found on shard %d (moving %v); it should be %+v", id, at, moving, is)
+	}
+	j, err := shards[is.at].store.Job(id)
+	if err != nil || j.GetQueue() != is.queue || j.GetMoves() != is.moves {
+		t.Fatalf("job %s is %v, %v; it should be %+v", id, j, err, is)
+	}
+}
+
 // Jobs move between queues and shards while deliveries are late, repeated and cut anywhere. Each job is always in
 // one place or on its way to one, and a search that starts at the job's first shard finds it.
 func TestEachJobIsInOnePlace(t *testing.T) {
@@ -239,11 +253,7 @@ func TestEachJobIsInOnePlace(t *testing.T) {
 			}
 			total := 0
 			for id, is := range jobs {
-				at, moving := find(t, shards, is.born, id)
-				j, err := shards[is.at].store.Job(id)
-				if moving || at != is.at || err != nil || j.GetQueue() != is.queue || j.GetMoves() != is.moves {
-					t.Fatalf("job %s is found on shard %d (moving %v) as %v, %v; it should be %+v", id, at, moving, j, err, is)
-				}
+				is.check(t, shards, id)
 			}
 			for _, s := range shards {
 				v := s.store.Snapshot()
@@ -296,8 +306,14 @@ func TestAJobTravelsWhole(t *testing.T) {
 		t.Errorf("it remembers %v, and %v before it left: %v", after, before, err)
 	}
 	is.job.History, was.job.History = nil, nil
-	if !proto.Equal(is.job, was.job) || !proto.Equal(is.payload, was.payload) || len(is.errors) != 1 || !proto.Equal(is.errors[0], was.errors[0]) {
-		t.Errorf("it arrived as %v, it left as %v", is, was)
+	for part, diff := range map[string]string{
+		"job":     cmp.Diff(was.job, is.job, protocmp.Transform()),
+		"payload": cmp.Diff(was.payload, is.payload, protocmp.Transform()),
+		"errors":  cmp.Diff(was.errors[:1], is.errors, protocmp.Transform()),
+	} {
+		if diff != "" {
+			t.Errorf("its %s (-left +arrived):\n%s", part, diff)
+		}
 	}
 }
 
@@ -542,8 +558,11 @@ func TestMovesRenewJobs(t *testing.T) {
 			if err != nil || j == nil {
 				t.Fatalf("shard %d has %v, %v", to, j, err)
 			}
-			if j.Queue != queue || j.Priority != want || j.Attempt != 1 || j.AttemptBase != 1 || j.Errors != 1 {
-				t.Errorf("shard %d: %v", to, j)
+			if j.Queue != queue || j.Priority != want {
+				t.Errorf("shard %d: queue %q, priority %v; want %q, %v", to, j.Queue, j.Priority, queue, want)
+			}
+			if j.Attempt != 1 || j.AttemptBase != 1 || j.Errors != 1 {
+				t.Errorf("shard %d: attempt %d, based on %d, with %d errors", to, j.Attempt, j.AttemptBase, j.Errors)
 			}
 		}
 	}

@@ -58,9 +58,12 @@ func TestQueueDefaults(t *testing.T) {
 			}
 			w.apply(o)
 			got := w.job(o.Meta.Ids[0])
-			if got.Priority != want.Priority || !proto.Equal(got.Retry, want.Retry) || got.Options.GetExpireAfterMs() != want.Options.GetExpireAfterMs() ||
-				got.Detail.GetExpireNs() != w.clockNs+want.Options.GetExpireAfterMs()*int64(time.Millisecond) {
-				t.Errorf("open %07b in queue %q: priority %d, retry %v, expiry after %d", bits, queue, got.Priority, got.Retry, got.Options.GetExpireAfterMs())
+			if got.Priority != want.Priority || !proto.Equal(got.Retry, want.Retry) {
+				t.Errorf("open %07b in queue %q: priority %d, retry %v; want %d, %v", bits, queue, got.Priority, got.Retry, want.Priority, want.Retry)
+			}
+			expire := want.Options.GetExpireAfterMs()
+			if got.Options.GetExpireAfterMs() != expire || got.Detail.GetExpireNs() != w.clockNs+expire*int64(time.Millisecond) {
+				t.Errorf("open %07b in queue %q: expiry after %d, at %d; want after %d", bits, queue, got.Options.GetExpireAfterMs(), got.Detail.GetExpireNs(), expire)
 			}
 		}
 	}
