@@ -18,6 +18,12 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
+// The tests of this package use these words. A world is a set of named nodes that trust each other, on real
+// TCP or on a network in memory; networks runs a test on both. A node is a Transport. A group is one Raft
+// group of a node, as Raft sees it. A peer is another node as a node knows it. echo answers a call with its
+// request. within is the deadline of everything that must happen, and eventually polls a condition that has
+// no event.
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const group = "orders"
