@@ -13,6 +13,15 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
+// The tests of this package use these words. A world is a machine on a real store, with a clock that only the
+// test moves and a log of all applied entries. newJobs, fetch and ack return ops and apply nothing. apply
+// encodes ops as one entry and applies it, without Validate; one applies a single op that must not be
+// refused; try applies an encoded entry that may stop the machine. restart closes the store and opens it
+// again. check recomputes every index and counter from the records. checkReplica applies the log to a second
+// store, which must become equal byte for byte. Tests with several shards use a shard instead, which is one
+// store of a namespace with a history of its own; deliver carries the waiting ops of its outbox to another
+// shard.
+
 // epochNs is where every test's clock begins.
 const epochNs = int64(1_700_000_000 * time.Second)
 
