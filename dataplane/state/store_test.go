@@ -11,6 +11,14 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
+// The tests of this package use these words. They drive a store without ops: update commits one entry, and
+// begin starts an entry that the test commits itself. Entry n is at position n, and its clock is one
+// nanosecond after the clock of entry n-1. Job n has the id idOf(n). create, edit, activate and complete
+// change a job within an entry, as ops do. check recomputes every index and counter from the records. The
+// workload is a fixed history of entries with every kind of record, and run applies it up to an entry, so
+// that two stores at the same entry must be equal. In tests of followers, a node is a replica on such a
+// store, and an op is the number of the job that it creates.
+
 // testIncarnation is the incarnation of every test store.
 var testIncarnation = entry.Incarnation{1, 2, 3}
 
