@@ -21,6 +21,13 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
+// The tests of this package use these words. A shard is a store in memory and the view that follows it,
+// without a log between ops and store. commit writes one entry, and its clock is one millisecond after the
+// last entry's. enqueue, fetch, ack, fail and change alter jobs as ops do, as far as the view can see. settle
+// waits until the view shows every committed entry. dump returns all rows of the view, so that a view built
+// step by step can be compared with a rebuilt one. reopen closes the view and opens it again; a rebuild is
+// the view's own decision to start from the store, and the log tells its reason.
+
 const (
 	evEnqueued     = state.EventType_EVENT_ENQUEUED
 	evScheduled    = state.EventType_EVENT_SCHEDULED
