@@ -22,6 +22,12 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
+// The tests of this package use these words. openHost opens a host in a directory and closes it with the
+// test. add opens a namespace and waits until its first shard leads; ready does that for several shards. A
+// cell is one shard of a namespace on this host, and cellOf returns the first. enqueue proposes one job at a
+// cell. A config's open function may hold an opening back or let it fail. files lists paths of the data
+// directory, because a removed namespace must leave none.
+
 // patience is how long one step may take on a busy machine.
 const patience = time.Minute
 
