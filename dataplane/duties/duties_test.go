@@ -21,6 +21,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
+// The tests of this package use these words. A shard is a real store and machine with the duties on top, in a
+// synctest bubble. There is no log: an op is applied as soon as somebody proposes it. inShard runs a test
+// with a shard whose duties run. The test calls mustApply for the ops of clients, and proposals counts the
+// ops that the duties proposed. Time passes only while the test sleeps, so that a sleep is exact and not a
+// wait. lead starts the duties as an election does, and resign ends them. refuse makes every proposal of the
+// duties fail.
+
 // shard is a real store and machine with duties on top, in virtual time. Only the log between them is
 // missing: an op is applied as soon as it is proposed.
 type shard struct {
