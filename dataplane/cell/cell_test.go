@@ -17,6 +17,11 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
+// The tests of this package use these words. openTest opens a cell that is the only member of its group and
+// waits until it leads. enqueue and fetch propose one op at a cell, as a handler does. The tests run in real
+// time, because the log syncs to a real disk. eventually polls a condition for up to conditionTimeout, and no
+// test relies on an op that takes less than a given time.
+
 // conditionTimeout bounds the wait for a condition on a busy machine.
 const conditionTimeout = 60 * time.Second
 
