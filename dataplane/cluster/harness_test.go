@@ -21,6 +21,14 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
+// The tests of this package use these words. A world is a set of machines, their network and the shards of
+// all clusters, in virtual time and by a seed. A machine is the disk of a node, and its process while it
+// runs; it is also the transport of its process. crash ends the process, which loses every unsynced write.
+// live runs the process again after each crash. A shard is a group whose state all its members see at once,
+// so that the tests need no Raft. chance draws a number from the seed, and delay passes some time on the
+// network. The world remembers every cluster that a disk ever named, because a second foundation is the fault
+// that the tests look for.
+
 var (
 	silent      = slog.New(slog.NewTextHandler(io.Discard, nil))
 	errCrash    = errors.New("crashed")
