@@ -20,6 +20,13 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
+// The tests of this package use these words. A world is a store, the log before it and the usage sink behind
+// it. report makes a worker report usage, which the world adds up by meter. The receiver is the far end of
+// the sink: it applies each row once and in order, and before and after make it fail without or with an
+// effect. crash drops everything that the store had not flushed, and open replays the log. exact compares the
+// sums of the receiver with the reported ones. The tests of the outbox and of webhooks have harnesses of
+// their own in their files.
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
