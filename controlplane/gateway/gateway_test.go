@@ -23,6 +23,12 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// The tests of this package use these words. A town is a control plane in memory (fleettest), a host that is
+// a handler of the test, and the gateway between them, over real connections. put publishes the document of a
+// namespace, key adds a credential to namespaces, and settle waits until the gateway has all documents. send
+// sends a request through the gateway and returns a reply, which is the response with its body. stop ends the
+// gateway early.
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // town is a control plane, a host controlled by the test, and a gateway, over real connections.
