@@ -26,6 +26,13 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// The tests of this package use these words. A front is a real server on a real store behind a listener, with
+// a running reconciler. Its clock is the real one, and ahead sets it forward. credential and org add records
+// without a request. namespace creates a namespace that no host opens. host registers a host or gateway, and
+// join exchanges its credential for a service token. cloud returns the Go client; send sends any request,
+// also a wrong one, and returns an answer, which is the unparsed response. The log is kept, so that tests can
+// search it for secrets.
+
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // waitLimit bounds how long a test waits for a condition, because disks stall.
