@@ -24,6 +24,13 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// The tests of this package use these words. A world is a machine on a real database, with a clock that only
+// the test moves (pass). The functions at the end of this file build ops with defaults. apply validates ops,
+// encodes them as one entry and applies it; do and ok apply ops that must succeed; refused applies one that
+// must be refused and must change nothing; try applies an encoded entry that may stop the machine. reopen
+// closes the machine as a killed process would. dump returns every row and the state in memory, and
+// difference compares two dumps. store and ask read the way the server does.
+
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 // epochNs is the start of every test's clock.
