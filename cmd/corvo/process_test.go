@@ -13,6 +13,13 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
+// The tests of this package use these words. They build the real binary once and run it. A process is a
+// running server on a port that the system chose; startServer waits for its greeting, and launch returns the
+// error of a start that fails. corvo runs a command line to its end and returns an answer, which is its
+// output and exit code; corvoFed also gives it a stdin. A trio is a cluster of three processes. within is the
+// deadline of a test, and eventually polls a condition until then. Profiles of the person who runs the tests
+// are out of reach.
+
 func TestMain(m *testing.M) {
 	// The tests must not use the profiles of the person who runs them.
 	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "corvo-test-without-profiles"))
