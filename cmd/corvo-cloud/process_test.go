@@ -13,6 +13,12 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
+// The tests of this package use these words. They build the real binary once and run it. start runs any of
+// its commands until a line of its output says that it is ready. A dev is a running `corvo-cloud dev` with
+// the environment file that it writes for its user; client and cloud return clients with the keys of that
+// file. The parts of a cloud are processes of their own, which tests kill and start again. testTimeout is the
+// deadline of a test, and eventually polls a condition until then.
+
 func TestMain(m *testing.M) { proctest.Main(m) }
 
 // testTimeout bounds a whole test. It is long, because disks of shared machines stall.
