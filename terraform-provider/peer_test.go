@@ -19,6 +19,12 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
+// The tests of this package use these words. A peer is a small cloud and a bare node in one handler, and a
+// platform is a real bare node. A tool is the real terraform with this provider, and a Dir is a directory
+// with a configuration and its state. A life is a test that takes resources through create, update, drift,
+// import and destroy. look reads or changes the state of the peer between two requests, which is how drift
+// comes about. settled checks that a plan is empty. says checks the words of a refusal.
+
 // peer answers the few routes that the provider uses, of a cloud and of a bare node, so that the provider's
 // own tests need no more than this package. It parses every credential as the real servers do, so that it
 // accepts only credentials that the provider made.
