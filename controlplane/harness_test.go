@@ -19,6 +19,12 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// The tests of this package use these words. A plane is a real control plane behind a listener whose address
+// stays while the test closes the plane and opens it again (restart). Its clock is the real one, set forward
+// by the test. org and namespace create what a test needs and wait until it is ready. A host speaks the fleet
+// protocol with the plane and has no data plane: it obeys its documents and reports at once; be makes it deaf
+// to documents or sick with an error. until polls a condition that has no event.
+
 // waitLimit bounds how long a test waits for a condition, because disks stall.
 const waitLimit = time.Minute
 
