@@ -93,7 +93,7 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	snapshot := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	nowNs := d.cfg.NowNs()
-	view := op.NewSnapshotView(snapshot, d.cfg.Store.ResourceIndex(), nowNs)
+	view := op.NewSnapshotState(snapshot, d.cfg.Store.ResourceIndex(), nowNs)
 	w.next = never
 	if err := w.reserve(snapshot, view, nowNs); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 
 // reserve counts the opened jobs that still wait for a fetch as if they had been fetched, and forgets the
 // others.
-func (w *watch) reserve(from *state.Snapshot, view *op.SnapshotView, nowNs int64) error {
+func (w *watch) reserve(from *state.Snapshot, view *op.SnapshotState, nowNs int64) error {
 	for id, openedNs := range w.opened {
 		j, err := from.Job(id)
 		if err != nil {

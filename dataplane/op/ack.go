@@ -81,7 +81,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	if j.State == job.Completed && i.repeats(j) || i.suspends(j) {
 		return doneWith(i.Usage.Fault()), nil
 	}
-	to, refused := i.GetProof().claim(j, i.event())
+	to, refused := i.GetProof().transition(j, i.event())
 	if refused != nil {
 		return cmp.Or(i.asksAgain(j), refused), nil
 	}

@@ -46,7 +46,7 @@ func costReason(j *job.Job, estimate int64) string {
 
 // checkAgent holds a job whose agent has too little money left for another attempt. A job that a person
 // approved passes until its next iteration has ended.
-func checkAgent(_ View, j *job.Job) (Verdict, error) {
+func checkAgent(_ DecisionState, j *job.Job) (Verdict, error) {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	if most == 0 || j.Detail.GetCostWaived() {
 		return Verdict{}, nil

@@ -57,7 +57,7 @@ func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error 
 }
 
 // policyLabelled returns the approval policy with a label, or nil.
-func policyLabelled(g View, label string) *state.Resource {
+func policyLabelled(g DecisionState, label string) *state.Resource {
 	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		if r.ApprovalPolicy.GetLabel() == label {
 			return r
@@ -67,7 +67,7 @@ func policyLabelled(g View, label string) *state.Resource {
 }
 
 // checkPolicies holds a job that a person has to approve.
-func checkPolicies(g View, j *job.Job) (Verdict, error) {
+func checkPolicies(g DecisionState, j *job.Job) (Verdict, error) {
 	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		a := r.GetApprovalPolicy()
 		if a.GetDisabled() || !governedBy(a, j) || approvedFor(j, r.Id) {

@@ -89,7 +89,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 }
 
 // checkBudgets holds, rejects or parks a job for which a budget has no room.
-func checkBudgets(g View, j *job.Job) (Verdict, error) {
+func checkBudgets(g DecisionState, j *job.Job) (Verdict, error) {
 	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
 		return Verdict{}, nil
@@ -111,7 +111,7 @@ func checkBudgets(g View, j *job.Job) (Verdict, error) {
 }
 
 // accountOf reads a budget's account. Every budget has one.
-func accountOf(g View, r *state.Resource) (*state.Account, error) {
+func accountOf(g DecisionState, r *state.Resource) (*state.Account, error) {
 	a, err := g.Account([16]byte(r.Id))
 	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits) && a.Slice == nil) {
 		err = fmt.Errorf("budget %q has no account with its %d limits", r.Name, len(r.Budget.Limits))

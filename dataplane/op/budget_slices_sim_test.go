@@ -254,7 +254,7 @@ func (s *sliceSim) turn() {
 func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 	s.t.Helper()
 	snapshot := sh.kept.Snapshot()
-	view := op.NewSnapshotView(snapshot, sh.kept.ResourceIndex(), s.clockNs)
+	view := op.NewSnapshotState(snapshot, sh.kept.ResourceIndex(), s.clockNs)
 	o := &op.OpenGate{}
 	for _, g := range sh.kept.Gates() {
 		ids, err := snapshot.AtGate(g.Kind, g.Name, 10)

@@ -143,7 +143,7 @@ func (i *FailItem) answer(j *job.Job, rejected string) *Failed {
 }
 
 func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
-	if _, refused := i.GetProof().claim(j, job.OnRetry); refused != nil {
+	if _, refused := i.GetProof().transition(j, job.OnRetry); refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
 	if refused := crowded(tx, j); refused != nil {
@@ -165,7 +165,7 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 // giveBack undoes the fetch, except for the attempt's reports. The job's number, and so its place among its
 // queue's jobs, never changed. Only the part of the lease that identifies a repeat stays.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
-	to, refused := i.GetProof().claim(j, job.OnReturn)
+	to, refused := i.GetProof().transition(j, job.OnReturn)
 	if refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}

@@ -11,9 +11,8 @@ import (
 // fairness key (pause, concurrency, rate) are checked before a job is looked at: see mayFetch and state's
 // lanes. Each check below may keep back one job.
 
-// View is the state that a decision reads: the running entry, or a snapshot of the store. The SQLite view is
-// another thing.
-type View interface {
+// DecisionState is the state that a decision reads: the running entry, or a snapshot of the store.
+type DecisionState interface {
 	ClockNs() int64
 	Head() *state.Head
 	ResourceIndex() *state.ResourceIndex
@@ -48,17 +47,17 @@ type Verdict struct {
 }
 
 // check is one condition that may keep back a job.
-type check func(g View, j *job.Job) (Verdict, error)
+type check func(g DecisionState, j *job.Job) (Verdict, error)
 
 // checks lists all checks in the order in which they decide. The cheapest come first and the budgets last.
 var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, checkBudgets}
 
 // governed reports whether any check can keep back the job. It is false for a plain job in a namespace that
 // has declared no resources, so that such a job costs no checks.
-func governed(g View, j *job.Job) bool { return j.Options != nil || g.ResourceIndex().Governs() }
+func governed(g DecisionState, j *job.Job) bool { return j.Options != nil || g.ResourceIndex().Governs() }
 
 // Decide runs the checks on a pending job.
-func Decide(g View, j *job.Job) (Verdict, error) {
+func Decide(g DecisionState, j *job.Job) (Verdict, error) {
 	for _, check := range checks {
 		if v, err := check(g, j); err != nil || v.Do != Take {
 			return v, err

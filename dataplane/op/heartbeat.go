@@ -109,7 +109,7 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bo
 	if err != nil || refused != nil {
 		return nil, false, refused, err
 	}
-	to, refused := i.GetProof().claim(j, job.OnRenew)
+	to, refused := i.GetProof().transition(j, job.OnRenew)
 	if refused != nil {
 		// A worker must stop in both cases, whether the job went on or ended.
 		refused.Code = string(api.LeaseLost)

@@ -31,11 +31,11 @@ func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 	return j, nil, nil
 }
 
-// claim returns the state to which an event of j's lease holder leads, if the proof shows that the worker is the
-// holder. A worker that names another lease than the current one gets LEASE_LOST, whatever became of the job. A
-// worker that names none gets STATE_CONFLICT with the job's state, unless a lease of the job has expired: then it
-// gets LEASE_LOST, because the proof must show whose lease it means.
-func (l *LeaseProof) claim(j *job.Job, on job.Event) (job.State, *Refusal) {
+// transition returns the state to which an event of j's lease holder leads, if the proof shows that the
+// worker is the holder. A worker that names another lease than the current one gets LEASE_LOST, whatever
+// became of the job. A worker that names none gets STATE_CONFLICT with the job's state, unless a lease of the
+// job has expired: then it gets LEASE_LOST, because the proof must show whose lease it means.
+func (l *LeaseProof) transition(j *job.Job, on job.Event) (job.State, *Refusal) {
 	to, possible := job.Next(j.State, on)
 	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {
 		return to, nil

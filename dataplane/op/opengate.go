@@ -7,10 +7,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room for
-// them; Apply decides on each again, as a fetch would. It skips a job that its gate still keeps and moves a job
-// that another gate keeps to that gate. A job that must be held or die for another reason is held or dies, so
-// that no job waits at a gate for a reason that is not behind the gate.
+// OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room
+// for them; Apply decides on each again, as a fetch would. It skips a job that its gate still keeps and moves
+// a job that another gate keeps to that gate. A job that must be held or die for another reason is held or
+// dies, so that no job waits at a gate for a reason that is not behind the gate.
 
 // Number is OpenGate's number in the log.
 func (*OpenGate) Number() entry.Number { return numOpenGate }
@@ -75,7 +75,7 @@ func (v Verdict) stays(j *job.Job) bool {
 // Opens reports whether OpenGate would take a job away from its gate. If the job may run, g counts it with its
 // provider as if it had been fetched, so that of many jobs that each find room no more are selected than fit
 // together.
-func (g *SnapshotView) Opens(j *job.Job) (bool, Verdict, error) {
+func (g *SnapshotState) Opens(j *job.Job) (bool, Verdict, error) {
 	v, err := Decide(g, j)
 	if err == nil {
 		err = g.err

@@ -59,7 +59,7 @@ func deletedProvider(tx *state.Tx, was *state.Resource) error {
 
 // providerOf returns the provider whose limits apply to a job's attempts. It returns nil if the job and its queue
 // name no provider or the provider is not declared.
-func providerOf(g View, j *job.Job) *state.Resource {
+func providerOf(g DecisionState, j *job.Job) *state.Resource {
 	name := cmp.Or(j.Options.GetProvider(), g.Queue(j.Queue).GetProvider())
 	if name == "" {
 		return nil
@@ -109,7 +109,7 @@ func (m meter) freeAt(nowNs int64) int64 {
 }
 
 // checkProvider parks a job whose provider is at its limits.
-func checkProvider(g View, j *job.Job) (Verdict, error) {
+func checkProvider(g DecisionState, j *job.Job) (Verdict, error) {
 	r := providerOf(g, j)
 	if r == nil {
 		return Verdict{}, nil

@@ -15,9 +15,10 @@ type Why struct {
 	UntilNs int64  // the earliest time at which this may change; 0 = unknown
 }
 
-// Explain returns the reasons why a job does not run, each of which alone would keep it. It uses the checks of a
-// fetch, so that the two cannot disagree. It does not know which workers listen, nor the jobs before this one.
-func Explain(g *SnapshotView, j *job.Job) ([]Why, error) {
+// Explain returns the reasons why a job does not run, each of which alone would keep it. It uses the checks
+// of a fetch, so that the two cannot disagree. It does not know which workers listen, nor the jobs before
+// this one.
+func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	if j.State != job.Pending {
 		return []Why{elsewhere(j)}, nil
 	}
@@ -131,7 +132,7 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 // laneReasons returns the reasons why a queue gives out no jobs with j's fairness key: ReasonKeyPaused,
 // ReasonKeyConcurrency and ReasonKeyRate, with the name of the limit rule. A job that waits at a gate is in no
 // lane, and the gate gives the reason.
-func laneReasons(g *SnapshotView, j *job.Job) ([]Why, error) {
+func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 	key := j.FairnessKey
 	rule := g.ResourceIndex().RuleFor(j.Queue, key)
 	if rule == nil {

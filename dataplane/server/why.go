@@ -67,7 +67,7 @@ func (e *explanation) read(id job.ID) (err error) {
 	if e.j, err = snapshot.Job(id); err != nil || e.j == nil {
 		return err
 	}
-	reasons, err := op.Explain(op.NewSnapshotView(snapshot, book, e.at.NowNs()), e.j)
+	reasons, err := op.Explain(op.NewSnapshotState(snapshot, book, e.at.NowNs()), e.j)
 	if err != nil {
 		return err
 	}

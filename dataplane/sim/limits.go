@@ -109,7 +109,7 @@ func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
 		if err != nil {
 			return nil, err
 		}
-		view := op.NewSnapshotView(v, sh.steady.store.ResourceIndex(), nowNs)
+		view := op.NewSnapshotState(v, sh.steady.store.ResourceIndex(), nowNs)
 		for _, id := range ids {
 			j, err := v.Job(id)
 			if err != nil {

@@ -5,9 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SnapshotView is a View on a snapshot of the committed state, at a fixed time. Its decisions bind nobody. It
-// belongs to one goroutine and must not outlive its snapshot.
-type SnapshotView struct {
+// SnapshotState is the DecisionState of a snapshot of the committed state, at a fixed time. Its decisions
+// bind nobody. It belongs to one goroutine and must not outlive its snapshot.
+type SnapshotState struct {
 	snapshot  *state.Snapshot
 	resources *state.ResourceIndex
 	head      *state.Head
@@ -15,29 +15,29 @@ type SnapshotView struct {
 	queues    map[string]*state.Queue
 	accounts  map[[16]byte]*state.Account
 	traffic   map[[16]byte]*state.Traffic
-	err       error // of reading a queue, because View's Queue returns no error
+	err       error // of reading a queue, because DecisionState's Queue returns no error
 }
 
-// NewSnapshotView makes a View from a snapshot at nowNs, or at the last entry's time if that is later.
-func NewSnapshotView(snapshot *state.Snapshot, resources *state.ResourceIndex, nowNs int64) *SnapshotView {
+// NewSnapshotState makes a DecisionState of a snapshot at nowNs, or at the last entry's time if that is later.
+func NewSnapshotState(snapshot *state.Snapshot, resources *state.ResourceIndex, nowNs int64) *SnapshotState {
 	head := snapshot.Head()
-	return &SnapshotView{
+	return &SnapshotState{
 		snapshot: snapshot, resources: resources, head: head, nowNs: max(nowNs, head.ClockNs),
 		queues: map[string]*state.Queue{}, accounts: map[[16]byte]*state.Account{}, traffic: map[[16]byte]*state.Traffic{},
 	}
 }
 
 // ClockNs returns the time of the decisions.
-func (g *SnapshotView) ClockNs() int64 { return g.nowNs }
+func (g *SnapshotState) ClockNs() int64 { return g.nowNs }
 
 // Head returns the snapshot's head.
-func (g *SnapshotView) Head() *state.Head { return g.head }
+func (g *SnapshotState) Head() *state.Head { return g.head }
 
 // ResourceIndex returns the resources.
-func (g *SnapshotView) ResourceIndex() *state.ResourceIndex { return g.resources }
+func (g *SnapshotState) ResourceIndex() *state.ResourceIndex { return g.resources }
 
 // Queue returns a queue's record, nil if the queue is unknown.
-func (g *SnapshotView) Queue(name string) *state.Queue {
+func (g *SnapshotState) Queue(name string) *state.Queue {
 	q, err := remember(g.queues, name, g.snapshot.Queue)
 	if err != nil && g.err == nil {
 		g.err = err
@@ -46,12 +46,12 @@ func (g *SnapshotView) Queue(name string) *state.Queue {
 }
 
 // Account returns a budget's account, nil if there is none.
-func (g *SnapshotView) Account(id [16]byte) (*state.Account, error) {
+func (g *SnapshotState) Account(id [16]byte) (*state.Account, error) {
 	return remember(g.accounts, id, g.snapshot.Account)
 }
 
 // Traffic returns a provider's traffic including the reserved jobs, nil if there is none.
-func (g *SnapshotView) Traffic(id [16]byte) (*state.Traffic, error) {
+func (g *SnapshotState) Traffic(id [16]byte) (*state.Traffic, error) {
 	return remember(g.traffic, id, g.snapshot.Traffic)
 }
 
@@ -68,7 +68,7 @@ func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)
 
 // Reserve counts a job against its provider and the budgets that shards share, as if it had been fetched. It
 // does not reserve on other budgets.
-func (g *SnapshotView) Reserve(j *job.Job) error {
+func (g *SnapshotState) Reserve(j *job.Job) error {
 	if err := g.reserveSlices(j); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (g *SnapshotView) Reserve(j *job.Job) error {
 }
 
 // reserveSlices reserves the job's cost on this shard's slices of shared budgets.
-func (g *SnapshotView) reserveSlices(j *job.Job) error {
+func (g *SnapshotState) reserveSlices(j *job.Job) error {
 	budgets := budgetsOf(g.resources, j)
 	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())
 	for _, r := range budgets {
