@@ -104,7 +104,7 @@ func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Pa
 				}
 				continue
 			}
-			if next < 0 || p.Keys[shown[i]].Compare(pages[next].Keys[shown[next]], query.Order) < 0 {
+			if next < 0 || p.SortKeys[shown[i]].Compare(pages[next].SortKeys[shown[next]], query.Order) < 0 {
 				next = i
 			}
 		}

@@ -21,7 +21,7 @@ func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
 	born := func(seconds ...int64) (p view.Page) {
 		for _, s := range seconds {
 			p.Jobs = append(p.Jobs, api.Job{CreatedAt: api.TimeOf(time.Unix(s, 0))})
-			p.Keys = append(p.Keys, view.Key{Value: s})
+			p.SortKeys = append(p.SortKeys, view.SortKey{Value: s})
 		}
 		p.CursorAfter = func(shown int) string {
 			if shown > 0 {

@@ -72,7 +72,7 @@ func newShard(t testing.TB) *shard {
 	h := &shard{
 		t: t, incarnation: entry.Incarnation{7}, dir: t.TempDir(), logged: &logBuffer{},
 		// Queries have a minute, because the machine may be busy.
-		limits: timeLimits{replay: replayTimeout, query: time.Minute, search: budget{time: time.Minute, rows: searchRows, few: maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
+		limits: timeLimits{replay: replayTimeout, query: time.Minute, search: searchLimits{time: time.Minute, rows: searchRows, few: maxRange}, count: searchLimits{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
 	}
 	h.store = h.openStore()
 	t.Cleanup(func() { must(t, h.store.Close()) })

@@ -44,12 +44,12 @@ const (
 // search is one running search.
 type search struct {
 	Query
-	tx       *sql.Tx
-	budget   budget
-	counting budget // in addition to budget
-	hash     uint64 // of everything a cursor is bound to
-	began    time.Time
-	busy     func() bool // reports whether jobs change meanwhile
+	tx          *sql.Tx
+	limits      searchLimits
+	countLimits searchLimits // of counting the other jobs, in addition to limits
+	hash        uint64       // of everything a cursor is bound to
+	began       time.Time
+	busy        func() bool // reports whether jobs change meanwhile
 
 	branches   []branch
 	rest       conditions // conditions that jobs of the branches must still be checked against
@@ -63,21 +63,21 @@ type search struct {
 
 	looked  int // jobs examined
 	reason  string
-	found   []key // of the page and the job after it, in order
-	counted int64 // jobs that fit from the start on, as far as they were counted
-	whole   bool  // the total is exact
+	found   []foundJob // of the page and the job after it, in order
+	counted int64      // jobs that fit from the start on, as far as they were counted
+	whole   bool       // the total is exact
 }
 
-// budget limits the cost of a search.
-type budget struct {
+// searchLimits limits the cost of a search.
+type searchLimits struct {
 	time  time.Duration
 	rows  int
 	few   int           // jobs that may be examined one by one, in any order
 	chunk time.Duration // time limit of one chunk, if it is longer than time
 }
 
-// key is the position of a job in an order.
-type key struct {
+// foundJob is a job that a search has found, with its position in the order of the pages.
+type foundJob struct {
 	number int64
 	value  int64 // the value by which the job is sorted, unless that is its number
 	null   bool  // the job has no value
@@ -91,7 +91,7 @@ func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *se
 	}
 	// The time of a search begins when the search has a connection.
 	return v.readWithin(ctx, v.limits.query+2*v.limits.search.time, func(ctx context.Context, tx *sql.Tx) error {
-		s := &search{Query: q, tx: tx, budget: v.limits.search, counting: v.limits.count, began: time.Now(), busy: v.busy, hi: maxNumber}
+		s := &search{Query: q, tx: tx, limits: v.limits.search, countLimits: v.limits.count, began: time.Now(), busy: v.busy, hi: maxNumber}
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
@@ -182,9 +182,9 @@ func (v *View) Find(ctx context.Context, q Query) (f Found, err error) {
 	return f, err
 }
 
-func numbersOf(keys []key) []int64 {
-	numbers := make([]int64, len(keys))
-	for i, k := range keys {
+func numbersOf(jobs []foundJob) []int64 {
+	numbers := make([]int64, len(jobs))
+	for i, k := range jobs {
 		numbers[i] = k.number
 	}
 	return numbers
@@ -241,7 +241,7 @@ func (s *search) page(ctx context.Context) (Page, error) {
 			return Page{}, err
 		}
 		page.Jobs = append(page.Jobs, doc)
-		page.Keys = append(page.Keys, s.keyOf(&r.job, wanted[len(page.Keys)]))
+		page.SortKeys = append(page.SortKeys, s.sortKeyOf(&r.job, wanted[len(page.SortKeys)]))
 	}
 	page.Cursor = s.cursorAfter(len(page.Jobs))
 	page.HasMore = page.Cursor != ""

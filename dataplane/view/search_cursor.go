@@ -23,7 +23,7 @@ type pageStart struct {
 	bounded bool
 	to      int64
 	cut     bool
-	last    key
+	last    foundJob
 }
 
 const (

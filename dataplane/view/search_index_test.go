@@ -198,7 +198,7 @@ func texts(ids ...job.ID) (all []string) {
 // begun returns a search that is ready to look for jobs.
 func begun(ctx context.Context, t *testing.T, tx *sql.Tx, q Query, match string) *search {
 	t.Helper()
-	s := &search{Query: q, tx: tx, hi: maxNumber, budget: defaultLimits.search}
+	s := &search{Query: q, tx: tx, hi: maxNumber, limits: defaultLimits.search}
 	must(t, s.begin(ctx))
 	must(t, s.plan(ctx, match))
 	return s

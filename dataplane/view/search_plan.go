@@ -37,7 +37,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 		return err
 	}
 	// Find out whether an index on rare properties, or the index on ids, yields few jobs.
-	few := s.listed <= int64(s.budget.few)
+	few := s.listed <= int64(s.limits.few)
 	n := s.indexFilter()
 	var indexed, prefix bool
 	if n.index != "" {
@@ -93,8 +93,8 @@ func (s *search) addConditions(parts ...func(*conditions)) {
 // isSmall reports whether a range of an index is small.
 func (s *search) isSmall(ctx context.Context, tables, where string, args []any) (bool, error) {
 	var n int
-	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.budget.few+1), args...).Scan(&n)
-	return n <= s.budget.few, err
+	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.limits.few+1), args...).Scan(&n)
+	return n <= s.limits.few, err
 }
 
 // No character of an id sorts after "~".

@@ -85,8 +85,8 @@ type Query struct {
 
 // Page is one page of the jobs that a query found.
 type Page struct {
-	Jobs []api.Job
-	Keys []Key // of Jobs, by position
+	Jobs     []api.Job
+	SortKeys []SortKey // of Jobs, by position
 	// Total is the number of jobs on all pages, if the counters give it or counting them is quick. Otherwise
 	// TotalIsEstimate is set and Total is the number counted so far.
 	Total           int64
@@ -102,15 +102,15 @@ type Page struct {
 	CursorAfter func(shown int) string
 }
 
-// Key is the value by which a job is sorted. Pages of several shards are merged by it.
-type Key struct {
+// SortKey is the value by which a job is sorted. Pages of several shards are merged by it.
+type SortKey struct {
 	Value int64
 	Null  bool // the job has no value
 }
 
 // Compare compares two keys in an order, as cmp.Compare does.
-func (k Key) Compare(other Key, order Order) int {
-	return compareKeys(order, key{value: k.Value, null: k.Null}, key{value: other.Value, null: other.Null})
+func (k SortKey) Compare(other SortKey, order Order) int {
+	return compareKeys(order, foundJob{value: k.Value, null: k.Null}, foundJob{value: other.Value, null: other.Null})
 }
 
 const idLength = len(job.IDPrefix) + 26

@@ -75,7 +75,7 @@ func (h *shard) walks(q Query) (walks bool) {
 	_, err := q.normalize()
 	must(h.t, err)
 	must(h.t, h.view.read(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
-		s := &search{Query: q, tx: tx, hi: maxNumber, budget: defaultLimits.search}
+		s := &search{Query: q, tx: tx, hi: maxNumber, limits: defaultLimits.search}
 		must(h.t, s.begin(ctx))
 		must(h.t, s.plan(ctx, ""))
 		walks = len(s.branches) == 1 && s.branches[0].tables == everyJob.tables

@@ -33,20 +33,20 @@ func (s Sort) column() string {
 	return "h.created_ns"
 }
 
-// keyOf returns the key by which a job is merged with jobs of other shards.
-func (s *search) keyOf(j *job.Job, k key) Key {
+// sortKeyOf returns the key by which a job is merged with jobs of other shards.
+func (s *search) sortKeyOf(j *job.Job, k foundJob) SortKey {
 	if s.Sort == SortCreated {
-		return Key{Value: j.CreatedNs}
+		return SortKey{Value: j.CreatedNs}
 	}
-	return Key{Value: k.value, Null: k.null}
+	return SortKey{Value: k.value, Null: k.null}
 }
 
 // compare compares keys in the order of the page.
-func (s *search) compare(a, b key) int {
+func (s *search) compare(a, b foundJob) int {
 	return compareKeys(s.Order, a, b)
 }
 
-func compareKeys(order Order, a, b key) int {
+func compareKeys(order Order, a, b foundJob) int {
 	c := 0
 	switch {
 	case a.null != b.null:
@@ -87,13 +87,13 @@ func (s *search) sort(ctx context.Context) error {
 	direction := s.direction()
 	order := fmt.Sprintf("sorted_by IS NULL, sorted_by %s, {number} %s", direction, direction)
 	err := s.examine(ctx, bounded, func(ctx context.Context, c chunk) (bool, error) {
-		var more []key
+		var more []foundJob
 		var counted int64
 		for i := range s.branches {
 			var n int64
 			query, args := s.branches[i].statement(columns, with, c, true, order, s.need())
 			if err := each(ctx, s.tx, func(rows *sql.Rows) error {
-				var k key
+				var k foundJob
 				var value sql.NullInt64
 				err := rows.Scan(&k.number, &value, &n)
 				k.value, k.null = value.Int64, !value.Valid

@@ -85,7 +85,7 @@ func (s *search) lookUpQuery() (query string, args []any) {
 // find appends the jobs that a statement yields to those found.
 func (s *search) find(ctx context.Context, query string, args []any) error {
 	return each(ctx, s.tx, func(rows *sql.Rows) error {
-		var k key
+		var k foundJob
 		err := rows.Scan(&k.number)
 		s.found = append(s.found, k)
 		return err
@@ -141,14 +141,14 @@ func (s *search) passed(c chunk) {
 	}
 }
 
-// examine calls look with the remaining candidates, chunk by chunk, until look has enough or the budget is
-// spent, which it records in s.reason. If bounded is true, the candidates are few enough to need no budget.
+// examine calls look with the remaining candidates, chunk by chunk, until look has enough or a limit is
+// reached, which it records in s.reason. If bounded is true, the candidates are few enough to need no limit.
 func (s *search) examine(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
 	// step examines the next chunk.
 	step := func(ctx context.Context, size int) (enough bool, err error) {
 		if !bounded {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, max(s.budget.time, s.budget.chunk))
+			ctx, cancel = context.WithTimeout(ctx, max(s.limits.time, s.limits.chunk))
 			defer cancel()
 		}
 		c, err := s.next(ctx, size)
@@ -163,7 +163,7 @@ func (s *search) examine(ctx context.Context, bounded bool, look func(context.Co
 	// Adapt the size of the chunks to the time that they take.
 	for size, passed := max(minChunk, s.need()), false; s.lo < s.hi; {
 		if !bounded {
-			size = min(size, s.budget.rows-s.looked)
+			size = min(size, s.limits.rows-s.looked)
 		}
 		began := time.Now()
 		enough, err := step(ctx, size)
@@ -193,10 +193,10 @@ func (s *search) examine(ctx context.Context, bounded bool, look func(context.Co
 		}
 		switch {
 		case bounded || s.lo >= s.hi:
-		case s.looked >= s.budget.rows:
+		case s.looked >= s.limits.rows:
 			s.reason = reasonRows
 			return nil
-		case time.Since(s.began) >= s.budget.time:
+		case time.Since(s.began) >= s.limits.time:
 			s.reason = reasonTime
 			return nil
 		}
@@ -248,10 +248,10 @@ func (s *search) walk(ctx context.Context) error {
 	return s.count(ctx)
 }
 
-// count counts the remaining jobs that fit, as far as its budget allows.
+// count counts the remaining jobs that fit, as far as its limits allow.
 func (s *search) count(ctx context.Context) error {
-	lo, hi, budget := s.lo, s.hi, s.budget
-	s.budget, s.began, s.looked = s.counting, time.Now(), 0
+	lo, hi, limits := s.lo, s.hi, s.limits
+	s.limits, s.began, s.looked = s.countLimits, time.Now(), 0
 	err := s.examine(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
 		query, args := s.statement(s.rest, c, -1)
 		var n int64
@@ -262,6 +262,6 @@ func (s *search) count(ctx context.Context) error {
 		return false, err
 	})
 	s.whole = s.reason == "" && err == nil
-	s.reason, s.lo, s.hi, s.budget = "", lo, hi, budget
+	s.reason, s.lo, s.hi, s.limits = "", lo, hi, limits
 	return err
 }

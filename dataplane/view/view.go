@@ -114,14 +114,14 @@ func Open(dir string, store *state.Store, o Options) (*View, error) {
 type timeLimits struct {
 	replay time.Duration // for a store that is behind the file
 	query  time.Duration // for a query
-	search budget        // for a search that has a connection
-	count  budget        // for counting the jobs that a page does not show
+	search searchLimits  // for a search that has a connection
+	count  searchLimits  // for counting the jobs that a page does not show
 	scrub  time.Duration // between two comparisons of rows with the store
 }
 
 var defaultLimits = timeLimits{
 	replay: replayTimeout, query: queryLimit, scrub: scrubEvery,
-	search: budget{time: searchTime, rows: searchRows, few: maxRange}, count: budget{time: countTime, rows: countRows, chunk: countChunk},
+	search: searchLimits{time: searchTime, rows: searchRows, few: maxRange}, count: searchLimits{time: countTime, rows: countRows, chunk: countChunk},
 }
 
 func start(dir string, store *state.Store, o Options, limits timeLimits) *View {
