@@ -49,9 +49,9 @@ func (g *Group) runAutopilot(ctx context.Context) {
 //
 // A learner is promoted when it has answered and kept up for StableAfter. A member without a vote is removed
 // when it has been silent for RemoveAfter. A voter is removed only while the live voters are a majority of
-// all present voters, the dead included, and at least MinVoters remain. So a member cut off with a minority
-// removes nobody, and members lost together are removed one by one, each time by a majority of the voters
-// before.
+// all present voters, the dead included, and at least MinVoters remain. So a leader that is cut off with a
+// minority removes no voter, and voters that were lost together are removed one by one, each by a majority of
+// those present before.
 func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, of map[string]contact) (promote, remove string) {
 	stable := a.StableAfter
 	if stable == 0 {

@@ -96,7 +96,7 @@ type outcome byte
 const (
 	outcomeNil       outcome = iota // applied; the result is nil
 	outcomeResult                   // applied; the result follows
-	outcomeRefused                  // applied and refused by the machine; its error follows
+	outcomeRefused                  // applied; the machine's refusal follows, or the reason why the result cannot be sent
 	outcomeUnwritten                // nothing was written; the reason follows
 	outcomeUnknown                  // it may have been applied, or may still be; the reason follows
 )
@@ -114,8 +114,8 @@ func (a answer) encode() []byte {
 	return append(out.number(a.at.Index).number(a.at.Term), a.body...)
 }
 
-// encodeBounded encodes an answer that fits into a message. A result that is too large is replaced by an
-// error which says that the op was applied; the transport's own error would not say so.
+// encodeBounded encodes an answer that fits into a message. It replaces a result that is too large by an
+// error which says that the op was applied, because the transport's own error would not say so.
 func (a answer) encodeBounded() []byte {
 	if out := a.encode(); len(out) <= transport.MaxCall {
 		return out
@@ -138,8 +138,8 @@ func decodeAnswer(data []byte) (a answer, err error) {
 	return a, nil
 }
 
-// encodeError encodes an error for another member. Of an error that is not an *api.Error, only the text is
-// sent.
+// encodeError encodes an error for another member. An error that is not an *api.Error is sent as INTERNAL
+// with its text.
 func encodeError(err error) []byte {
 	data, failed := json.Marshal(toAPIError(err))
 	if failed != nil { // JSON cannot encode the details

@@ -42,7 +42,8 @@ const MinHeartbeat = 20 * time.Millisecond
 
 // Tuning holds the settings that the groups of a process usually share. Every field has a default.
 type Tuning struct {
-	// Transport reaches the other members; nil = the group has one member and never gets another.
+	// Transport reaches the other members. If it is nil, the group has one member, and no other can join
+	// while it is open.
 	Transport *transport.Transport
 	// Logs opens log stores; processes with many groups share one. Default: a Factory for this group, with
 	// SegmentBytes and NoSync.
@@ -58,10 +59,11 @@ type Tuning struct {
 	// SnapshotBytes is the length of log that makes a snapshot due. It bounds disk use and the replay after a
 	// crash. Default 64 MiB.
 	SnapshotBytes int64
-	// TrailingBytes is the length of log kept behind a snapshot. Default 8 MiB; negative = none.
+	// TrailingBytes is the length of log kept behind a snapshot. 0 = 8 MiB, negative = none.
 	TrailingBytes int64
-	// Heartbeat is the time without a message from a leader after which a follower stands for election.
-	// Election is the time that a candidate waits for votes. Default 500 ms.
+	// Heartbeat is the time without a message from a leader after which a follower stands for election; raft
+	// draws up to twice that time. Election is the time that a candidate waits for votes. Both default to 500
+	// ms, Election to no less than Heartbeat.
 	Heartbeat, Election time.Duration
 	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits
@@ -74,8 +76,8 @@ type Tuning struct {
 type Autopilot struct {
 	// StableAfter is how long a learner must have kept up before it gets a vote; 0 = DefaultStableAfter.
 	StableAfter time.Duration
-	// RemoveAfter is how long a member may be silent before it is removed, if the remaining members are still
-	// a quorum of the previous ones; 0 = never.
+	// RemoveAfter is how long a member may be silent before it is removed; 0 = never. A voter is removed only
+	// while most voters are alive and MinVoters remain.
 	RemoveAfter time.Duration
 }
 
@@ -105,8 +107,8 @@ type Config struct {
 	// Group names the group. The name is recorded in the directory and in the machine; Open refuses a
 	// directory or machine of another group.
 	Group string
-	// NodeID is this member's name in the group. By default it is drawn at random when the group is created,
-	// and read from the directory afterwards.
+	// NodeID is this member's name in the group. With a Transport it is the Transport's ID. Without one, the
+	// default is drawn at random when the group is created, and read from the directory afterwards.
 	NodeID string
 	// Machine is opened by the caller, who closes it after Close.
 	Machine Machine
@@ -116,7 +118,8 @@ type Config struct {
 	// Join makes a new directory a future member of an existing group with this incarnation. It waits until
 	// that group's leader adds it. nil = a new directory bootstraps a group with this node as its only voter.
 	Join *entry.Incarnation
-	// Codec encodes ops for other members. If it is nil, a member that does not lead refuses ops.
+	// Codec encodes ops for other members. If it is nil, this member forwards no ops and takes no forwarded
+	// ones.
 	Codec Codec
 	// Admit may refuse an op before the leader takes it; nil admits every op. It runs on the leader, on the
 	// goroutine that proposes or, for a forwarded op, handles the call, and must not block.

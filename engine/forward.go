@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// retryFirst and retryMost bound the pause before an unreachable leader is asked again. Another leader is
-	// asked as soon as it is known.
+	// retryFirst and retryMost bound the pause before the same leader is asked again. Another leader is asked
+	// as soon as it is known.
 	retryFirst = 10 * time.Millisecond
 	retryMost  = 250 * time.Millisecond
 	// maxOwnWait bounds the time for which the answer to a forwarded write is delayed until this node has
@@ -26,7 +26,8 @@ const (
 )
 
 // Unknown reports whether an error of Propose leaves the outcome unknown: the op may have been applied, or
-// may still be. After any other error, nothing was written.
+// may still be. After any other error the op has changed nothing, except after an INTERNAL whose text says
+// that the request was carried out.
 func Unknown(err error) bool {
 	return errors.Is(err, pipeline.ErrUnknown) || errors.Is(err, replica.ErrUnknown) || api.CodeOf(err) == api.Unhealthy
 }
@@ -107,7 +108,7 @@ func (g *Group) forward(ctx context.Context, op Op, earlier error) (result any, 
 }
 
 // preferUnknown returns the error that describes all attempts so far. If an earlier attempt may have been
-// applied, a later "nothing was written" says nothing about the op.
+// applied, the "nothing was written" of a later attempt is not true of the op.
 func preferUnknown(err, earlier error) error {
 	if earlier != nil && Unknown(earlier) && !Unknown(err) {
 		return earlier
@@ -145,7 +146,7 @@ func (g *Group) proposeAt(ctx context.Context, leader replica.Peer, op Op, reque
 	return result, a.at, err
 }
 
-// resultOf returns what Propose would have returned on the leader.
+// resultOf converts the leader's answer to the result or error that Propose returns.
 func (g *Group) resultOf(op Op, a answer) (any, error) {
 	switch a.outcome {
 	case outcomeNil:
@@ -170,7 +171,7 @@ func (g *Group) resultOf(op Op, a answer) (any, error) {
 }
 
 // awaitOwnWrite waits until this node has applied a write made through it, so that its callers can read their
-// own writes here. A timeout is no error, because the write is done.
+// own writes here. It returns no error when the time is over, because the write is done.
 func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 	ctx, cancel := context.WithTimeout(ctx, maxOwnWait)
 	defer cancel()
@@ -178,8 +179,8 @@ func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 	_ = g.replica.Await(ctx, at.Index)
 }
 
-// withLeader calls try with the present leader until try is done. When the leader changes it calls try again
-// at once, otherwise after a pause.
+// withLeader calls try with the present leader until try is done. It calls try again after a pause, or at
+// once when the leader may have changed.
 func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
 	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
 		leader, changed, err := g.leader()
@@ -223,8 +224,8 @@ func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 	return replica.Peer{ID: id, Address: address}, g.changed, nil
 }
 
-// call sends a request to another member. The transport's address for the member is preferred, because it is
-// newer than the configuration's.
+// call sends a request to another member. It prefers the transport's address for the member, because that
+// address is newer than the configuration's.
 func (g *Group) call(ctx context.Context, to replica.Peer, k transport.Kind, request []byte) ([]byte, error) {
 	address := ""
 	if g.config.Transport.AddressOf(to.ID) == "" {
@@ -298,7 +299,7 @@ type forwarding struct {
 	mu    sync.Mutex
 	ops   int
 	bytes int64
-	total uint64 // since the group was opened
+	total uint64 // ops that entered since the group was opened
 }
 
 func (f *forwarding) enter(size int64, l pipeline.Limits) error {
@@ -314,7 +315,7 @@ func (f *forwarding) enter(size int64, l pipeline.Limits) error {
 	return nil
 }
 
-// sent returns the number of ops forwarded since the group was opened.
+// sent returns the number of ops that this node forwarded, or kept for a leader, since the group was opened.
 func (f *forwarding) sent() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

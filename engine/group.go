@@ -34,16 +34,16 @@ type Group struct {
 	forwarding forwarding
 	confirming sharedCall[struct{}]  // the leader confirms its term with the voters
 	following  sharedCall[readIndex] // a follower asks the leader for a read index
-	contacts   contacts              // the leader's last contact with each other member
+	contacts   contacts              // the last answer of each other member to this leader
 	nonMembers nonMembers            // nodes that were told that they are not members
 
-	removedAt atomic.Uint64 // index of the configuration with which a leader said it removed this member
+	removedAt atomic.Uint64 // configuration index in a leader's last notice of this member's removal
 
 	mu      sync.Mutex
 	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
 	number  uint64             // of term
 	endTerm context.CancelFunc // ends the work that runs for term
-	changed chan struct{}      // closed when term, its start, the known leader, the membership or closed changes
+	changed chan struct{}      // closed when term, its start, the known leader, the members, closed or the replica's health changes
 	closed  bool
 	ended   bool // no goroutine may be started any more
 
@@ -54,9 +54,9 @@ type Group struct {
 	closeErr  error
 }
 
-// Open runs the group in c.Dir. A new directory becomes a new group with this node as its only voter. Open
-// returns before the group has a leader (see Ready). If machine and log do not fit, Open changes nothing and
-// returns UNHEALTHY with the remedy.
+// Open runs the group in c.Dir. A new directory becomes a new group with this node as its only voter or, with
+// c.Join, a future member of an existing group. Open returns before the group has a leader (see Ready). If
+// machine and log do not fit, Open changes neither and returns UNHEALTHY with the remedy.
 func Open(c Config) (*Group, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -124,7 +124,8 @@ func (g *Group) open() (err error) {
 }
 
 // bootstrap creates the group's first entry in a new directory, once. It records that before raft runs, so
-// that a log that has been used is never bootstrapped again.
+// that a log that has been used is never bootstrapped again. In the directory of a joining member it only
+// records that the first entry has arrived.
 func (g *Group) bootstrap(log raftlog.Store) error {
 	if g.identity.Founded {
 		return nil
@@ -154,7 +155,7 @@ func (g *Group) bootstrapAlone(log raftlog.Store) error {
 	return replica.BootstrapRestored(g.config.Dir, log, of, id.NodeID, g.address(), g.config.Machine)
 }
 
-// watchJoining records Founded once a joining member has received its first entry.
+// watchJoining records Founded once a joining member has applied its first entry.
 func (g *Group) watchJoining() {
 	if g.replica.Await(g.life, 1) != nil {
 		return
@@ -192,7 +193,8 @@ func (g *Group) spawn(f func()) bool {
 	return true
 }
 
-// leadership starts and ends the pipeline of a term.
+// leadership implements replica.Config.Leadership: it ends the pipeline of the last term and starts the next
+// one.
 func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,8 +244,8 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	}
 }
 
-// watchTerm announces the term's start and waits for its end. If the term's first op fails for another reason
-// than lost leadership, the term can serve nobody and the replica stops.
+// watchTerm wakes the waiting goroutines at the term's start and waits for its end. If the term's first op
+// fails for another reason than lost leadership, the term can serve nobody, so watchTerm stops the replica.
 func (g *Group) watchTerm(r *replica.Replica, p *pipeline.Pipeline) {
 	select {
 	case <-p.Started():
@@ -258,7 +260,7 @@ func (g *Group) watchTerm(r *replica.Replica, p *pipeline.Pipeline) {
 	<-p.Done()
 }
 
-// watchFailure answers all waiting callers once the replica has stopped.
+// watchFailure ends the term once the replica has stopped, which answers all waiting callers.
 func (g *Group) watchFailure() {
 	select {
 	case <-g.replica.Failed():
@@ -332,11 +334,11 @@ func (g *Group) Snapshot() error { return toAPIError(g.replica.Snapshot()) }
 // transferTimeout bounds the transfer of leadership to another voter.
 const transferTimeout = 2 * time.Second
 
-// Close stops admission and waits until the admitted ops are answered; when ctx ends, ops that have not been
-// written are refused. Then it transfers leadership if another voter can take it, makes the machine durable
-// and closes the log. It returns when no goroutine of the group runs any more. An error means that the
-// machine may have to replay entries when it is opened next. A group that has failed is only closed; Err
-// returns the reason.
+// Close stops admission and waits until the admitted ops are answered; when ctx ends, it refuses those that
+// are not in an entry yet. Then it transfers leadership if another voter can take it, makes the machine
+// durable and closes the log. It returns when no goroutine of the group runs any more. An error means that
+// the machine may have to replay entries when it is opened next. If the group has failed, Close makes nothing
+// durable and only closes; Err returns the reason of the failure.
 func (g *Group) Close(ctx context.Context) error {
 	g.closeOnce.Do(func() { g.closeErr = toAPIError(g.shut(ctx)) })
 	return g.closeErr

@@ -18,15 +18,15 @@ import (
 // identityName is the file that records the owner of a directory.
 const identityName = "group.json"
 
-// identity identifies a directory and never changes, except that Founded and the node of a restored one are
-// set once.
+// identity identifies a directory. It never changes, except that Founded is set once, and so is the node of a
+// restored directory.
 type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
 	NodeID      string            `json:"node_id"`
 	// Founded is set once the log holds the group's first entry, written here or received from the leader.
-	// Before that, the directory may be bootstrapped again, or joins a group; afterwards an empty log is a
-	// lost log.
+	// Before that, the directory may be bootstrapped again, or joins a group. Afterwards an empty log means
+	// that the log was lost.
 	Founded bool `json:"founded"`
 	// Joined says that the directory was created to join an existing group. It never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
@@ -36,8 +36,8 @@ type identity struct {
 }
 
 // InitRestored prepares the empty directory dir for a group whose machine was filled from a backup. The group
-// is a copy of another history: it keeps the machine's position and takes a new incarnation. When it is
-// opened, it has one member.
+// is a copy of another history, so it keeps the machine's position but has the given, new incarnation. When
+// it is opened, it has one member.
 func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 	if err := durable.MakeDir(dir, 0o755); err != nil {
 		return err
@@ -51,8 +51,8 @@ func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 	return identity{Group: group, Incarnation: incarnation, Restored: true}.save(dir)
 }
 
-// loadIdentity reads the directory's identity, or creates one in an empty directory. An existing identity
-// must match the group that c names.
+// loadIdentity reads the directory's identity, or creates one in a directory without a log or a manifest. An
+// existing identity must match the group, node and incarnation that c names.
 func loadIdentity(c Config) (identity, error) {
 	path := filepath.Join(c.Dir, identityName)
 	data, err := os.ReadFile(path)

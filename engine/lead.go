@@ -59,15 +59,15 @@ func (g *Group) admit(id string) bool {
 // removedNoticeInterval is the wait before a leader repeats its notice to a node that is not a member.
 const removedNoticeInterval = 10 * time.Second
 
-// nonMembers records nodes that send without being members: mostly members that were removed while they were
-// away, stand for election and cannot know of their removal. There are at most as many as nodes with a
-// certificate.
+// nonMembers records nodes that send without being members. Most of them are members that were removed while
+// they were away: they stand for election because they cannot know of their removal. There are at most as
+// many as nodes with a certificate.
 type nonMembers struct {
 	mu       sync.Mutex
 	notified map[string]time.Time
 }
 
-// due reports whether a node is to be notified now, and records that it is.
+// due reports whether a notice to a node is due, and records the notice as sent.
 func (s *nonMembers) due(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (g *Group) leadTerm(ctx context.Context, term *pipeline.Pipeline, f func(co
 	return err
 }
 
-// awaitEnd returns when the term is no longer the group's present term, or ctx ends.
+// awaitEnd returns when the term is no longer the group's present term, the group is closed, or ctx ends.
 func (g *Group) awaitEnd(ctx context.Context, term *pipeline.Pipeline) {
 	for {
 		g.mu.Lock()
@@ -140,7 +140,8 @@ func (g *Group) awaitEnd(ctx context.Context, term *pipeline.Pipeline) {
 	}
 }
 
-// awaitTerm returns the next term that serves, or nil if ctx ends first.
+// awaitTerm returns the next term that serves, or nil if ctx ends first. Its error says that the group has
+// failed or is closed.
 func (g *Group) awaitTerm(ctx context.Context) (*pipeline.Pipeline, error) {
 	for {
 		g.mu.Lock()

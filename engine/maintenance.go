@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// maintainInterval is the interval at which a leader with other members runs its maintenance.
+	// maintainInterval is the pause between two rounds of a leader's maintenance, and the most that a probe
+	// in one takes.
 	maintainInterval = time.Second
 	// silentAfter is how long a member must have been silent before the leader logs it.
 	silentAfter = 5 * time.Second
@@ -28,7 +29,7 @@ type contact struct {
 	logged      bool   // its silence was logged
 }
 
-// contacts holds the contact with every member.
+// contacts holds the contact with every other member.
 type contacts struct {
 	mu   sync.Mutex
 	all  map[string]contact
@@ -54,7 +55,8 @@ func (w *contacts) copy() map[string]contact {
 	return all
 }
 
-// record records an answer of a member, or its failure to answer, in a term whose leader's log ended at last.
+// record records an answer of a member, or its failure to answer. term is the present term, and last the end
+// of the leader's log.
 func (w *contacts) record(id string, term, last uint64, s progress, err error) contact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +104,7 @@ func (w *contacts) setLogged(id string, logged bool) {
 }
 
 // maintain runs while this node leads: it probes the members, updates their addresses, checks this host's
-// clock and runs the autopilot. While the group has no other members, it sleeps.
+// clock and runs the autopilot. While the group has no other members, it only watches for a change.
 func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
 	select {
 	case <-g.opened:
@@ -173,8 +175,8 @@ func (g *Group) alive(id string) bool {
 	return seen && w.silentSince.IsZero()
 }
 
-// updateAddresses records the present addresses of members in the configuration, so that a member can find
-// others that it has never been connected to.
+// updateAddresses records in the configuration one member's address that has changed, so that a member can
+// find others to which it has never been connected.
 func (g *Group) updateAddresses() {
 	members, since := g.replica.AppliedMembers()
 	for _, p := range members {

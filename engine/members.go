@@ -12,14 +12,15 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Member describes one member of a group as the leader sees it. A follower knows only the first three fields.
+// Member describes one member of a group as the leader sees it. On a follower, LastContact is -1 for the
+// other members and Lag is 0.
 type Member struct {
 	ID      string
 	Address string
 	Voter   bool
-	// LastContact is the time since the member last answered the leader's probe, which is sent each second;
-	// negative = it has not answered since this leadership began. Lag is the number of entries of the
-	// leader's log that the member lacked then.
+	// LastContact is the time since the member last answered the leader's probe, which is sent about each
+	// second; negative = it has not answered this leader yet. Lag is the number of entries of the leader's
+	// log that the member lacked at its last answer, or all of them if there was none.
 	LastContact time.Duration
 	Lag         uint64
 }
@@ -69,19 +70,20 @@ func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
 
 // AddLearner adds a node as a member without a vote, or records the new address of a member. Like the other
 // changes, it can be called on any member; the leader makes the change. The caller must have started the node
-// and opened the group on it with Join. A node with an empty disk must not take the name of a voter: that
-// voter must be removed first.
+// and opened the group on it with Join. If the node has an empty disk and the name of a voter, that voter
+// must be removed first.
 func (g *Group) AddLearner(ctx context.Context, id, address string) error {
 	return g.change(ctx, change{What: changeAdd, ID: id, Address: address})
 }
 
-// Promote gives a learner its vote, once it has received all committed entries.
+// Promote gives a learner its vote, once it has received the entries that the leader had applied at the call.
 func (g *Group) Promote(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changePromote, ID: id})
 }
 
-// Remove removes a member. It returns STATE_CONFLICT if too few live members would remain for a majority.
-// Removing a node that is not a member does nothing. A leader that removes itself transfers leadership first.
+// Remove removes a member. It returns STATE_CONFLICT if the member is a voter and the live voters that remain
+// would be no majority. Removing a node that is not a member does nothing. A leader that is to remove itself
+// transfers leadership first, and the new leader removes it.
 func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changeRemove, ID: id})
 }
@@ -92,9 +94,9 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 	return g.change(ctx, change{What: changeTransfer, ID: to})
 }
 
-// change sends a change to the leader and repeats it until a leader has answered; each change can be
-// repeated. A transfer without a target is complete once the leader has changed, so it is not repeated after
-// that.
+// change sends a change to the leader, and sends it again while the error is LEADER_UNAVAILABLE, because each
+// change can be repeated. A transfer without a target is complete once the leader has changed, so it is not
+// repeated after that.
 func (g *Group) change(ctx context.Context, c change) error {
 	var first string
 	return g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
@@ -165,8 +167,8 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 	return api.Errorf(api.Unsupported, "the leader does not know the change %q", c.What)
 }
 
-// promoteHere waits until the learner has received the entries committed now, because a voter that lags would
-// count towards the quorum without helping to reach it.
+// promoteHere waits until the learner has received the entries applied here by now, because a voter that lags
+// would count towards the quorum without helping to reach it.
 func (g *Group) promoteHere(ctx context.Context, p replica.Peer, since uint64) error {
 	if p.Voter {
 		return nil
@@ -237,8 +239,8 @@ func (g *Group) handleRemoved(_ context.Context, _ transport.Peer, request []byt
 	return nil, nil
 }
 
-// removed reports whether this member was told of its removal after its newest configuration. If it is added
-// again, it receives a newer one.
+// removed reports whether a leader told this member of its removal in a configuration newer than the member's
+// own. If the member is added again, it receives a newer configuration.
 func (g *Group) removed() bool {
 	_, since := g.replica.AppliedMembers()
 	return since < g.removedAt.Load()

@@ -9,19 +9,19 @@ import (
 )
 
 // Propose changes the machine by one op and returns the op's result once the change is durable and applied. R
-// is the type of the op's results; for an op whose result is nil, R is any. If the result is an error,
-// Propose returns it as the error: the op was refused and has changed nothing. Every error is an *api.Error
-// (see pipeline.Propose). Unknown reports the errors that leave the outcome unknown.
+// is the type of the op's results; for an op whose result is nil, R is any. If the result is an error, the
+// machine has refused the op and changed nothing, and Propose returns that error. Every error is an
+// *api.Error (see pipeline.Pipeline.Propose). Unknown reports whether an error leaves the outcome unknown.
 //
-// If another member leads, the op is forwarded to it. Propose retries while that is safe: nothing was
-// written, or the Codec says that the op finds its own effect. Without a leader, Propose waits for one until
-// ctx ends.
+// With a Transport and a Codec, Propose forwards the op if another member leads, and waits for a leader until
+// ctx ends if there is none. It retries while that is safe: nothing was written, or the Codec says that the op
+// finds its own effect. Without them, a member that does not lead returns LEADER_UNAVAILABLE at once.
 func Propose[R any](ctx context.Context, g *Group, op Op) (R, Position, error) {
 	return ProposeWithin[R](ctx, 0, g, op)
 }
 
 // ProposeWithin is like Propose, but treats the end of the time limit like the end of ctx; 0 sets no limit.
-// On the leader it costs less than a context for each op.
+// On the leader the limit costs less than a context for each op.
 func ProposeWithin[R any](ctx context.Context, limit time.Duration, g *Group, op Op) (R, Position, error) {
 	var none R
 	result, at, err := g.propose(ctx, limit, op)

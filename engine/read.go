@@ -65,8 +65,8 @@ func (g *Group) Ready(ctx context.Context) error {
 	}
 }
 
-// Verify returns nil if a read of the machine from now on shows every change that any leader acknowledged
-// before the call. It costs one round to the group, which concurrent calls share, and writes nothing. On a
+// Verify returns nil if a read of the machine from then on shows every change that any leader acknowledged
+// before the call. It costs one round to the voters, which concurrent calls share, and writes nothing. On a
 // follower, Verify asks the leader for its position and waits until this node has applied it.
 func (g *Group) Verify(ctx context.Context) error {
 	term, err := g.currentTerm()
@@ -103,8 +103,9 @@ func (g *Group) Await(ctx context.Context, index uint64) error {
 	return toAPIError(g.replica.Await(ctx, index))
 }
 
-// verifyTerm confirms that no other term has begun. The term's first entry comes after all entries that
-// earlier leaders acknowledged, and this leader applies an entry before it acknowledges it.
+// verifyTerm confirms that no other term has begun. Then the machine holds every acknowledged change, because
+// the term's first entry comes after all entries that earlier leaders acknowledged, and this leader applies
+// an entry before it acknowledges it.
 func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 	select {
 	case <-term.Started():
@@ -210,7 +211,7 @@ func (g *Group) askIndex() (read readIndex, err error) {
 }
 
 // handleIndex notes the position before it confirms that this node leads, so that the position includes every
-// change acknowledged before the question.
+// change that was acknowledged before the request.
 func (g *Group) handleIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]byte, error) {
 	term, err := g.currentTerm()
 	if err != nil {
@@ -239,13 +240,13 @@ func (g *Group) ask(ctx context.Context, p replica.Peer) (progress, error) {
 	return decodeProgress(data)
 }
 
-// handleTerm returns an error if the replica has stopped. Otherwise the member would count as alive, and the
-// group might remove a voter that it needs.
+// handleTerm returns an error if the replica has stopped. Otherwise the leader would count this member as
+// alive, and might remove a voter that the group needs.
 func (g *Group) handleTerm(context.Context, transport.Peer, []byte) ([]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	// Read the term last, because the asker relies on it.
+	// Read the term last, because the member that asks relies on it.
 	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index}
 	s.term = g.replica.Term()
 	return s.encode(), nil

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MaxSkew is the largest difference allowed between a leader's clock and those of the other voters.
-	// Leases and timers follow the leader's clock.
+	// MaxSkew is the largest difference allowed between a leader's clock and those of the other voters,
+	// because leases and timers follow the leader's clock.
 	MaxSkew = 2 * time.Second
 	// skewPause is the wait before a skewed leader tries to transfer leadership again. Leadership returns
 	// when no other member can take it, so a transfer each second would keep the group from working.
@@ -20,8 +20,8 @@ const (
 // skew holds the time of the next attempt to transfer leadership.
 type skew struct{ next time.Time }
 
-// checkClock transfers leadership away if this host's clock is wrong. The clocks of entries never fall
-// through it, because a term's clock starts no earlier than that of the newest entry.
+// checkClock transfers leadership away if this host's clock is wrong. The transfer never makes the clocks of
+// entries fall, because a term's clock starts no earlier than that of the newest entry.
 func (g *Group) checkClock(ctx context.Context, s *skew) {
 	if time.Now().Before(s.next) {
 		return
@@ -40,9 +40,10 @@ func (g *Group) checkClock(ctx context.Context, s *skew) {
 	}
 }
 
-// skewed returns the offset of this node's clock, and the voters whose clocks are right. More than half of
-// all voters must differ from this node, all in one direction, so that one wrong clock among three is
-// attributed to the right node. A voter that was not measured counts as agreeing with this node.
+// skewed returns the offset of the other voters' clocks from this node's, the smallest of them, and the
+// voters with right clocks; 0 = this node's clock is right. More than half of all voters must differ from
+// this node, all in one direction, so that one wrong clock among three is attributed to the right node. A
+// voter that was not measured counts as agreeing with this node.
 func skewed(self string, members []replica.Peer, peers []transport.PeerStatus) (off time.Duration, right map[string]bool) {
 	measured := map[string]time.Duration{}
 	for _, p := range peers {

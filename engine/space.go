@@ -7,12 +7,12 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// StartSpace is the free space, in bytes, that a start needs: room for a segment of the
-// log and for what the store writes while it opens.
+// StartSpace is the free space, in bytes, that a start needs: room for a segment of the log and for what the
+// store writes while it opens.
 const StartSpace = 32 << 20
 
-// CheckSpace refuses a start in dir when less than StartSpace of the disk is free,
-// because a store that is opened on a full disk retries its writes for ever.
+// CheckSpace refuses a start in dir if the disk has less than StartSpace free, because a store that is opened
+// on a full disk retries its writes for ever.
 func CheckSpace(dir string) error {
 	switch free, err := durable.FreeSpace(dir); {
 	case errors.Is(err, errors.ErrUnsupported):

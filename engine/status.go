@@ -17,9 +17,9 @@ type Status struct {
 	BacklogOps   int      // ops waiting to be put into an entry
 	BacklogBytes int64    // their bytes
 	Refused      uint64   // ops refused because the backlog was full, in all terms of this node
-	Forwarded    uint64   // ops sent to a leader, or to a member taken for it
-	// QueueTime counts the time of ops until their entry was appended; ApplyTime counts the time of entries
-	// from their append until they were applied. Both cover all terms of this node's leadership.
+	Forwarded    uint64   // ops that this node forwarded, or kept until it knew a leader
+	// QueueTime counts the time of ops from their proposal until their entry was appended, ApplyTime the time
+	// of entries from their append until they were applied. Both cover all terms of this node's leadership.
 	QueueTime, ApplyTime pipeline.Distribution
 }
 

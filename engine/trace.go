@@ -12,7 +12,7 @@ import (
 )
 
 // tracer makes the spans of entries: a commit on the proposing member, and below it an apply on each replica.
-// The entry's header carries the trace context; it has no room for a tracestate, which therefore ends here.
+// An entry's header carries the trace context. It has no room for a tracestate, so a tracestate is lost here.
 type tracer struct {
 	spans trace.Tracer
 	group string

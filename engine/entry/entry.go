@@ -104,8 +104,8 @@ type Marshaler interface {
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// Builder encodes an entry op by op, so that the bytes of a batch are written once. The zero Builder is ready
-// for use.
+// Builder encodes an entry op by op into one buffer, so that each op is marshalled once. The zero Builder is
+// ready for use.
 type Builder struct {
 	ops   []byte
 	count uint64

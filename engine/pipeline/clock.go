@@ -2,8 +2,8 @@ package pipeline
 
 import "time"
 
-// slew limits a correction of the clock to 1/64 of the elapsed time, which makes up one second in about a
-// minute and can never turn the clock back.
+// slew limits a correction of the clock to 1/64 of the elapsed time. So the clock makes up one second in
+// about a minute, and a correction can never turn it back.
 const slew = 64
 
 // clock provides the time of entries, in Unix nanoseconds. It follows monotonic time, corrects itself slowly

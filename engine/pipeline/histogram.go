@@ -7,7 +7,7 @@ import (
 )
 
 // Buckets is the number of buckets of a Histogram. Bucket i counts durations of up to 2^i microseconds. The
-// last bucket counts all longer ones; its lower bound exceeds the time that any request waits.
+// last bucket counts all longer ones, from 16.8 seconds on.
 const Buckets = 26
 
 // BucketBound returns the longest duration that bucket i counts; the last bucket has no such bound.
@@ -75,9 +75,9 @@ func (d *Distribution) Mean() time.Duration {
 }
 
 // Quantile returns the duration that the fraction q (0 to 1) of all durations does not exceed, or 0 if there
-// are none. The bucket is exact. Within it the durations are assumed to be spread evenly, so the result is
-// off by a factor of two at most. For the last bucket, Quantile returns the lower bound, because no upper
-// bound is known.
+// are none. It finds the right bucket and assumes that the durations within it are spread evenly, so above a
+// microsecond the result is off by a factor of two at most. For the last bucket, Quantile returns the lower
+// bound, because no upper bound is known.
 func (d *Distribution) Quantile(q float64) time.Duration {
 	rank, below := q*float64(d.Count()), 0.0
 	for i, count := range d.Counts {

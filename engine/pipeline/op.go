@@ -2,15 +2,16 @@ package pipeline
 
 import "github.com/corvo/corvo/engine/entry"
 
-// Class orders proposals when more wait than one entry holds: a lower class goes first.
+// Class orders proposals within an entry, and decides which wait when more wait than one entry holds: a lower
+// class goes first.
 type Class uint8
 
 // Ops that free resources come before ops that take them.
 const (
 	ClassSettle  Class = iota // ack, fail, heartbeat, and the cell's own duties
-	ClassEnqueue              // new jobs
+	ClassEnqueue              // new jobs, also those from another shard
 	ClassFetch                // leases
-	ClassManage               // settings, keys, bulk
+	ClassManage               // settings, keys, and what people do with jobs
 	classes
 )
 
@@ -20,16 +21,16 @@ type Op interface {
 	Class() Class
 	// Validate refuses an op that no state could accept. It looks only at the op.
 	Validate() error
-	// SizeVT and MarshalToSizedBufferVT belong to the generated codec, so that the op is encoded once,
-	// directly into the entry.
+	// SizeVT and MarshalToSizedBufferVT belong to the generated codec. The pipeline marshals the op with them
+	// directly into the buffer of the entry.
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
 // OrderedOp is an op that decides when it enters the backlog, so that a caller who proposes several ops from
 // several goroutines can admit them one after the other. AdmitInOrder calls admit at most once and returns
-// its error, or the reason for not calling it. The Pipeline calls AdmitInOrder on the proposer's goroutine.
-// It is not called for an op that is forwarded to another member.
+// its error, or the reason for not calling it. The Pipeline calls AdmitInOrder on the proposer's goroutine at
+// each attempt, but not on a node that forwards the op to another member.
 type OrderedOp interface {
 	AdmitInOrder(admit func() error) error
 }

@@ -15,8 +15,7 @@
 // appended before that entry was applied.
 //
 // Invariants: the backlog never exceeds its bounds; entries are appended one at a time and their clocks never
-// fall; a proposal gets exactly one answer; a proposal is either withdrawn before it is put into an entry, or
-// it is in exactly one entry.
+// fall; a caller gets exactly one answer; a proposal is in at most one entry, and a withdrawn one is in none.
 package pipeline
 
 import (
@@ -70,16 +69,15 @@ type Config struct {
 	Stats *Stats
 }
 
-// Pipeline batches the proposals of one term. Its methods may be called from
-// any goroutine.
+// Pipeline batches the proposals of one term. Its methods may be called from any goroutine.
 type Pipeline struct {
 	env         Env
 	incarnation entry.Incarnation
 	limits      Limits
 	allow       func(Op) error // Config.Admit; nil admits every op
 	stats       *Stats
-	started     chan struct{} // closed once First was applied
-	done        chan struct{} // closed once no entry is in flight and none will follow
+	started     chan struct{} // closed once First was applied, or at once without a First
+	done        chan struct{} // closed once the Pipeline was stopped and no entry is in flight
 	pool        pool
 
 	entryMu   sync.Mutex // guards builder and clock; held from encoding an entry until it is appended
@@ -140,7 +138,8 @@ func (p *Pipeline) ClockNs() int64 {
 	return c.next(p.env.Now())
 }
 
-// publishClock copies the clock for ClockNs. The caller holds entryMu and has just changed the clock.
+// publishClock copies the clock for ClockNs. The caller has just changed the clock and holds entryMu, or is
+// Start.
 func (p *Pipeline) publishClock() {
 	c := p.clock
 	p.clockCopy.Store(&c)
@@ -161,9 +160,10 @@ func (p *Pipeline) Err() error {
 
 // Propose waits until the op's entry was applied, and returns the op's result and the entry's position. The
 // machine produced the result, which may be an error value. The error of Propose is an *api.Error: the op's
-// own if it is not valid, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit, OVERLOADED with
-// RetryAfter if the backlog is full, the error given to Stop, or the log's error. If ctx ends first, the
-// error says whether the op was withdrawn or may still be applied.
+// own if it is not valid or an OrderedOp, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit,
+// OVERLOADED with RetryAfter if the backlog is full, INTERNAL if the op cannot be encoded, the error given to
+// Stop, or the log's error. If ctx ends first, the error says whether the op was withdrawn or may still be
+// applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
 	return p.ProposeWithin(ctx, 0, op)
 }

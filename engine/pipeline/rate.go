@@ -47,8 +47,8 @@ func (r *rate) end(now time.Time, ops int) {
 	r.busy, r.ops = 0, 0
 }
 
-// drain returns the time that a backlog takes at the present rate. Before the log has applied anything, drain
-// assumes a slow log.
+// drain returns the time that a backlog takes at the present rate. Until the log was busy for a rateWindow,
+// drain assumes that a backlog takes a second.
 func (r *rate) drain(ops int) time.Duration {
 	if r.perSecond == 0 {
 		return time.Second
