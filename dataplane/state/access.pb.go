@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/state/access.proto
 
-// Who may do what, besides keys.
+// Roles, which give keys their permissions.
 
 package state
 
@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role is a set of permissions that keys are given by its name.
+// Role is a set of permissions. A key receives them by naming the role.
 type Role struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Permissions   []string               `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"` // in the order of tenancy's list

@@ -87,8 +87,8 @@ func (v *Snapshot) Account(id [16]byte) (*Account, error) {
 	return readRow[Account](v.snap, &accountKind, id)
 }
 
-// Traffic returns the concurrency and rate counts of the provider with the id, or nil before its first job.
-// The op may change it in place and must then call PutTraffic.
+// Traffic returns the rate counts, reserved tokens and averages of the provider with the id, or nil before
+// its first attempt. The op may change it in place and must then call PutTraffic.
 func (tx *Tx) Traffic(id [16]byte) (*Traffic, error) { return tx.traffic.get(tx, &trafficKind, id) }
 
 // PutTraffic stores the counts of a provider; nil removes them.
@@ -178,7 +178,7 @@ func (v *Snapshot) Deliveries() iter.Seq2[*Delivery, error] {
 	return scanRows[Delivery](v.snap, &deliveryKind, [16]byte{})
 }
 
-// encodeAccounts writes the changed records of resources, scores and deliveries.
+// encodeAccounts writes the changed running figures of resources, the scores and the deliveries.
 func (tx *Tx) encodeAccounts() error {
 	if err := tx.accounts.encode(tx, &accountKind); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (tx *Tx) encodeAccounts() error {
 	return tx.attempted.encode(tx, &attemptedKind)
 }
 
-// accounts checks the records of resources, scores and deliveries.
+// accounts checks the running figures of resources, the scores and the deliveries.
 func (c *checker) accounts() error {
 	if err := checkRows[Account](c, &accountKind, c.slices); err != nil {
 		return err

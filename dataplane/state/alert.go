@@ -54,8 +54,8 @@ func (r *AlertRule) Holds(value float64) bool {
 
 var attemptedKind = rowKind[*Attempted]{name: "attempted", prefix: prefixAttempted}
 
-// Attempted returns the delivery record of the webhook with the id, or nil before the first attempt. The op
-// may change it in place and must then call PutAttempted.
+// Attempted returns the delivery record of the webhook with the id, or nil before its first delivery was
+// queued or dropped. The op may change it in place and must then call PutAttempted.
 func (tx *Tx) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return tx.attempted.get(tx, &attemptedKind, webhookID)
 }
@@ -68,7 +68,7 @@ func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted, events ...EventType
 	return tx.attempted.put(tx, &attemptedKind, webhookID, a)
 }
 
-// Attempted returns the delivery record of a webhook, or nil before the first attempt.
+// Attempted returns the delivery record of a webhook, or nil before its first delivery was queued or dropped.
 func (s *Store) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return committed(s, func(r source) (*Attempted, error) { return readRow[Attempted](r, &attemptedKind, webhookID) })
 }
@@ -137,9 +137,9 @@ func (o *oldest) look(key string) error {
 	return nil
 }
 
-// lookAt reads the ready jobs of one priority in the order in which they arrived in the queue. It stops at a
-// job that was created after the oldest ready time found so far, because no later one can be older. Jobs that
-// were moved here may break that order.
+// lookAt reads the ready jobs of one priority in the order of their numbers, in which they were created. It
+// stops at a job that was created at or after the oldest ready time found so far, because no later job can be
+// older. Jobs that came from another shard may break that order.
 func (o *oldest) lookAt(key string, priority uint8) error {
 	from := appendReadyOf(nil, o.queue, key, priority, 0)
 	to := appendReadyOf(nil, o.queue, key, priority+1, 0)

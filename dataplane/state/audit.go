@@ -67,8 +67,8 @@ type auditMark struct {
 // replica computes the same ones.
 type audited []auditMark
 
-// auditedKept is the number of records within which a repeat is recognised. An op is repeated only while its
-// request is being answered, by a node that lost the leader's answer.
+// auditedKept is the number of records within which a repeat is recognised. A server repeats an op only while
+// it answers the request, because it has lost the leader's answer.
 const auditedKept = 1024
 
 func (a audited) has(nonce, op string) bool {

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/state/audit.proto
 
-// The audit log: who asked what, each record chained to the one before it.
+// The audit log of a shard. Each record is chained to the one before it by a hash.
 
 package state
 
@@ -23,14 +23,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AuditChain is where a shard's audit log stands. It is absent until there is a
-// record.
+// AuditChain is the position of a shard's audit log. It is absent until there is a record.
 type AuditChain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NextSeq       uint64                 `protobuf:"varint,1,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`
-	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // oldest record kept
+	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // number of the oldest stored record
 	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                          // of the newest record
-	Anchor        []byte                 `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`                      // of the newest record that is not kept any more; empty where none is missing
+	Anchor        []byte                 `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`                      // hash of the newest trimmed record; empty if none was trimmed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,22 +92,22 @@ func (x *AuditChain) GetAnchor() []byte {
 	return nil
 }
 
-// AuditRecord is one request, or one op of it.
+// AuditRecord is the record of one request, or of one op of a request.
 type AuditRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	ClockNs       int64                  `protobuf:"varint,2,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`
-	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"` // empty: nobody that is known
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"` // empty: unknown caller
 	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	Method        string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
 	Path          string                 `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	Status        uint32                 `protobuf:"varint,7,opt,name=status,proto3" json:"status,omitempty"`
 	RequestId     string                 `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Op            string                 `protobuf:"bytes,9,opt,name=op,proto3" json:"op,omitempty"`         // its name; empty where the request came to none
-	Count         uint64                 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"` // requests that were alike
+	Op            string                 `protobuf:"bytes,9,opt,name=op,proto3" json:"op,omitempty"`         // name of the op; empty for a request without an op
+	Count         uint64                 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"` // number of alike requests that the record stands for
 	Remote        string                 `protobuf:"bytes,11,opt,name=remote,proto3" json:"remote,omitempty"`
-	Nonce         []byte                 `protobuf:"bytes,12,opt,name=nonce,proto3" json:"nonce,omitempty"` // by which a repeat of the op is known
-	Hash          []byte                 `protobuf:"bytes,13,opt,name=hash,proto3" json:"hash,omitempty"`   // of the record before and of this one
+	Nonce         []byte                 `protobuf:"bytes,12,opt,name=nonce,proto3" json:"nonce,omitempty"` // identifies a repeat of the op
+	Hash          []byte                 `protobuf:"bytes,13,opt,name=hash,proto3" json:"hash,omitempty"`   // over the hash of the record before and the fields of this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

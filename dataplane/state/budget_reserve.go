@@ -1,25 +1,26 @@
 package state
 
-// A budget reserves money for each attempt whose job declares no cost of its own. A budget that declares no
-// reserve has it derived, so that a limit alone makes a budget.
+// A budget reserves money for each attempt. If neither the job nor its agent's limit gives the amount, the
+// budget does. A budget that declares no reserve derives it, so that a user need declare nothing but a limit.
 
 // ReserveSource tells how the reserve of a budget is determined.
 type ReserveSource uint8
 
 // The sources of a reserve.
 const (
-	ReserveNone     ReserveSource = iota // the budget has no sum, so it reserves nothing
+	ReserveNone     ReserveSource = iota // the budget's scope is job, or it has no limit to derive a reserve from
 	ReserveDeclared                      // declared by the budget
 	ReservePerJob                        // the rest of the limit of one job
 	ReserveEstimate                      // the moving average of the queue's attempts
 	ReserveFloor                         // a part of the smallest limit, because the average is lower or unknown
 )
 
-// reserveParts bounds the attempts of unknown cost that a budget lets run at once: each reserves this part of
-// its smallest limit.
+// reserveParts bounds the attempts of unknown or small cost that a budget lets run at once: each reserves
+// 1/reserveParts of the smallest limit.
 const reserveParts = 100
 
-// ReserveFloorOf returns the smallest reserve by an estimate under a limit: 1 % of the limit, and at least 1.
+// ReserveFloorOf returns the smallest estimated reserve under a limit: 1 % of the limit, and at least 1
+// nano-dollar.
 func ReserveFloorOf(limitNanoUSD int64) int64 { return max(limitNanoUSD/reserveParts, 1) }
 
 // SmallestLimit returns the smallest limit of a budget's windows, or 0 if it has none.
@@ -34,8 +35,8 @@ func (b *Budget) SmallestLimit() (smallest int64) {
 
 // Reserve returns the amount that the budget alone reserves for an attempt of a job that has cost jobCost so
 // far, and its source. learned is the moving average of the cost of the queue's attempts; 0 is unknown. A
-// budget with the scope job reserves only a declared amount, because it has no sum that concurrent jobs could
-// overshoot.
+// budget of scope job reserves only a declared amount, because it counts each job by itself and concurrent
+// jobs cannot overshoot it.
 func (b *Budget) Reserve(jobCost, learned int64) (nanoUSD int64, from ReserveSource) {
 	if b.ReserveNanoUsd > 0 {
 		return b.ReserveNanoUsd, ReserveDeclared

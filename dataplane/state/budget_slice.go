@@ -10,9 +10,9 @@ import (
 )
 
 // A slice is a shard's part of a budget that the shards of a namespace share. The first shard holds the
-// budget's windows. It grants money to a shard and books that money as reserved, as for an attempt of its
-// own; the shard reserves its attempts' money within the grant. A slice belongs to no window: the first shard
-// books spending in the windows that are current when it receives the report, which is later than the
+// budget's windows. It grants money to each shard, itself included, and books what it has granted as
+// reserved; a shard reserves its attempts' money within its grant. A slice belongs to no window: the first
+// shard books spending in the windows that are current when it receives the report, which is later than the
 // spending. So spending may count for too long, but never for too short.
 
 // Shared reports whether several shards share a budget, because its jobs lie on several of them.
@@ -85,7 +85,7 @@ func (s *Slice) GiveBack() {
 	s.GrantedNanoUsd = s.ReservedNanoUsd
 }
 
-// ClearReport clears the spending that is being reported to the first shard.
+// ClearReport clears the figures that are being reported to the first shard.
 func (s *Slice) ClearReport() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UntoldNs = 0, 0, 0, 0
 }
@@ -122,7 +122,7 @@ func (s *Slice) Postpone(nowNs int64) {
 	s.UsedNs, s.KeepNs = nowNs, nowNs+int64(job.SliceReport)
 }
 
-// ShareOf returns the first shard's record of another shard's slice and creates it if necessary.
+// ShareOf returns the first shard's record of a shard's slice, its own included, and creates it if necessary.
 func (a *Account) ShareOf(shard uint32) *Share {
 	i, there := slices.BinarySearchFunc(a.Shares, shard, func(s *Share, shard uint32) int { return cmp.Compare(s.Shard, shard) })
 	if !there {

@@ -53,8 +53,8 @@ func (x *Spent) forgetAlerts(nowNs int64) {
 	}
 }
 
-// RaiseAlerts records the alert percentages that the spending has newly reached in this window, in ascending order,
-// and returns them.
+// RaiseAlerts returns the alert percentages that the spending has newly reached in this window, in ascending
+// order as in percents, and records the highest.
 func (x *Spent) RaiseAlerts(percents []uint32, limit money.Nano, nowNs int64) (told []uint32) {
 	spent := x.Sums(nowNs).Spent()
 	x.forgetAlerts(nowNs)
@@ -90,8 +90,8 @@ func (b *Budget) Limit(nanoUsd, nowNs int64) money.Nano {
 	return billing.Raise(money.Nano(nanoUsd), b.RaiseNow(nowNs))
 }
 
-// Available returns the money that a limit of the budget leaves in its window; it is negative after an
-// overrun. spent belongs to that limit.
+// Available returns the money that a limit of the budget leaves in its window after spending and reserves. It
+// may be negative, for example after an overrun. spent belongs to that limit.
 func (a *Account) Available(b *Budget, l *SpendLimit, spent *Spent, nowNs int64) money.Nano {
 	return billing.Available(b.Limit(l.LimitNanoUsd, nowNs), money.Nano(a.ReservedNanoUsd), spent.Sums(nowNs))
 }

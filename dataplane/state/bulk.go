@@ -150,11 +150,12 @@ func (v *Snapshot) BulkParts() iter.Seq2[*BulkPart, error] {
 // bulkChanges notifies the readers that follow bulk operations.
 type bulkChanges struct {
 	mu   sync.Mutex
-	next chan struct{} // closed by the next commit that changes a bulk operation; nil if no reader waits
+	next chan struct{} // closed by the next commit that touches a bulk operation; nil if no reader waits
 }
 
-// BulkChanged returns a channel that is closed by the next commit that changes any bulk operation, and by a
-// restore. A reader must take the channel before it reads the operation, so that it misses no change.
+// BulkChanged returns a channel that is closed by the next commit that reads or changes any bulk operation,
+// and by a restore. A reader must take the channel before it reads the operation, so that it misses no
+// change.
 func (s *Store) BulkChanged() <-chan struct{} {
 	s.bulkChanges.mu.Lock()
 	defer s.bulkChanges.mu.Unlock()

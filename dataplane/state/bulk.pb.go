@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: dataplane/state/bulk.proto
 
-// What is kept of bulk operations: of each as a whole on the home shard, and of the
-// part of it on every shard that has some of its jobs. Tags are permanent.
+// The records of bulk operations: one of the whole operation on the home shard, and one of its part on each
+// shard that has some of its jobs. Tags are permanent.
 
 package state
 
@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BulkAction is what is done to each job. The words of clients are in bulks.go.
+// BulkAction is the action on each job. bulk.go has the clients' words for it.
 type BulkAction int32
 
 const (
@@ -96,8 +96,7 @@ func (BulkAction) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_bulk_proto_rawDescGZIP(), []int{0}
 }
 
-// BulkCounts is what has come of jobs: each that was looked at was affected or is an
-// error.
+// BulkCounts counts the jobs that the action was tried on: each was affected or is an error.
 type BulkCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Affected      uint64                 `protobuf:"varint,1,opt,name=affected,proto3" json:"affected,omitempty"`
@@ -150,7 +149,7 @@ func (x *BulkCounts) GetErrors() uint64 {
 	return 0
 }
 
-// BulkFailure is why a job was not affected.
+// BulkFailure says why a job was not affected.
 type BulkFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -211,13 +210,13 @@ func (x *BulkFailure) GetError() string {
 	return ""
 }
 
-// BulkShare is what a shard has last told of its part.
+// BulkShare is a shard's last report on its part.
 type BulkShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
 	Counts        *BulkCounts            `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`
-	Told          bool                   `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`   // it has told something
-	Ended         bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"` // it will not tell more
+	Told          bool                   `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`   // the shard has reported
+	Ended         bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"` // the part has ended: no report follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,22 +279,22 @@ func (x *BulkShare) GetEnded() bool {
 	return false
 }
 
-// Bulk is one action on many jobs, as the home shard knows of it.
+// Bulk is one action on many jobs, as known to the home shard.
 type Bulk struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Action         BulkAction             `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
-	Principal      string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                                  // who asked for it
-	Scope          []string               `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`                                          // the queue globs of who asked; none = every queue
-	EstimatedTotal uint64                 `protobuf:"varint,5,opt,name=estimated_total,json=estimatedTotal,proto3" json:"estimated_total,omitempty"` // how many jobs there seemed to be
+	Principal      string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                                  // who requested the operation
+	Scope          []string               `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`                                          // queue globs of the requester; none = every queue
+	EstimatedTotal uint64                 `protobuf:"varint,5,opt,name=estimated_total,json=estimatedTotal,proto3" json:"estimated_total,omitempty"` // estimate of the number of jobs
 	CreatedNs      int64                  `protobuf:"varint,6,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
 	UpdatedNs      int64                  `protobuf:"varint,7,opt,name=updated_ns,json=updatedNs,proto3" json:"updated_ns,omitempty"`
-	FinishedNs     int64                  `protobuf:"varint,8,opt,name=finished_ns,json=finishedNs,proto3" json:"finished_ns,omitempty"` // when its last part ended; 0 = it is under way
-	Cancelled      bool                   `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                     // its end was asked for
-	Error          string                 `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`                             // why a part could not go on
+	FinishedNs     int64                  `protobuf:"varint,8,opt,name=finished_ns,json=finishedNs,proto3" json:"finished_ns,omitempty"` // when the last part ended; 0 = it is running
+	Cancelled      bool                   `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                     // its cancellation was requested
+	Error          string                 `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`                             // why a part failed
 	Shares         []*BulkShare           `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
-	Failures       []*BulkFailure         `protobuf:"bytes,12,rep,name=failures,proto3" json:"failures,omitempty"`               // the first of them
-	PurgeNs        int64                  `protobuf:"varint,13,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // when it is forgotten; 0 while it is under way
+	Failures       []*BulkFailure         `protobuf:"bytes,12,rep,name=failures,proto3" json:"failures,omitempty"`               // the first ones
+	PurgeNs        int64                  `protobuf:"varint,13,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // when the record is removed; 0 while it is running
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -421,24 +420,24 @@ func (x *Bulk) GetPurgeNs() int64 {
 	return 0
 }
 
-// BulkPart is how far a shard has come. Positions are job numbers, of jobs that a
-// filter finds, or places in a list of ids.
+// BulkPart is the progress of a shard's part. Positions are job numbers if a filter selects the jobs, or else
+// indexes into the list of ids.
 type BulkPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Action        BulkAction             `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                                                       // the jobs go to, with MOVE
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                                      // of that queue
-	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`                                                // the jobs get, with CHANGE_PRIORITY
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                                                       // the target queue of MOVE
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                                      // shard of the target queue
+	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`                                                // the new priority of CHANGE_PRIORITY
 	Scope         []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"`                                                       // as in Bulk
-	Named         bool                   `protobuf:"varint,7,opt,name=named,proto3" json:"named,omitempty"`                                                      // the jobs are named by their ids
-	InQueue       string                 `protobuf:"bytes,8,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"`                                    // of a filter: a job in another queue, or in none of the
-	InStates      []job.State            `protobuf:"varint,9,rep,packed,name=in_states,json=inStates,proto3,enum=corvo.job.v1.State" json:"in_states,omitempty"` // states, is no longer meant
+	Named         bool                   `protobuf:"varint,7,opt,name=named,proto3" json:"named,omitempty"`                                                      // the jobs are given by their ids
+	InQueue       string                 `protobuf:"bytes,8,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"`                                    // queue of the filter; jobs in another queue are passed over
+	InStates      []job.State            `protobuf:"varint,9,rep,packed,name=in_states,json=inStates,proto3,enum=corvo.job.v1.State" json:"in_states,omitempty"` // states of the filter; jobs in other states are passed over
 	Next          uint64                 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`                                                       // positions below it are done
-	End           uint64                 `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                                         // and there are none from it on
+	End           uint64                 `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                                         // there are no positions from it on
 	Counts        *BulkCounts            `protobuf:"bytes,12,opt,name=counts,proto3" json:"counts,omitempty"`
 	FailuresTold  uint32                 `protobuf:"varint,13,opt,name=failures_told,json=failuresTold,proto3" json:"failures_told,omitempty"`
-	ToldNs        int64                  `protobuf:"varint,14,opt,name=told_ns,json=toldNs,proto3" json:"told_ns,omitempty"` // when home was told last
+	ToldNs        int64                  `protobuf:"varint,14,opt,name=told_ns,json=toldNs,proto3" json:"told_ns,omitempty"` // time of the last report to the home shard
 	CreatedNs     int64                  `protobuf:"varint,15,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -579,8 +578,8 @@ func (x *BulkPart) GetCreatedNs() int64 {
 	return 0
 }
 
-// BulkWork is what the leader of a shard finds the jobs of its part by. It does not
-// change, and what is applied never depends on it.
+// BulkWork is the selection by which a shard's leader finds the jobs of its part. It does not change, and
+// Apply never depends on it.
 type BulkWork struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Filter        []byte                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"` // an api.SearchFilter as JSON

@@ -14,8 +14,8 @@ import (
 // checkReports bounds the differences that Check lists.
 const checkReports = 20
 
-// Check recomputes every derived key and counter from the jobs and reports each difference from the stored
-// ones. It reads the whole store once.
+// Check recomputes every derived key and counter from the records, reads the whole store for it, and lists
+// the first checkReports differences from the stored ones.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
 	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// The event stream reads these records to describe an event, both as of a commit and as of the running entry.
+// Package event reads these records to compose an event, from a commit or from the running entry.
 
 // Progress returns the progress that a job's worker last reported, or nil if there is none.
 func (s *Store) Progress(id job.ID) (*job.Blob, error) { return s.Blob(id, job.Progress) }

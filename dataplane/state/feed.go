@@ -21,8 +21,8 @@ type FeedItem struct {
 	Entry    *FeedEntry
 }
 
-// event appends an event to the entry's feed. Every event names its queue, so that followers learn which
-// queues' counters have changed.
+// event appends an event to the entry's feed. An event that changes a queue's counters names the queue, so
+// that followers of the feed learn which counters have changed.
 func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	n := len(tx.feed.Events)
 	if n == len(tx.spareEvents) {
@@ -84,7 +84,8 @@ func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 	}
 }
 
-// recordEvent appends an event of a record other than a job, with the queue of its jobs or none.
+// recordEvent appends an event of a record other than a job. queue is the queue of the record's jobs, or
+// empty.
 func (tx *Tx) recordEvent(event EventType, queue string, id [16]byte) {
 	tx.event(event, queue, nil)
 	tx.feed.Events[len(tx.feed.Events)-1].RecordId = id[:]

@@ -119,9 +119,9 @@ func (g *gates) publish() {
 	g.published.Store(&list)
 }
 
-// markGates notes the gates that the entry may have opened: those of a provider or budget whose record
-// changed, or all of them if a resource or a queue's settings changed. If no job waits at a gate it costs
-// nothing.
+// markGates marks the gates that the entry may have opened: those of a provider or budget whose record
+// changed, or all of them if a resource or a queue's settings changed. It costs nothing while no job waits at
+// any gate.
 func (tx *Tx) markGates() {
 	g := &tx.s.gates
 	if len(g.all) == 0 {
@@ -181,8 +181,8 @@ func (tx *Tx) encodeGate(was, is index, id job.ID) error {
 	return nil
 }
 
-// AtGate returns up to limit jobs at a gate in order of (priority, number) over all queues, so the jobs
-// enqueued first come first.
+// AtGate returns up to limit jobs at a gate in order of (priority, number) over all queues, so that within a
+// priority the jobs enqueued first come first.
 func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, error) {
 	g := gateName{kind, name}
 	var ids []job.ID

@@ -114,7 +114,7 @@ func (tx *Tx) number(j *job.Job) {
 	tx.head.NextJobNumber++
 }
 
-// PutJob stores a changed job that Job or CreateJob has returned: it moves the job's derived keys, updates
+// PutJob stores a changed job that Job returned or CreateJob stored: it moves the job's derived keys, updates
 // the queue's counters and appends the events to the feed. EVENT_FAILED and EVENT_RECLAIMED also count a
 // failed attempt. A new state needs an event, because readers of the feed would miss it otherwise. The job's
 // id, number and queue are fixed.
@@ -205,8 +205,8 @@ func (tx *Tx) rederive(h *entryJob, to index) error {
 	return nil
 }
 
-// owes returns the open obligation of a job that settles towards jobs that wait for it. If it were forgotten,
-// they would wait for ever without a sign of it.
+// owes returns what a settling job still owes to its batch, its chain or the jobs that wait for it, or "". If
+// the op forgot that, they would wait for ever without a sign of it.
 func (tx *Tx) owes(j *job.Job) string {
 	switch {
 	case j.Batch != nil && !j.Batch.Counted:

@@ -6,9 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Blob returns a blob of a job that the entry has read or created, as the entry's earlier ops left it. A blob
-// that the running op itself puts is visible only after its PutJob. Blob returns nil if the job has none of
-// the kind.
+// Blob returns a blob of a job that the entry has read or created, as the entry's earlier ops left it, or nil
+// if the job has none of the kind. After PutBlob, an op must call PutJob before it reads the blob.
 func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 	if j.Blobs&(1<<kind) == 0 {
 		return nil, nil

@@ -7,11 +7,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// MoveJob moves a job, which the entry has read and not changed since its last put, into another queue of the
-// shard. The queue is created if necessary; the op must have checked CanAddQueues. The job keeps its number,
-// so if it is ready it precedes the jobs of its priority that were created after it. The new queue counts it
-// as enqueued; the old queue keeps its totals, and an outcome is not counted again. The job gives up a unique
-// or debounce key that another job holds in the new queue.
+// MoveJob moves a job into another queue of the shard. The entry must have read the job and not changed it
+// since its last put, and the job must not be active. The queue is created if necessary; the op must have
+// checked CanAddQueues. The job keeps its number, so if it is ready it precedes the jobs of its priority that
+// were created after it. The new queue counts it as enqueued; the old queue keeps its totals, and an outcome
+// is not counted again. The job gives up a unique or debounce key that another job holds in the new queue.
 func (tx *Tx) MoveJob(j *job.Job, queue string) error {
 	if err := tx.moveJob(j, queue); err != nil {
 		return tx.fail(fmt.Errorf("move job %x from queue %q to %q: %w", j.Id, j.Queue, queue, err))
@@ -37,9 +37,9 @@ func (tx *Tx) moveJob(j *job.Job, queue string) error {
 	return tx.remember(h, EventType_EVENT_MOVED)
 }
 
-// ForwardJob removes a job, which the entry has read and not changed since its last put, with all its
-// records, and leaves a Forward to its new shard. The caller then owns the record, changed as it must arrive
-// there.
+// ForwardJob removes a job with all its records and leaves a Forward to its new shard. The entry must have
+// read the job and not changed it since its last put. The job must not be active and must have no iterations
+// and no scores, which do not move. The caller then owns the record, changed as it must arrive there.
 func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
 	if err := tx.forwardJob(j, shard, queue); err != nil {
 		return tx.fail(fmt.Errorf("forward job %x from queue %q to shard %d: %w", j.Id, j.Queue, shard, err))

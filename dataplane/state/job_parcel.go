@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Parcel holds everything that belongs to a job except its record.
+// Parcel holds the documents that a job takes along to another shard: its blobs and errors.
 type Parcel struct {
 	Blobs  [job.BlobKinds]*job.Blob // nil if there is none
 	Errors []*job.AttemptError      // by attempt
@@ -61,9 +61,10 @@ func (tx *Tx) read(key []byte, into record) error {
 	return err
 }
 
-// readWritten indexes the blobs and errors that the entry has written to its batch. Only a job that leaves in
-// the entry in which it got a document needs them; keeping them in memory would cost every other entry. Each
-// part of the batch is read once, so an entry pays for its length once.
+// readWritten indexes the blobs and errors that the entry has written to its batch. Few entries read them
+// back: a job leaves in the entry in which it got a document, or a webhook receives an event about one.
+// Keeping the documents in memory would cost every other entry. Each part of the batch is read once, so an
+// entry pays for its length once.
 func (tx *Tx) readWritten() error {
 	if tx.written == nil {
 		tx.written = map[string][]byte{}

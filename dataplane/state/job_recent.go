@@ -180,7 +180,7 @@ func (tx *Tx) readAhead(l *level) error {
 		jobs.put(id, record, asOf)
 		jobs.mu.Unlock()
 	}
-	return it.Close() // Close also reports why a step found closedChannel
+	return it.Close() // Close also reports why a step found nothing
 }
 
 // readJob returns a job as the last commit left it, or nil if there is none.

@@ -27,18 +27,19 @@ func newKeyring(keys map[string]*Key) *keyring {
 // Key returns an API key by id from memory, or nil if there is none. The caller must not change it.
 func (s *Store) Key(id string) *Key { return s.keysRead.Load().byID[id] }
 
-// Keys returns the API keys by id. The caller must not change them.
+// Keys returns the API keys in order of their ids. The caller must not change them.
 func (s *Store) Keys() []*Key { return s.keysRead.Load().list }
 
-// Keys returns the API keys by id as of the snapshot. A key that changed since an earlier snapshot is a
-// different *Key. The caller must not change them.
+// Keys returns the API keys as of the snapshot, in order of their ids. A key that changed since an earlier
+// snapshot is a different *Key. The caller must not change them.
 func (v *Snapshot) Keys() []*Key { return v.keys.list }
 
 // Key returns an API key by id as the entry's earlier ops left it, or nil if there is none. The caller must
 // not change it.
 func (tx *Tx) Key(id string) *Key { return tx.s.keys[id] }
 
-// Keys returns the API keys by id as the entry's earlier ops left them. The caller must not change them.
+// Keys returns the API keys as the entry's earlier ops left them, in order of their ids. The caller must not
+// change them.
 func (tx *Tx) Keys() []*Key { return newKeyring(tx.s.keys).list }
 
 // PutKey stores a copy of an API key under its id.

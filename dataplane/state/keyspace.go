@@ -298,7 +298,7 @@ func appendForwardKey(b []byte, id job.ID) []byte {
 	return append(append(b, prefixForward), id[:]...)
 }
 
-// appendIDKey appends the key of a record of which there is one for an id.
+// appendIDKey appends the key of the one record of its kind that an id has.
 func appendIDKey(b []byte, prefix byte, id [16]byte) []byte {
 	return append(append(b, prefix), id[:]...)
 }

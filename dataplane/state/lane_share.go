@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// lanesForgotten bounds the lanes that one commit forgets.
+// lanesForgotten bounds the lanes of one queue that one commit forgets.
 const lanesForgotten = 1000
 
 // CanAddLanes reports whether n more lanes fit under job.MaxLanes.
@@ -184,7 +184,7 @@ func (tx *Tx) EndService(j *job.Job, delivered bool) {
 	j.Lease.ChargedNs = 0
 	l := tx.laneOf(j)
 	if l == nil {
-		return // the jobs without a key were the last, and their lane is gone
+		return // only jobs without a key are left, and their lane is gone
 	}
 	tookNs := int64(0)
 	if delivered {

@@ -75,9 +75,9 @@ func (tx *Tx) CanSend(shard uint32) bool {
 }
 
 // Send makes another shard apply an op, given by its number and encoding, once and after all ops sent there
-// before. The op goes out after the entry is committed. The caller must not send an op that the shard would
-// refuse. Send accepts the op even if there is no room; MaxOutboxOps says which callers must ask CanSend
-// first.
+// before. The op goes out after the entry is committed. The caller must not send an op that the other shard
+// would refuse. Send accepts the op even if the outbox is full; MaxOutboxOps says which callers must ask
+// CanSend first.
 func (tx *Tx) Send(shard, number uint32, op []byte) error {
 	if err := tx.send(shard, number, op); err != nil {
 		return tx.fail(fmt.Errorf("send op %d to shard %d: %w", number, shard, err))

@@ -43,8 +43,8 @@ func (b *ResourceIndex) HasPrices() bool {
 	return b != nil && (!b.prices.own.Empty() || !b.prices.shipped.Empty())
 }
 
-// PriceOf returns the price of a use of a provider's model; see billing.Prices.Match. If the namespace has
-// any price for the model, the shipped prices are not used.
+// PriceOf returns the price of a use of a provider's model; see billing.Prices.Match. The shipped prices are
+// used only if no price of the namespace matches.
 func (b *ResourceIndex) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
 	if b == nil {
 		return billing.Price{}, false

@@ -13,7 +13,7 @@ import (
 // queue is a queue in memory, as the running entry leaves it.
 type queue struct {
 	rec        *Queue
-	heads      heads  // of the jobs without a lane
+	heads      heads  // of the jobs without a fairness key
 	lanes      *lanes // nil if none of its jobs has a fairness key
 	gauge      *gauge // as of the last commit
 	touched    bool   // the entry changed rec; the queue is in tx.queues
@@ -38,7 +38,7 @@ func (q *queue) fetchable(clockNs int64) int {
 	return int(min(uint64(n), q.rec.RateFree(clockNs)))
 }
 
-// unlimited returns the same as fetchable, but ignores the rate limit.
+// unlimited returns the same as fetchable, but ignores the queue's rate limit and the limits of its lanes.
 func (q *queue) unlimited() int {
 	if q.rec.Paused || q.rec.Deleting {
 		return 0
@@ -217,9 +217,10 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 	return nil
 }
 
-// NextReady returns the queue's next job in order of (priority, number), even if the queue is paused; ok is
-// false if no job is ready. In a queue with lanes it returns the job of the next lane, and ok is false also
-// if limits keep the jobs of all lanes. PutJob with another state removes the job.
+// NextReady returns the next job of a queue, even if the queue is paused; ok is false if no job is ready. The
+// order is (priority, number), or that of mostUrgent in a queue with ageing. In a queue with lanes NextReady
+// returns the job of the next lane, and ok is false also if limits keep the jobs of all lanes. PutJob with
+// another state removes the job.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {
@@ -249,7 +250,7 @@ func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	return job.ID{}, false, tx.noneReady(q)
 }
 
-// oldestReady returns the oldest ready job of a priority and fairness key.
+// oldestReady returns the ready job of a priority and fairness key with the lowest number.
 func (tx *Tx) oldestReady(q *queue, heads *heads, key string, priority int) (first head, ok bool, err error) {
 	l := &heads.levels[priority]
 	if len(l.list) == 0 && l.more {
@@ -307,7 +308,7 @@ func (tx *Tx) refill(q *queue, key string, priority uint8, l *level) error {
 	return err
 }
 
-// headsKept returns the number of ready jobs of a fairness key that memory holds.
+// headsKept returns the number of ready jobs that memory holds at most for a priority of a fairness key.
 func (tx *Tx) headsKept(key string) int {
 	if key == "" {
 		return tx.s.options.headsKept

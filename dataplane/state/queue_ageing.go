@@ -7,8 +7,8 @@ import "github.com/corvo/corvo/dataplane/job"
 // retry does not start it again. Two waiting jobs age at the same speed, so their order depends only on the
 // jobs and never on the clock, and no record has to move as time passes.
 
-// mostUrgent returns the ready job of a fairness key with the highest aged priority, and the lowest number
-// among equals.
+// mostUrgent compares the first ready job of each priority of a fairness key and returns the one with the
+// highest aged priority, and among equals the one with the lowest number.
 func (tx *Tx) mostUrgent(q *queue, heads *heads, key string) (id job.ID, ok bool, err error) {
 	var best head
 	var bestAt int64

@@ -38,10 +38,10 @@ func (l *level) floor() uint64 {
 	return math.MaxUint64
 }
 
-// Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by pause,
-// concurrency and rate limit. It is exact as of the last commit and takes no lock. Time alone can raise the
-// room under a rate limit; that becomes visible at the next commit that touches the queue, which is Replenish
-// if there was no room.
+// Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by its
+// pause, its concurrency, its rate limit and the limits of its lanes. It is exact as of the last commit and
+// takes no lock. Time alone can raise the room under a rate limit; that becomes visible at the next commit
+// that touches the queue, which is Replenish if there was no room.
 func (s *Store) Fetchable(name string) int {
 	g, ok := s.gauges.Load(name)
 	if !ok {
@@ -80,8 +80,8 @@ func (s *Store) Oldest(v *Snapshot) (*Oldest, error) {
 // Close ends the search. The snapshot stays open.
 func (o *Oldest) Close() error { return o.it.Close() }
 
-// Of returns the creation, in Unix nanoseconds, of the oldest job of a queue that a fetch could take if no
-// limit applied, or 0 if there is none. A commit after the snapshot may hide a job that it took.
+// Of returns the creation, in Unix nanoseconds, of the ready job of a queue with the lowest number, or 0 if
+// there is none. It ignores limits. A commit after the snapshot may hide a job that it took.
 func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
 	if q.Ready() == 0 {
 		return 0, nil

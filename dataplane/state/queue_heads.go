@@ -12,8 +12,7 @@ import (
 )
 
 // headsKept is the number of ready jobs of one queue and priority in memory. Fetches take jobs from there, so
-// the store is read once per headsKept jobs. It bounds memory at 24 bytes each: 6 KiB for a queue with a
-// backlog.
+// the store is read once per headsKept jobs. A job takes 24 bytes, so a priority with a backlog takes 6 KiB.
 const headsKept = 256
 
 // head is one ready job.
@@ -22,7 +21,7 @@ type head struct {
 	id     job.ID
 }
 
-// heads are a queue's first ready jobs in order, one level for each priority.
+// heads are the first ready jobs of a queue or lane in order, one level for each priority.
 type heads struct {
 	levels [job.Priorities]level
 }

@@ -22,7 +22,8 @@ func (q *Queue) RateFree(nowNs int64) uint64 {
 	return uint64(q.Rate.Free(q.RateLimit, q.RateWindowMs, nowNs))
 }
 
-// CountRate counts a job that starts at nowNs. The caller must be allowed to change the record.
+// CountRate counts a job that starts at nowNs. Only the running entry may call it, because it changes the
+// record.
 func (q *Queue) CountRate(nowNs int64) {
 	if q.RateLimit == 0 {
 		return
@@ -77,8 +78,8 @@ func (r *replenishments) reset() {
 	clear(r.until)
 }
 
-// NextReplenish returns the first time at which a queue's rate limit allows a kept job, as of the last
-// commit.
+// NextReplenish returns the first time at which a rate limit of a queue or lane allows a kept job, as of the
+// last commit.
 func (s *Store) NextReplenish() (dueNs int64, ok bool) {
 	s.replenish.mu.Lock()
 	defer s.replenish.mu.Unlock()

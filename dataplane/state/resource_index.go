@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ResourceIndex indexes the namespace's resources for the lookups that decisions need. Apply and any number of readers
-// share a ResourceIndex: a change of a resource builds a new one and never changes the old. A nil or zero ResourceIndex is
-// empty.
+// ResourceIndex indexes the namespace's resources for the lookups that decisions need. Apply and any number
+// of readers share a ResourceIndex: a change of a resource builds a new one and never changes the old. A nil
+// or zero ResourceIndex is empty.
 type ResourceIndex struct {
 	all     map[resourceName]*Resource
 	byID    map[[16]byte]*Resource
@@ -102,8 +102,8 @@ func (b *ResourceIndex) RuleFor(queue, key string) *LimitRule {
 // have it as its key.
 const EveryKey = "*"
 
-// Governs reports whether any resource may keep back a job that is otherwise ready. If not, a fetch skips
-// those checks.
+// Governs reports whether a budget, a provider or an approval policy may keep back a job that is otherwise
+// ready. If not, a fetch skips those checks. Limit rules are not among them, because the lanes apply them.
 func (b *ResourceIndex) Governs() bool {
 	return b != nil && (len(b.budgets) > 0 ||
 		len(b.lists[ResourceKind_RESOURCE_KIND_PROVIDER]) > 0 ||

@@ -9,16 +9,15 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A settled job is removed when its retention is over. The retention is a setting that
-// may change at any time, for any number of jobs, so no record says when a job goes. The
-// store has an index of the settled jobs of each queue and state by the time they settled,
-// and keeps in memory how old the oldest of each list is and how long the list is kept.
-// A changed retention is in force with the commit that changes it, for settled jobs too,
-// and writes nothing.
+// A settled job is removed when its retention is over. The retention is a setting that may change at any
+// time, for any number of jobs, so no record says when a job goes. The store has an index of the settled jobs
+// of each queue and state by the time they settled. It keeps in memory when the oldest job of each list
+// settled and how long the list is kept. A changed retention is in force with the commit that changes it, for
+// settled jobs too, and rewrites none of them.
 //
-// A time of removal in each job, which an op recomputes page by page after a change, was
-// rejected: the op writes every settled job of the queue, or of the namespace, before the
-// first one goes, and the queue needs a mark of its progress that a later change supersedes.
+// A time of removal in each job, which an op recomputes page by page after a change, was rejected: the op
+// writes every settled job of the queue, or of the namespace, before the first one goes, and the queue needs
+// a mark of its progress that a later change supersedes.
 
 // settledStates is the number of states in which a job may settle.
 const settledStates = int(job.Cancelled-job.Completed) + 1

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Reader reads jobs and their records from the live store or a Snapshot. A missing record is nil without an
-// error. The caller owns the results.
+// Reader reads jobs and their records, from the live store or a Snapshot. A missing record is nil without an
+// error. The caller owns the results, except those of a JobReader.
 type Reader interface {
 	Job(id job.ID) (*job.Job, error)
 	Blob(id job.ID, kind job.BlobKind) (*job.Blob, error)

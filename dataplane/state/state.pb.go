@@ -24,13 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UnknownModel says what is done about a model that no price is known of. What it
-// used is never free: it is charged at the dearest price there is.
+// UnknownModel says how a model without a known price is treated. Its use is never free: it costs the highest
+// known price of each kind of token.
 type UnknownModel int32
 
 const (
-	UnknownModel_UNKNOWN_MODEL_CEILING UnknownModel = 0 // nothing else
-	UnknownModel_UNKNOWN_MODEL_HOLD    UnknownModel = 1 // a job that says it will use one is held
+	UnknownModel_UNKNOWN_MODEL_CEILING UnknownModel = 0 // the job runs
+	UnknownModel_UNKNOWN_MODEL_HOLD    UnknownModel = 1 // a job that declares such a model is held
 )
 
 // Enum value maps for UnknownModel.
@@ -72,7 +72,7 @@ func (UnknownModel) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{0}
 }
 
-// ResourceKind says what a resource is.
+// ResourceKind is the kind of a resource.
 type ResourceKind int32
 
 const (
@@ -84,7 +84,7 @@ const (
 	ResourceKind_RESOURCE_KIND_APPROVAL_POLICY ResourceKind = 5
 	ResourceKind_RESOURCE_KIND_ALERT_RULE      ResourceKind = 6
 	ResourceKind_RESOURCE_KIND_WEBHOOK         ResourceKind = 7
-	ResourceKind_RESOURCE_KIND_SHIPPED_PRICE   ResourceKind = 8 // of the price book that comes with the binary
+	ResourceKind_RESOURCE_KIND_SHIPPED_PRICE   ResourceKind = 8 // price from the price book that comes with the binary
 	ResourceKind_RESOURCE_KIND_ROLE            ResourceKind = 9
 )
 
@@ -143,16 +143,16 @@ func (ResourceKind) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
 }
 
-// BudgetScope says whose spending a budget bounds.
+// BudgetScope says which jobs' spending a budget limits.
 type BudgetScope int32
 
 const (
 	BudgetScope_BUDGET_SCOPE_UNSPECIFIED BudgetScope = 0
 	BudgetScope_BUDGET_SCOPE_NAMESPACE   BudgetScope = 1
-	BudgetScope_BUDGET_SCOPE_QUEUE       BudgetScope = 2 // target: its name
+	BudgetScope_BUDGET_SCOPE_QUEUE       BudgetScope = 2 // target: the queue's name
 	BudgetScope_BUDGET_SCOPE_TAG         BudgetScope = 3 // target: name=value
 	BudgetScope_BUDGET_SCOPE_KEY         BudgetScope = 4 // target: a fairness key
-	BudgetScope_BUDGET_SCOPE_JOB         BudgetScope = 5 // target: default. Each job by itself
+	BudgetScope_BUDGET_SCOPE_JOB         BudgetScope = 5 // target: default. Limits each job by itself
 )
 
 // Enum value maps for BudgetScope.
@@ -202,12 +202,12 @@ func (BudgetScope) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
 }
 
-// OnExceed says what becomes of a job that a budget has no room for.
+// OnExceed says what happens to a job if a budget has no room for it.
 type OnExceed int32
 
 const (
-	OnExceed_ON_EXCEED_HOLD       OnExceed = 0 // a person is asked
-	OnExceed_ON_EXCEED_REJECT     OnExceed = 1 // it is dead
+	OnExceed_ON_EXCEED_HOLD       OnExceed = 0 // it is held until a person approves it
+	OnExceed_ON_EXCEED_REJECT     OnExceed = 1 // it dies
 	OnExceed_ON_EXCEED_ALERT_ONLY OnExceed = 2 // it runs
 	OnExceed_ON_EXCEED_THROTTLE   OnExceed = 3 // it waits until there is room
 )
@@ -255,15 +255,15 @@ func (OnExceed) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
 }
 
-// Window is the time a limit is for.
+// Window is the period of a limit.
 type Window int32
 
 const (
 	Window_WINDOW_UNSPECIFIED Window = 0
 	Window_WINDOW_DAY         Window = 1
-	Window_WINDOW_WEEK        Window = 2 // from Monday
+	Window_WINDOW_WEEK        Window = 2 // starts on Monday
 	Window_WINDOW_MONTH       Window = 3
-	Window_WINDOW_ROLLING     Window = 4 // the last length_ms, wherever they begin
+	Window_WINDOW_ROLLING     Window = 4 // the last length_ms up to now
 )
 
 // Enum value maps for Window.
@@ -311,16 +311,16 @@ func (Window) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
 }
 
-// AlertSubject is what an alert rule watches.
+// AlertSubject is the figure that an alert rule watches.
 type AlertSubject int32
 
 const (
 	AlertSubject_ALERT_SUBJECT_UNSPECIFIED    AlertSubject = 0
 	AlertSubject_ALERT_SUBJECT_QUEUE_DEPTH    AlertSubject = 1 // pending jobs
 	AlertSubject_ALERT_SUBJECT_DEAD           AlertSubject = 2 // dead jobs
-	AlertSubject_ALERT_SUBJECT_WORKERS        AlertSubject = 3 // workers seen lately
-	AlertSubject_ALERT_SUBJECT_OLDEST_PENDING AlertSubject = 4 // its age in seconds
-	AlertSubject_ALERT_SUBJECT_BUDGET         AlertSubject = 5 // percent of the fullest limit
+	AlertSubject_ALERT_SUBJECT_WORKERS        AlertSubject = 3 // workers seen recently
+	AlertSubject_ALERT_SUBJECT_OLDEST_PENDING AlertSubject = 4 // age of the oldest pending job in seconds
+	AlertSubject_ALERT_SUBJECT_BUDGET         AlertSubject = 5 // percentage of the fullest limit
 )
 
 // Enum value maps for AlertSubject.
@@ -417,12 +417,12 @@ func (Comparison) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
 }
 
-// Missed says what a schedule does about runs that nobody was there for.
+// Missed says what a schedule does about runs that no leader was there to start.
 type Missed int32
 
 const (
 	Missed_MISSED_SKIP Missed = 0
-	Missed_MISSED_ONCE Missed = 1 // one run for all of them
+	Missed_MISSED_ONCE Missed = 1 // one run for all missed ones
 	Missed_MISSED_ALL  Missed = 2
 )
 
@@ -467,7 +467,7 @@ func (Missed) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
 }
 
-// UsagePhase says what a report came with.
+// UsagePhase is the kind of request that carried a report.
 type UsagePhase int32
 
 const (
@@ -520,8 +520,8 @@ func (UsagePhase) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
-// EventType says what happened to a job or a queue. It stays inside the node: the
-// words of an event stream for clients will be its own.
+// EventType says what happened to a record. It stays inside the data plane: package event defines the events
+// that clients receive.
 type EventType int32
 
 const (
@@ -537,17 +537,17 @@ const (
 	EventType_EVENT_DEAD             EventType = 9
 	EventType_EVENT_RECLAIMED        EventType = 10
 	EventType_EVENT_PROMOTED         EventType = 11
-	EventType_EVENT_RETURNED         EventType = 12 // fetched but not delivered: back in its queue, uncounted
+	EventType_EVENT_RETURNED         EventType = 12 // fetched but not delivered: ready again, and the attempt does not count
 	EventType_EVENT_RENEWED          EventType = 13 // a lease was renewed
 	EventType_EVENT_QUEUE_CHANGED    EventType = 14
 	EventType_EVENT_QUEUE_PAUSED     EventType = 15
 	EventType_EVENT_QUEUE_RESUMED    EventType = 16
 	EventType_EVENT_QUEUE_DELETED    EventType = 17
 	EventType_EVENT_MOVED            EventType = 18 // to another queue of this shard
-	EventType_EVENT_LEFT             EventType = 19 // for another shard: nothing of the job is left here
+	EventType_EVENT_LEFT             EventType = 19 // to another shard: nothing of the job but a Forward is left here
 	EventType_EVENT_ARRIVED          EventType = 20 // from another shard
 	EventType_EVENT_CANCELLED        EventType = 21
-	EventType_EVENT_CANCELLING       EventType = 22 // active, and its worker has yet to hear of it
+	EventType_EVENT_CANCELLING       EventType = 22 // the worker of the active job has yet to learn of it
 	EventType_EVENT_HELD             EventType = 23
 	EventType_EVENT_APPROVED         EventType = 24
 	EventType_EVENT_REJECTED         EventType = 25
@@ -556,8 +556,8 @@ const (
 	EventType_EVENT_REVIVED          EventType = 28 // a settled job is to run again
 	EventType_EVENT_DUPLICATE        EventType = 29 // an enqueue found the job that holds its unique key
 	EventType_EVENT_UNLOCKED         EventType = 30 // its unique key is free again
-	EventType_EVENT_DEBOUNCED        EventType = 31 // an enqueue put the job off
-	EventType_EVENT_UNBLOCKED        EventType = 32 // a job it depends on has settled
+	EventType_EVENT_DEBOUNCED        EventType = 31 // an enqueue postponed the job
+	EventType_EVENT_UNBLOCKED        EventType = 32 // a job that it depends on has settled
 	EventType_EVENT_CHAIN_ADVANCED   EventType = 33
 	EventType_EVENT_BATCH_CHANGED    EventType = 34
 	EventType_EVENT_BATCH_COMPLETED  EventType = 35
@@ -566,21 +566,21 @@ const (
 	EventType_EVENT_SCHEDULE_DELETED EventType = 38
 	EventType_EVENT_QUEUE_CLEARED    EventType = 39
 	EventType_EVENT_PURGED           EventType = 40 // its retention was over
-	EventType_EVENT_CONTINUED        EventType = 41 // an agent goes on with its next iteration
-	EventType_EVENT_GATED            EventType = 42 // a gate keeps it, so that others are fetched before it
+	EventType_EVENT_CONTINUED        EventType = 41 // an agent goes on to its next iteration
+	EventType_EVENT_GATED            EventType = 42 // a gate keeps the job, so that others are fetched before it
 	EventType_EVENT_UNGATED          EventType = 43
-	EventType_EVENT_BUDGET_EXCEEDED  EventType = 44 // a budget has no room for it
+	EventType_EVENT_BUDGET_EXCEEDED  EventType = 44 // a budget has no room for the job
 	EventType_EVENT_BUDGET_ALERT     EventType = 45 // a budget has reached a threshold
 	EventType_EVENT_RESOURCE_CHANGED EventType = 46
 	EventType_EVENT_RESOURCE_DELETED EventType = 47
-	EventType_EVENT_ACCOUNT_CHANGED  EventType = 48 // what a budget has come to
+	EventType_EVENT_ACCOUNT_CHANGED  EventType = 48 // the figures of a budget
 	EventType_EVENT_SCORED           EventType = 49
-	EventType_EVENT_REPLAYED         EventType = 50 // another job goes on from one of its iterations
+	EventType_EVENT_REPLAYED         EventType = 50 // another job continues from one of its iterations
 	EventType_EVENT_ALERT_FIRED      EventType = 51
 	EventType_EVENT_ALERT_RESOLVED   EventType = 52
 	EventType_EVENT_WEBHOOK_DISABLED EventType = 53 // it could not be reached for long
 	EventType_EVENT_PRIORITY_CHANGED EventType = 54
-	EventType_EVENT_USAGE_REJECTED   EventType = 55 // a usage report of its attempt is kept aside and counts nowhere
+	EventType_EVENT_USAGE_REJECTED   EventType = 55 // a usage report of the attempt was rejected and does not count
 )
 
 // Enum value maps for EventType.
@@ -730,19 +730,18 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
-// Head is the one record every batch rewrites: how far the store is and the
-// counters that hand out numbers.
+// Head is the one record that every batch rewrites: the store's position and its counters.
 type Head struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Group              string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Incarnation        []byte                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Index              uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // raft index of the last entry in the store
+	Index              uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // Raft index of the last entry in the store
 	Term               uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	ClockNs            int64                  `protobuf:"varint,5,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`                     // clock of that entry; never falls
 	TermStartedNs      int64                  `protobuf:"varint,6,opt,name=term_started_ns,json=termStartedNs,proto3" json:"term_started_ns,omitempty"` // clock of the last StartTerm
 	NextJobNumber      uint64                 `protobuf:"varint,7,opt,name=next_job_number,json=nextJobNumber,proto3" json:"next_job_number,omitempty"`
 	FeedNextSeq        uint64                 `protobuf:"varint,8,opt,name=feed_next_seq,json=feedNextSeq,proto3" json:"feed_next_seq,omitempty"`    // sequence of the next event
-	FeedFirstSeq       uint64                 `protobuf:"varint,9,opt,name=feed_first_seq,json=feedFirstSeq,proto3" json:"feed_first_seq,omitempty"` // oldest event kept
+	FeedFirstSeq       uint64                 `protobuf:"varint,9,opt,name=feed_first_seq,json=feedFirstSeq,proto3" json:"feed_first_seq,omitempty"` // sequence of the oldest stored event
 	IdempotencyRecords uint64                 `protobuf:"varint,10,opt,name=idempotency_records,json=idempotencyRecords,proto3" json:"idempotency_records,omitempty"`
 	IdempotencyBytes   uint64                 `protobuf:"varint,11,opt,name=idempotency_bytes,json=idempotencyBytes,proto3" json:"idempotency_bytes,omitempty"`
 	FeatureLevel       uint32                 `protobuf:"varint,12,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
@@ -750,7 +749,7 @@ type Head struct {
 	KeyRecords         uint64                 `protobuf:"varint,14,opt,name=key_records,json=keyRecords,proto3" json:"key_records,omitempty"`
 	QueueRecords       uint64                 `protobuf:"varint,15,opt,name=queue_records,json=queueRecords,proto3" json:"queue_records,omitempty"`
 	UsageNextSeq       uint64                 `protobuf:"varint,16,opt,name=usage_next_seq,json=usageNextSeq,proto3" json:"usage_next_seq,omitempty"`    // number of the next usage row
-	UsageFirstSeq      uint64                 `protobuf:"varint,17,opt,name=usage_first_seq,json=usageFirstSeq,proto3" json:"usage_first_seq,omitempty"` // oldest usage row kept
+	UsageFirstSeq      uint64                 `protobuf:"varint,17,opt,name=usage_first_seq,json=usageFirstSeq,proto3" json:"usage_first_seq,omitempty"` // number of the oldest stored usage row
 	OutboxRecords      uint64                 `protobuf:"varint,18,opt,name=outbox_records,json=outboxRecords,proto3" json:"outbox_records,omitempty"`
 	InboxRecords       uint64                 `protobuf:"varint,19,opt,name=inbox_records,json=inboxRecords,proto3" json:"inbox_records,omitempty"`
 	ForwardRecords     uint64                 `protobuf:"varint,20,opt,name=forward_records,json=forwardRecords,proto3" json:"forward_records,omitempty"`
@@ -766,15 +765,15 @@ type Head struct {
 	ScoreRecords       uint64                 `protobuf:"varint,30,opt,name=score_records,json=scoreRecords,proto3" json:"score_records,omitempty"`
 	AlertRecords       uint64                 `protobuf:"varint,31,opt,name=alert_records,json=alertRecords,proto3" json:"alert_records,omitempty"`
 	DeliveryRecords    uint64                 `protobuf:"varint,32,opt,name=delivery_records,json=deliveryRecords,proto3" json:"delivery_records,omitempty"`
-	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                // version of the shipped prices that are in the store
-	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"` // the number of the last delivery
-	TellingsLost       uint64                 `protobuf:"varint,35,opt,name=tellings_lost,json=tellingsLost,proto3" json:"tellings_lost,omitempty"`       // events for webhooks that found no room on the way to the first shard
-	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lanes in the journal, each as often as it changed
+	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                // version of the shipped prices in the store
+	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"` // number of the last delivery
+	TellingsLost       uint64                 `protobuf:"varint,35,opt,name=tellings_lost,json=tellingsLost,proto3" json:"tellings_lost,omitempty"`       // webhook events dropped because the outbox to the first shard was full
+	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lane records in the journal; a lane counts once for each of its changes
 	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
 	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
-	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports that were ever kept aside
+	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports ever rejected
 	FeedBytes          uint64                 `protobuf:"varint,39,opt,name=feed_bytes,json=feedBytes,proto3" json:"feed_bytes,omitempty"`                        // bytes of all feed entries ever written
-	FeedTrimmedBytes   uint64                 `protobuf:"varint,40,opt,name=feed_trimmed_bytes,json=feedTrimmedBytes,proto3" json:"feed_trimmed_bytes,omitempty"` // bytes of those before the oldest entry kept
+	FeedTrimmedBytes   uint64                 `protobuf:"varint,40,opt,name=feed_trimmed_bytes,json=feedTrimmedBytes,proto3" json:"feed_trimmed_bytes,omitempty"` // bytes of the trimmed feed entries
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1096,7 +1095,7 @@ func (x *Head) GetFeedTrimmedBytes() uint64 {
 	return 0
 }
 
-// Terms are the last terms of leaders in the store's history, the oldest first.
+// Terms are the last leaders' terms in the store's history, the oldest first.
 type Terms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Starts        []*TermStart           `protobuf:"bytes,1,rep,name=starts,proto3" json:"starts,omitempty"`
@@ -1145,7 +1144,7 @@ func (x *Terms) GetStarts() []*TermStart {
 type TermStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Seed          []byte                 `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"` // of the entry; random, so no two leaders have the same
+	Seed          []byte                 `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"` // seed of that entry; random, so no two leaders have the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1194,7 +1193,7 @@ func (x *TermStart) GetSeed() []byte {
 	return nil
 }
 
-// Settings are what an operator has decided for the namespace.
+// Settings are the operator's settings of the namespace.
 type Settings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Retention     *job.Retention         `protobuf:"bytes,1,opt,name=retention,proto3" json:"retention,omitempty"`
@@ -1247,41 +1246,41 @@ func (x *Settings) GetUnknownModel() UnknownModel {
 	return UnknownModel_UNKNOWN_MODEL_CEILING
 }
 
-// Queue is a queue's settings and its exact counters.
+// Queue is the record of a queue: its settings and its exact counters.
 type Queue struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	CreatedNs      int64                  `protobuf:"varint,2,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
 	Paused         bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	MaxConcurrency uint32                 `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 = unlimited
-	// Jobs now in each state, indexed by job.State.
+	// Number of jobs in each state, indexed by job.State.
 	InState []uint64 `protobuf:"varint,5,rep,packed,name=in_state,json=inState,proto3" json:"in_state,omitempty"`
-	// Totals since the queue exists; they survive the jobs.
+	// Totals since the queue was created; they survive the jobs.
 	Enqueued            uint64          `protobuf:"varint,6,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
 	Completed           uint64          `protobuf:"varint,7,opt,name=completed,proto3" json:"completed,omitempty"`
 	Failed              uint64          `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"` // failed attempts, expired leases included
 	Dead                uint64          `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
 	Cancelled           uint64          `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	RateLimit           uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs let go in any window; 0 = unlimited
+	RateLimit           uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs that may start within any window; 0 = unlimited
 	RateWindowMs        int64           `protobuf:"varint,12,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
 	Rate                *job.RateWindow `protobuf:"bytes,13,opt,name=rate,proto3" json:"rate,omitempty"`
-	Draining            bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused so that its active jobs run out
-	MaxLength           uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // jobs that wait (pending, scheduled, retrying); 0 = unlimited
+	Draining            bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused while its active jobs end
+	MaxLength           uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // most waiting jobs (pending, scheduled, retrying); 0 = unlimited
 	Overflow            job.Overflow    `protobuf:"varint,16,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow" json:"overflow,omitempty"`
 	Retention           *job.Retention  `protobuf:"bytes,17,opt,name=retention,proto3" json:"retention,omitempty"`
 	Defaults            *QueueDefaults  `protobuf:"bytes,18,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	ClearBelow          uint64          `protobuf:"varint,19,opt,name=clear_below,json=clearBelow,proto3" json:"clear_below,omitempty"`                                // waiting jobs with a lower number are being removed; 0 = none
-	Deleting            bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                                                      // its jobs are being removed, then it
-	UniqueLocks         uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"`                             // unique keys taken in it
-	Cleared             uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                                                        // jobs that clears have removed since the queue exists
-	Provider            string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // of jobs that name none; empty: none
+	Deleting            bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                                                      // its jobs are being removed, then the queue itself
+	UniqueLocks         uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"`                             // unique keys that its jobs hold
+	Cleared             uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                                                        // jobs that clears have removed since the queue was created
+	Provider            string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // provider of jobs that name none; empty: none
 	AgeingMs            int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`                                      // a job that has waited this long counts as one priority higher; 0 = never
-	Gated               uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                                            // pending jobs that a gate keeps
-	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // lanes it has; 0 = none of its jobs has a fairness key
-	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // what a lane has been served that always had jobs: where another begins
-	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // how long jobs in lanes take, on a moving average; 0 = unknown
-	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // of an attempt, on a moving average; 0 = none has reported a cost
-	Started             uint64          `protobuf:"varint,30,opt,name=started,proto3" json:"started,omitempty"`                                                        // attempts started since the queue exists
+	Gated               uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                                            // pending jobs at gates
+	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // number of lanes; 0 = none of its jobs has a fairness key
+	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // served time of a lane that always had jobs: where a new lane begins
+	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // moving average of the duration of jobs in lanes; 0 = unknown
+	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // moving average of the cost of an attempt; 0 = none reported
+	Started             uint64          `protobuf:"varint,30,opt,name=started,proto3" json:"started,omitempty"`                                                        // attempts started since the queue was created
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1526,19 +1525,19 @@ func (x *Queue) GetStarted() uint64 {
 	return 0
 }
 
-// Lane is the jobs of a queue with one fairness key, and what its share of the queue
-// comes to. The jobs without a key are a lane too, as soon as there is another.
+// Lane holds the counts of the jobs of a queue with one fairness key, and the key's share of the queue. As
+// soon as a queue has a lane, the jobs without a key form one too.
 type Lane struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Pending       uint64                 `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"` // ready ones
+	Pending       uint64                 `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"` // ready jobs
 	Active        uint64                 `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
-	Weight        uint32                 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`                           // of what jobs said last; 0 = 1
-	ServedNs      int64                  `protobuf:"varint,6,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`       // processing time it has been given, by weight
-	ExpectedNs    int64                  `protobuf:"varint,7,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"` // how long its jobs take, on a moving average; 0 = unknown
+	Weight        uint32                 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`                           // weight that a job last declared; 0 = 1
+	ServedNs      int64                  `protobuf:"varint,6,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`       // processing time charged, divided by the weight
+	ExpectedNs    int64                  `protobuf:"varint,7,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"` // moving average of the duration of its jobs; 0 = unknown
 	Rate          *job.RateWindow        `protobuf:"bytes,8,opt,name=rate,proto3" json:"rate,omitempty"`
-	Forgotten     bool                   `protobuf:"varint,9,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // in LaneChanges alone: there is no such lane any more
+	Forgotten     bool                   `protobuf:"varint,9,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // only in LaneChanges: the lane was removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1636,8 +1635,8 @@ func (x *Lane) GetForgotten() bool {
 	return false
 }
 
-// LaneChanges are the lanes that an entry changed, as it left them, in the order in
-// which it came to them.
+// LaneChanges holds the lanes that an entry changed, as the entry left them, in the order of their first
+// change.
 type LaneChanges struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lanes         []*Lane                `protobuf:"bytes,1,rep,name=lanes,proto3" json:"lanes,omitempty"`
@@ -1682,18 +1681,18 @@ func (x *LaneChanges) GetLanes() []*Lane {
 	return nil
 }
 
-// Resource is what somebody has declared for the namespace. Every shard has all of
-// them. What has come of it, such as what a budget has spent, lies in records of its
-// own, so that a resource changes only when somebody changes it.
+// Resource is something that a user has declared for the namespace. Every shard has all resources. Running
+// figures, such as the spending of a budget, lie in records of their own, so that a resource changes only
+// when a user changes it.
 type Resource struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Kind      ResourceKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=corvo.state.v1.ResourceKind" json:"kind,omitempty"`
-	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`        // unique in its kind: its id in paths
-	Id        []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`            // another that takes the name has another
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`        // unique within its kind; the id in paths
+	Id        []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`            // a later resource with the same name has another id
 	Version   uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // rises with every change
 	CreatedNs int64                  `protobuf:"varint,5,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	Shards    uint32                 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"` // of the namespace
-	// The one of its kind.
+	Shards    uint32                 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"` // number of the namespace's shards
+	// The field of its kind.
 	LimitRule      *LimitRule      `protobuf:"bytes,10,opt,name=limit_rule,json=limitRule,proto3" json:"limit_rule,omitempty"`
 	Provider       *Provider       `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
 	Price          *Price          `protobuf:"bytes,12,opt,name=price,proto3" json:"price,omitempty"`
@@ -1834,12 +1833,12 @@ func (x *Resource) GetRole() *Role {
 	return nil
 }
 
-// LimitRule limits what a fairness key of a queue may have. One without a key limits
-// the queue, and is the queue's own settings.
+// LimitRule limits the jobs of a queue with one fairness key. A limit of the whole queue is a setting of the
+// Queue.
 type LimitRule struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                              // "*": each key that has no rule of its own
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                              // "*" covers each key without a rule of its own
 	MaxConcurrency uint32                 `protobuf:"varint,3,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 = unlimited
 	RateLimit      uint32                 `protobuf:"varint,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`                // 0 = unlimited
 	RateWindowMs   int64                  `protobuf:"varint,5,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
@@ -1920,7 +1919,7 @@ func (x *LimitRule) GetPaused() bool {
 	return false
 }
 
-// Provider is what a provider of models lets through in a minute; 0 = unlimited.
+// Provider holds the limits of a model provider per minute; 0 = unlimited.
 type Provider struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Requests      uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
@@ -1981,17 +1980,17 @@ func (x *Provider) GetOutputTokens() uint64 {
 	return 0
 }
 
-// Traffic is what goes to a provider, and what is expected to. Its key holds the
-// provider's name.
+// Traffic holds the use of a provider in the last minute, the reserved tokens and the averages. Its store key
+// holds the provider's id.
 type Traffic struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Name                 string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Requests             *job.RateWindow        `protobuf:"bytes,2,opt,name=requests,proto3" json:"requests,omitempty"`
 	InputTokens          *job.RateWindow        `protobuf:"bytes,3,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	OutputTokens         *job.RateWindow        `protobuf:"bytes,4,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	ReservedInputTokens  uint64                 `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"` // for attempts that run
+	ReservedInputTokens  uint64                 `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"` // for running attempts
 	ReservedOutputTokens uint64                 `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
-	ExpectedInputTokens  uint64                 `protobuf:"varint,7,opt,name=expected_input_tokens,json=expectedInputTokens,proto3" json:"expected_input_tokens,omitempty"` // of an attempt, on a moving average
+	ExpectedInputTokens  uint64                 `protobuf:"varint,7,opt,name=expected_input_tokens,json=expectedInputTokens,proto3" json:"expected_input_tokens,omitempty"` // moving average of an attempt
 	ExpectedOutputTokens uint64                 `protobuf:"varint,8,opt,name=expected_output_tokens,json=expectedOutputTokens,proto3" json:"expected_output_tokens,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -2083,12 +2082,12 @@ func (x *Traffic) GetExpectedOutputTokens() uint64 {
 	return 0
 }
 
-// Price is what a model costs, in nano-dollars for a million tokens.
+// Price is the price of a model, in nano-dollars for a million tokens.
 type Price struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
-	Provider             string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`                                         // empty: whoever's it is
+	Provider             string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`                                         // empty: any provider
 	Model                string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`                                               // a trailing * stands for any ending
-	OverInputTokens      int64                  `protobuf:"varint,3,opt,name=over_input_tokens,json=overInputTokens,proto3" json:"over_input_tokens,omitempty"` // for reports with more input than that
+	OverInputTokens      int64                  `protobuf:"varint,3,opt,name=over_input_tokens,json=overInputTokens,proto3" json:"over_input_tokens,omitempty"` // applies to reports with more input tokens than that
 	InputNanoUsd         int64                  `protobuf:"varint,4,opt,name=input_nano_usd,json=inputNanoUsd,proto3" json:"input_nano_usd,omitempty"`
 	OutputNanoUsd        int64                  `protobuf:"varint,5,opt,name=output_nano_usd,json=outputNanoUsd,proto3" json:"output_nano_usd,omitempty"`
 	CacheCreationNanoUsd int64                  `protobuf:"varint,6,opt,name=cache_creation_nano_usd,json=cacheCreationNanoUsd,proto3" json:"cache_creation_nano_usd,omitempty"`
@@ -2176,18 +2175,18 @@ func (x *Price) GetCacheReadNanoUsd() int64 {
 	return 0
 }
 
-// Budget bounds what jobs may cost.
+// Budget limits the cost of jobs.
 type Budget struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Scope          BudgetScope            `protobuf:"varint,1,opt,name=scope,proto3,enum=corvo.state.v1.BudgetScope" json:"scope,omitempty"`
 	Target         string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	Limits         []*SpendLimit          `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`                                         // one of a kind
-	PerJobNanoUsd  int64                  `protobuf:"varint,4,opt,name=per_job_nano_usd,json=perJobNanoUsd,proto3" json:"per_job_nano_usd,omitempty"` // of all attempts of a job; 0 = unlimited
+	Limits         []*SpendLimit          `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`                                         // at most one for each window
+	PerJobNanoUsd  int64                  `protobuf:"varint,4,opt,name=per_job_nano_usd,json=perJobNanoUsd,proto3" json:"per_job_nano_usd,omitempty"` // limit over all attempts of a job; 0 = unlimited
 	Timezone       string                 `protobuf:"bytes,5,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	OnExceed       OnExceed               `protobuf:"varint,6,opt,name=on_exceed,json=onExceed,proto3,enum=corvo.state.v1.OnExceed" json:"on_exceed,omitempty"`
-	ReserveNanoUsd int64                  `protobuf:"varint,7,opt,name=reserve_nano_usd,json=reserveNanoUsd,proto3" json:"reserve_nano_usd,omitempty"` // for an attempt of which nothing else is known; 0 = see Budget.Reserve
-	Alerts         []uint32               `protobuf:"varint,8,rep,packed,name=alerts,proto3" json:"alerts,omitempty"`                                  // percents of a limit that are told of, rising
-	RaiseNanoUsd   int64                  `protobuf:"varint,9,opt,name=raise_nano_usd,json=raiseNanoUsd,proto3" json:"raise_nano_usd,omitempty"`       // more for a while, on every limit
+	ReserveNanoUsd int64                  `protobuf:"varint,7,opt,name=reserve_nano_usd,json=reserveNanoUsd,proto3" json:"reserve_nano_usd,omitempty"` // for an attempt without an estimate; 0 = see Budget.Reserve
+	Alerts         []uint32               `protobuf:"varint,8,rep,packed,name=alerts,proto3" json:"alerts,omitempty"`                                  // percentages of a limit that raise an alert, ascending
+	RaiseNanoUsd   int64                  `protobuf:"varint,9,opt,name=raise_nano_usd,json=raiseNanoUsd,proto3" json:"raise_nano_usd,omitempty"`       // raises every limit until raise_until_ns
 	RaiseUntilNs   int64                  `protobuf:"varint,10,opt,name=raise_until_ns,json=raiseUntilNs,proto3" json:"raise_until_ns,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2353,20 +2352,21 @@ func (x *SpendLimit) GetLengthMs() int64 {
 	return 0
 }
 
-// Account is what a budget has come to. Its key is the budget's id.
+// Account holds the running figures of a budget. Its store key is the budget's id.
 type Account struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                                 // of the budget
-	ReservedNanoUsd int64                  `protobuf:"varint,3,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // for attempts that run
+	ReservedNanoUsd int64                  `protobuf:"varint,3,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // for running attempts
 	Spent           []*Spent               `protobuf:"bytes,4,rep,name=spent,proto3" json:"spent,omitempty"`                                               // by window, in the order of the budget's limits
-	Gated           uint64                 `protobuf:"varint,5,opt,name=gated,proto3" json:"gated,omitempty"`                                              // jobs that wait for room in it
-	// Of a budget that the shards of a namespace share. Its windows, and these, are the
-	// first shard's; reserved_nano_usd is there what all of them are granted.
+	Gated           uint64                 `protobuf:"varint,5,opt,name=gated,proto3" json:"gated,omitempty"`                                              // not used
+	// The following fields belong to a budget that the shards of a namespace share. The windows, shares,
+	// turn and serve_ns are used on the first shard only, where reserved_nano_usd is the sum of all
+	// grants.
 	Shares        []*Share `protobuf:"bytes,6,rep,name=shares,proto3" json:"shares,omitempty"`                   // by shard
-	Turn          uint64   `protobuf:"varint,7,opt,name=turn,proto3" json:"turn,omitempty"`                      // of the last that asked or was asked
-	ServeNs       int64    `protobuf:"varint,8,opt,name=serve_ns,json=serveNs,proto3" json:"serve_ns,omitempty"` // when the passing of time may change something for them; 0 = it does not
-	Slice         *Slice   `protobuf:"bytes,9,opt,name=slice,proto3" json:"slice,omitempty"`                     // what this shard has, the first one too
+	Turn          uint64   `protobuf:"varint,7,opt,name=turn,proto3" json:"turn,omitempty"`                      // last turn, of a request or of a recall
+	ServeNs       int64    `protobuf:"varint,8,opt,name=serve_ns,json=serveNs,proto3" json:"serve_ns,omitempty"` // when time alone may change the answer to a shard; 0 = never
+	Slice         *Slice   `protobuf:"bytes,9,opt,name=slice,proto3" json:"slice,omitempty"`                     // this shard's slice, also on the first shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2464,17 +2464,17 @@ func (x *Account) GetSlice() *Slice {
 	return nil
 }
 
-// Share is what the first shard knows of another's slice of a budget.
+// Share is the first shard's record of a shard's slice of a budget.
 type Share struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Shard          uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	GrantedNanoUsd int64                  `protobuf:"varint,2,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"` // less what it has told of as spent or given back
-	Ask            uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"`                                               // number of its last ask
-	WantNanoUsd    int64                  `protobuf:"varint,4,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"`          // what it lacks by that; 0 = nothing
-	Turn           uint64                 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`                                             // of that: the lowest is served first
-	Denied         bool                   `protobuf:"varint,6,opt,name=denied,proto3" json:"denied,omitempty"`                                         // it has been told that there is no room for that
-	Recall         uint64                 `protobuf:"varint,7,opt,name=recall,proto3" json:"recall,omitempty"`                                         // the turn in which it was asked for what it does not use; 0 = it was not
-	Returned       bool                   `protobuf:"varint,8,opt,name=returned,proto3" json:"returned,omitempty"`                                     // it has given that back: all that it still has is reserved
+	GrantedNanoUsd int64                  `protobuf:"varint,2,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"` // granted, minus what the shard has reported as spent or given back
+	Ask            uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"`                                               // number of the shard's last request
+	WantNanoUsd    int64                  `protobuf:"varint,4,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"`          // amount that the shard lacks by that request; 0 = none
+	Turn           uint64                 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`                                             // place of the request in the order; the lowest is served first
+	Denied         bool                   `protobuf:"varint,6,opt,name=denied,proto3" json:"denied,omitempty"`                                         // the first shard has answered that there is no room
+	Recall         uint64                 `protobuf:"varint,7,opt,name=recall,proto3" json:"recall,omitempty"`                                         // turn in which the shard was asked for its unused money; 0 = it was not
+	Returned       bool                   `protobuf:"varint,8,opt,name=returned,proto3" json:"returned,omitempty"`                                     // the shard has given it back: all that it still has is reserved
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2565,23 +2565,23 @@ func (x *Share) GetReturned() bool {
 	return false
 }
 
-// Slice is what a shard has of a budget that several share.
+// Slice is a shard's part of a budget that several shards share.
 type Slice struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	GrantedNanoUsd  int64                  `protobuf:"varint,1,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"`    // and not spent
-	ReservedNanoUsd int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // of that, for attempts that run
-	// What the first shard has not been told of yet.
+	GrantedNanoUsd  int64                  `protobuf:"varint,1,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"`    // granted and not spent
+	ReservedNanoUsd int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // part of the grant that running attempts have reserved
+	// What the first shard has not received yet.
 	SettledNanoUsd int64   `protobuf:"varint,3,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
 	OverrunNanoUsd int64   `protobuf:"varint,4,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
-	GoneNanoUsd    int64   `protobuf:"varint,5,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"`  // what was granted and is spent; below 0: what was taken ungranted
-	UntoldNs       int64   `protobuf:"varint,6,opt,name=untold_ns,json=untoldNs,proto3" json:"untold_ns,omitempty"`             // since when
-	UsedNs         int64   `protobuf:"varint,7,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`                   // when it was last granted, reserved or spent
-	KeepNs         int64   `protobuf:"varint,8,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`                   // until when what was granted is kept for who asked for it
-	Ask            uint64  `protobuf:"varint,9,opt,name=ask,proto3" json:"ask,omitempty"`                                       // number of its last ask
-	WantNanoUsd    int64   `protobuf:"varint,10,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // what is needed by that; 0 = nothing
-	Denial         *Denial `protobuf:"bytes,11,opt,name=denial,proto3" json:"denial,omitempty"`                                 // the answer, where there was no room
-	Recall         uint64  `protobuf:"varint,12,opt,name=recall,proto3" json:"recall,omitempty"`                                // the turn in which it is to give back what it does not use; 0 = none
-	Returned       bool    `protobuf:"varint,13,opt,name=returned,proto3" json:"returned,omitempty"`                            // it has, and says so
+	GoneNanoUsd    int64   `protobuf:"varint,5,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"`  // granted money that was spent or given back; negative: money taken without a grant
+	UntoldNs       int64   `protobuf:"varint,6,opt,name=untold_ns,json=untoldNs,proto3" json:"untold_ns,omitempty"`             // time of the oldest unreported change; 0 = none
+	UsedNs         int64   `protobuf:"varint,7,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`                   // when money was last granted, reserved or released
+	KeepNs         int64   `protobuf:"varint,8,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`                   // until then the grant is kept for the job that needed it
+	Ask            uint64  `protobuf:"varint,9,opt,name=ask,proto3" json:"ask,omitempty"`                                       // number of the last request
+	WantNanoUsd    int64   `protobuf:"varint,10,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // amount that the request is for; 0 = no request
+	Denial         *Denial `protobuf:"bytes,11,opt,name=denial,proto3" json:"denial,omitempty"`                                 // the first shard's answer, if it has no room
+	Recall         uint64  `protobuf:"varint,12,opt,name=recall,proto3" json:"recall,omitempty"`                                // turn in which the first shard asked for unused money; 0 = it did not
+	Returned       bool    `protobuf:"varint,13,opt,name=returned,proto3" json:"returned,omitempty"`                            // the unused money was given back
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2707,14 +2707,14 @@ func (x *Slice) GetReturned() bool {
 	return false
 }
 
-// Denial says that a budget has no room for an amount.
+// Denial is the first shard's answer that a budget has no room for an amount.
 type Denial struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	AmountNanoUsd    int64                  `protobuf:"varint,1,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"` // nor for more
-	Window           Window                 `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`           // of the limit
+	AmountNanoUsd    int64                  `protobuf:"varint,1,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"` // nor for a larger one
+	Window           Window                 `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`           // window of the limit without room
 	LimitNanoUsd     int64                  `protobuf:"varint,3,opt,name=limit_nano_usd,json=limitNanoUsd,proto3" json:"limit_nano_usd,omitempty"`
 	AvailableNanoUsd int64                  `protobuf:"varint,4,opt,name=available_nano_usd,json=availableNanoUsd,proto3" json:"available_nano_usd,omitempty"`
-	UntilNs          int64                  `protobuf:"varint,5,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"` // when there is at the earliest if nothing else changes; 0 = nobody knows
+	UntilNs          int64                  `protobuf:"varint,5,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"` // earliest time at which there may be room if nothing else changes; 0 = unknown
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2784,18 +2784,18 @@ func (x *Denial) GetUntilNs() int64 {
 	return 0
 }
 
-// Spent is what has been spent in a window.
+// Spent is the spending in a window.
 type Spent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Window         Window                 `protobuf:"varint,1,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
-	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // of a calendar's window; of a rolling one, since when alerted counts
+	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // start of a calendar window; of a rolling one, the time since which alerted counts
 	EndNs          int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
-	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // up to what was reserved for it
-	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`   // beyond it, by jobs that ran already
-	Alerted        uint32                 `protobuf:"varint,6,opt,name=alerted,proto3" json:"alerted,omitempty"`                                         // the highest percentage told of in this window
-	LengthMs       int64                  `protobuf:"varint,7,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`                       // of a rolling window: below is what it is made of
+	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // spending up to its reserves
+	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`   // spending beyond them
+	Alerted        uint32                 `protobuf:"varint,6,opt,name=alerted,proto3" json:"alerted,omitempty"`                                         // highest percentage that has raised an alert in this window
+	LengthMs       int64                  `protobuf:"varint,7,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`                       // of a rolling window, as are the fields below
 	Newest         uint64                 `protobuf:"varint,8,opt,name=newest,proto3" json:"newest,omitempty"`                                           // number of the newest slice: its start divided by its length
-	SettledSlices  []int64                `protobuf:"varint,9,rep,packed,name=settled_slices,json=settledSlices,proto3" json:"settled_slices,omitempty"` // by slice number modulo their count
+	SettledSlices  []int64                `protobuf:"varint,9,rep,packed,name=settled_slices,json=settledSlices,proto3" json:"settled_slices,omitempty"` // by slice number modulo the number of slices
 	OverrunSlices  []int64                `protobuf:"varint,10,rep,packed,name=overrun_slices,json=overrunSlices,proto3" json:"overrun_slices,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2901,17 +2901,17 @@ func (x *Spent) GetOverrunSlices() []int64 {
 	return nil
 }
 
-// ApprovalPolicy says which jobs a person has to approve before they go on.
+// ApprovalPolicy says which jobs need a person's approval before they run.
 type ApprovalPolicy struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Label           string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
-	All             bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // all of its conditions must hold, not any
+	All             bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // all conditions must hold; else one is enough
 	Disabled        bool                   `protobuf:"varint,3,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	Queue           string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"` // the conditions; empty and 0 are none
+	Queue           string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"` // the conditions begin here; empty and 0 are none
 	TagKey          string                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"`
-	TagValue        string                 `protobuf:"bytes,6,opt,name=tag_value,json=tagValue,proto3" json:"tag_value,omitempty"` // with tag_key; empty: any
+	TagValue        string                 `protobuf:"bytes,6,opt,name=tag_value,json=tagValue,proto3" json:"tag_value,omitempty"` // with tag_key; empty: any value
 	CostNanoUsdOver int64                  `protobuf:"varint,7,opt,name=cost_nano_usd_over,json=costNanoUsdOver,proto3" json:"cost_nano_usd_over,omitempty"`
-	CostSaid        bool                   `protobuf:"varint,8,opt,name=cost_said,json=costSaid,proto3" json:"cost_said,omitempty"` // there is a condition on cost, which may be 0
+	CostSaid        bool                   `protobuf:"varint,8,opt,name=cost_said,json=costSaid,proto3" json:"cost_said,omitempty"` // there is a condition on cost, whose bound may be 0
 	IterationOver   uint32                 `protobuf:"varint,9,opt,name=iteration_over,json=iterationOver,proto3" json:"iteration_over,omitempty"`
 	IterationSaid   bool                   `protobuf:"varint,10,opt,name=iteration_said,json=iterationSaid,proto3" json:"iteration_said,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -3018,15 +3018,15 @@ func (x *ApprovalPolicy) GetIterationSaid() bool {
 	return false
 }
 
-// AlertRule says when somebody is told.
+// AlertRule says when a webhook is notified of a figure.
 type AlertRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
 	When          AlertSubject           `protobuf:"varint,2,opt,name=when,proto3,enum=corvo.state.v1.AlertSubject" json:"when,omitempty"`
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // a queue, or of a budget its scope/target; empty: all queues
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // a queue, or the scope/target of a budget; empty: all queues
 	Comparison    Comparison             `protobuf:"varint,4,opt,name=comparison,proto3,enum=corvo.state.v1.Comparison" json:"comparison,omitempty"`
 	Threshold     float64                `protobuf:"fixed64,5,opt,name=threshold,proto3" json:"threshold,omitempty"`
-	ForMs         int64                  `protobuf:"varint,6,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // how long it must hold
+	ForMs         int64                  `protobuf:"varint,6,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // time for which the condition must hold
 	Notify        string                 `protobuf:"bytes,7,opt,name=notify,proto3" json:"notify,omitempty"`             // name of a webhook
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3117,8 +3117,8 @@ type Alert struct {
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Firing        bool                   `protobuf:"varint,3,opt,name=firing,proto3" json:"firing,omitempty"`
-	SinceNs       int64                  `protobuf:"varint,4,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // since when it fires, or has not
-	Value         float64                `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`                   // as it was then
+	SinceNs       int64                  `protobuf:"varint,4,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // when it last began or ceased to fire
+	Value         float64                `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`                   // the figure at that time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3188,7 +3188,7 @@ func (x *Alert) GetValue() float64 {
 	return 0
 }
 
-// Webhook is where events are sent.
+// Webhook is a receiver of events.
 type Webhook struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Url             string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
@@ -3196,9 +3196,9 @@ type Webhook struct {
 	Events          []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	Disabled        bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	RetryLimit      uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
-	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs: it is told of their jobs' events only; none: of all
-	SecretOverlapMs int64                  `protobuf:"varint,7,opt,name=secret_overlap_ms,json=secretOverlapMs,proto3" json:"secret_overlap_ms,omitempty"` // how long what is sent is signed with the secret before, too
-	PreviousSecret  string                 `protobuf:"bytes,8,opt,name=previous_secret,json=previousSecret,proto3" json:"previous_secret,omitempty"`       // until then
+	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs: it receives the events of these queues' jobs only; none: of all
+	SecretOverlapMs int64                  `protobuf:"varint,7,opt,name=secret_overlap_ms,json=secretOverlapMs,proto3" json:"secret_overlap_ms,omitempty"` // how long deliveries are also signed with the previous secret
+	PreviousSecret  string                 `protobuf:"bytes,8,opt,name=previous_secret,json=previousSecret,proto3" json:"previous_secret,omitempty"`       // valid until previous_until_ns
 	PreviousUntilNs int64                  `protobuf:"varint,9,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -3297,17 +3297,17 @@ func (x *Webhook) GetPreviousUntilNs() int64 {
 	return 0
 }
 
-// Attempted is what has come of a webhook: how the last attempt to reach it ended, and
-// what waits for it. Its key is the webhook's id.
+// Attempted holds the outcome of the last attempt to reach a webhook, and its waiting and dropped deliveries.
+// Its store key holds the webhook's id.
 type Attempted struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Status         uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`                                         // of the answer; 0 = there was none
-	Error          string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                                            // empty: it was delivered
-	AtNs           int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`                                 // of the last attempt; 0 = there was none
-	Waiting        uint64                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                                       // deliveries that are not over
-	Dropped        uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // events it was not told of because too many deliveries waited
+	Status         uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`                                         // HTTP status of the answer; 0 = no answer
+	Error          string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                                            // empty: the event was delivered
+	AtNs           int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`                                 // time of the last attempt; 0 = none
+	Waiting        uint64                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                                       // deliveries that are still to be attempted
+	Dropped        uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // events dropped because too many deliveries waited
 	GivenUp        uint32                 `protobuf:"varint,6,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                        // deliveries given up in a row
-	FailingSinceNs int64                  `protobuf:"varint,7,opt,name=failing_since_ns,json=failingSinceNs,proto3" json:"failing_since_ns,omitempty"` // when the first of them was
+	FailingSinceNs int64                  `protobuf:"varint,7,opt,name=failing_since_ns,json=failingSinceNs,proto3" json:"failing_since_ns,omitempty"` // when the first of them was given up
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3391,7 +3391,7 @@ func (x *Attempted) GetFailingSinceNs() int64 {
 	return 0
 }
 
-// Delivery is one event on its way to a webhook. Its key is its id.
+// Delivery is one event on its way to a webhook. Its store key holds its id.
 type Delivery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3400,14 +3400,14 @@ type Delivery struct {
 	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	Attempts      uint32                 `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	CreatedNs     int64                  `protobuf:"varint,6,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	DueNs         int64                  `protobuf:"varint,7,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"` // of the next attempt; 0 = none any more
+	DueNs         int64                  `protobuf:"varint,7,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"` // time of the next attempt; 0 = no more attempts
 	LastStatus    uint32                 `protobuf:"varint,8,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
 	LastError     string                 `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	LastAttemptNs int64                  `protobuf:"varint,10,opt,name=last_attempt_ns,json=lastAttemptNs,proto3" json:"last_attempt_ns,omitempty"`
 	Delivered     bool                   `protobuf:"varint,11,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	PurgeNs       int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // forgotten from then on
-	JobId         []byte                 `protobuf:"bytes,13,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`        // of the event; absent where it is not of a job
-	Number        uint64                 `protobuf:"varint,14,opt,name=number,proto3" json:"number,omitempty"`                  // in the order in which they were queued
+	PurgeNs       int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // when the record is removed
+	JobId         []byte                 `protobuf:"bytes,13,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`        // job of the event; absent if the event is not of a job
+	Number        uint64                 `protobuf:"varint,14,opt,name=number,proto3" json:"number,omitempty"`                  // in the order in which deliveries were queued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3540,7 +3540,7 @@ func (x *Delivery) GetNumber() uint64 {
 	return 0
 }
 
-// Scores are the judgements of a job. Their key is its id.
+// Scores are the scores of a job. Their store key holds the job's id.
 type Scores struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3593,8 +3593,7 @@ func (x *Scores) GetScores() []*job.Score {
 	return nil
 }
 
-// QueueDefaults is what jobs get that say nothing themselves; an absent field
-// leaves the namespace's default.
+// QueueDefaults holds the defaults for a queue's new jobs. An absent field means the namespace's default.
 type QueueDefaults struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Priority      *uint32                `protobuf:"varint,1,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
@@ -3687,7 +3686,7 @@ func (x *QueueDefaults) GetExpireAfterMs() int64 {
 	return 0
 }
 
-// Lock is a key that one job of a queue holds.
+// Lock is the record of a key that one job or schedule holds.
 type Lock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3732,24 +3731,25 @@ func (x *Lock) GetJobId() []byte {
 	return nil
 }
 
-// Batch is a group of jobs whose end is told of once. Its key holds its id.
+// Batch is a group of jobs with a callback that runs after all of them have settled. Its store key holds its
+// id.
 type Batch struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Total           uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Succeeded       uint64                 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed          uint64                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
-	Cancelled       uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                             // or removed before they settled
-	Open            bool                   `protobuf:"varint,6,opt,name=open,proto3" json:"open,omitempty"`                                       // members may come
+	Cancelled       uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                             // cancelled, or removed before they settled
+	Open            bool                   `protobuf:"varint,6,opt,name=open,proto3" json:"open,omitempty"`                                       // more members may be added
 	CallbackQueue   string                 `protobuf:"bytes,7,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
 	CallbackShard   uint32                 `protobuf:"varint,8,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
-	ParentId        []byte                 `protobuf:"bytes,9,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // of the batch it is a member of
+	ParentId        []byte                 `protobuf:"bytes,9,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // the batch that this batch is a member of
 	CreatedNs       int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	CompletedNs     int64                  `protobuf:"varint,11,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"` // when all had settled; 0 = not yet
+	CompletedNs     int64                  `protobuf:"varint,11,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"` // when all members had settled; 0 = not yet
 	PurgeNs         int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`
-	CallbackPayload bool                   `protobuf:"varint,13,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"` // there is one, in a record of its own
-	CallbackJobId   []byte                 `protobuf:"bytes,14,opt,name=callback_job_id,json=callbackJobId,proto3" json:"callback_job_id,omitempty"`      // made when it completed
-	Queue           string                 `protobuf:"bytes,15,opt,name=queue,proto3" json:"queue,omitempty"`                                             // of the first job it was made for
+	CallbackPayload bool                   `protobuf:"varint,13,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"` // there is a payload, in a record of its own
+	CallbackJobId   []byte                 `protobuf:"bytes,14,opt,name=callback_job_id,json=callbackJobId,proto3" json:"callback_job_id,omitempty"`      // created when the batch completed
+	Queue           string                 `protobuf:"bytes,15,opt,name=queue,proto3" json:"queue,omitempty"`                                             // queue of the first job of the request that created it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3889,13 +3889,13 @@ func (x *Batch) GetQueue() string {
 	return ""
 }
 
-// Schedule makes a job whenever its cron expression says. Its key holds its id.
+// Schedule creates jobs at the times of its cron expression. Its store key holds its id.
 type Schedule struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // unique in the namespace
 	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // shard of the queue
 	Cron           string                 `protobuf:"bytes,5,opt,name=cron,proto3" json:"cron,omitempty"`
 	Timezone       string                 `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	Payload        *job.Blob              `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
@@ -3908,10 +3908,10 @@ type Schedule struct {
 	LastRunNs      int64                  `protobuf:"varint,14,opt,name=last_run_ns,json=lastRunNs,proto3" json:"last_run_ns,omitempty"`
 	NextRunNs      int64                  `protobuf:"varint,15,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // 0 = never
 	CreatedNs      int64                  `protobuf:"varint,16,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	Version        uint64                 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // rises with every change a client makes
+	Version        uint64                 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // rises with every change by a client
 	Tags           []*job.Pair            `protobuf:"bytes,18,rep,name=tags,proto3" json:"tags,omitempty"`
 	Headers        []*job.Pair            `protobuf:"bytes,19,rep,name=headers,proto3" json:"headers,omitempty"`
-	FairnessKey    string                 `protobuf:"bytes,20,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"` // its jobs'
+	FairnessKey    string                 `protobuf:"bytes,20,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"` // of its jobs
 	FairnessWeight uint32                 `protobuf:"varint,21,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -4094,14 +4094,13 @@ func (x *Schedule) GetFairnessWeight() uint32 {
 	return 0
 }
 
-// Dependents says that jobs wait for a job, and how it settled. Its key is that
-// job's id.
+// Dependents says that jobs wait for a job, and how that job settled. Its store key holds that job's id.
 type Dependents struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Waiters       uint64                 `protobuf:"varint,1,opt,name=waiters,proto3" json:"waiters,omitempty"`
-	Settled       job.State              `protobuf:"varint,2,opt,name=settled,proto3,enum=corvo.job.v1.State" json:"settled,omitempty"` // unspecified: not yet, or it is not here
-	SettledNs     int64                  `protobuf:"varint,3,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`    // since when those who wait are to hear of it; 0 = not yet
-	RetryNs       int64                  `protobuf:"varint,4,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`          // when those are tried again that could not be told; 0 = at once
+	Settled       job.State              `protobuf:"varint,2,opt,name=settled,proto3,enum=corvo.job.v1.State" json:"settled,omitempty"` // unspecified: not settled yet, or the job is not on this shard
+	SettledNs     int64                  `protobuf:"varint,3,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`    // when the notification of the waiting jobs began; 0 = not yet
+	RetryNs       int64                  `protobuf:"varint,4,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`          // when those that it could not reach are notified again; 0 = at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4164,10 +4163,10 @@ func (x *Dependents) GetRetryNs() int64 {
 	return 0
 }
 
-// Waiter is one job that waits for another. Its key holds both ids.
+// Waiter is one job that waits for another. Its store key holds both ids.
 type Waiter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // where it waits
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // shard of the waiting job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4209,26 +4208,25 @@ func (x *Waiter) GetShard() uint32 {
 	return 0
 }
 
-// Usage is what one report of a worker used. Its key holds its number. It
-// outlives its job: it is kept until who bills it has it.
+// Usage is the use that a worker reported once. Its store key holds its number. It outlives its job: a duty
+// trims old rows, and never rows that their receiver has not acknowledged.
 type Usage struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	JobId   []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Queue   string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // of the entry it was reported in
-	// The report's quantities. Model and provider are those the job had after it:
-	// a report that names none speaks of the one named last. The cost is what counts:
-	// as reported, or else as computed. One that is kept aside has what was reported, and
-	// its amounts may be anything.
+	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // clock of the entry with the report
+	// The report's quantities. Model and provider are the job's after the report: a report without them
+	// means those of the report before. The cost is the one that counts: the reported one, or else the
+	// computed one. A rejected report is stored as it came, and its amounts may be anything.
 	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
-	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the price book
-	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // the book says something
-	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: computed is a ceiling
+	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the prices of the namespace and those shipped
+	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // there is a computed amount
+	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: the computed amount is a ceiling
 	Tags            []*job.Pair `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	FairnessKey     string      `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
-	Phase           UsagePhase  `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // what it came with
-	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // of its job: nothing was reported of it before
+	Phase           UsagePhase  `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // kind of request that carried it
+	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // the job's first report
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4347,7 +4345,7 @@ func (x *Usage) GetFirst() bool {
 	return false
 }
 
-// Key is an API key: its hash, never its secret.
+// Key is the record of an API key. It has hashes and never a secret.
 type Key struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4359,8 +4357,8 @@ type Key struct {
 	ExpiresNs       int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
 	CreatedNs       int64                  `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
 	PreviousHash    []byte                 `protobuf:"bytes,9,opt,name=previous_hash,json=previousHash,proto3" json:"previous_hash,omitempty"`              // of the secret before the last rotation
-	PreviousUntilNs int64                  `protobuf:"varint,10,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"` // when that opens nothing any more; 0 = there is none
-	Changes         uint64                 `protobuf:"varint,11,opt,name=changes,proto3" json:"changes,omitempty"`                                          // how often it was set or rotated
+	PreviousUntilNs int64                  `protobuf:"varint,10,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"` // until when previous_hash is accepted; 0 = there is none
+	Changes         uint64                 `protobuf:"varint,11,opt,name=changes,proto3" json:"changes,omitempty"`                                          // number of changes by SetKey and RotateKey
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4472,7 +4470,7 @@ func (x *Key) GetChanges() uint64 {
 	return 0
 }
 
-// Idempotency remembers what a client's idempotency key did.
+// Idempotency is the memory of a request with an idempotency key.
 type Idempotency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestHash   []byte                 `protobuf:"bytes,1,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"` // SHA-256 of the request
@@ -4549,8 +4547,8 @@ type Event struct {
 	JobId         []byte                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: where the job was
-	RecordId      []byte                 `protobuf:"bytes,7,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`    // of the batch or schedule it speaks of
+	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: the queue that the job left
+	RecordId      []byte                 `protobuf:"bytes,7,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`    // id of the record that is no job, such as a batch, a schedule or a resource
 	Usage         *job.Usage             `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`                         // of EVENT_USAGE_REJECTED: the report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4642,8 +4640,8 @@ func (x *Event) GetUsage() *job.Usage {
 	return nil
 }
 
-// FeedEntry is what one log entry changed. Its key holds the sequence of its
-// first event; event i has that sequence + i.
+// FeedEntry holds the changes of one log entry. Its store key holds the sequence of its first event; event i
+// has that sequence + i.
 type FeedEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -4712,13 +4710,13 @@ func (x *FeedEntry) GetOffset() uint64 {
 	return 0
 }
 
-// Outgoing is an op that another shard has to apply. Its key holds that shard and
-// its number on the way there.
+// Outgoing is an op that another shard must apply. Its store key holds that shard and the number of the row
+// in the outbox.
 type Outgoing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the op
 	Op            []byte                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
-	EndBytes      uint64                 `protobuf:"varint,3,opt,name=end_bytes,json=endBytes,proto3" json:"end_bytes,omitempty"` // what sent_bytes was with it
+	EndBytes      uint64                 `protobuf:"varint,3,opt,name=end_bytes,json=endBytes,proto3" json:"end_bytes,omitempty"` // sent_bytes of the outbox after this op
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4774,13 +4772,13 @@ func (x *Outgoing) GetEndBytes() uint64 {
 	return 0
 }
 
-// Outbox says how far a shard's outgoing ops are, for one shard they go to.
+// Outbox holds the position of the ops for another shard.
 type Outbox struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	NextSeq  uint64                 `protobuf:"varint,1,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`    // of the next one sent
-	FirstSeq uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // oldest one kept: those before were applied there
-	// Bytes of all ops ever sent there, and of those that are not kept any more: the
-	// difference is what is kept, and no row need be read to know it.
+	NextSeq  uint64                 `protobuf:"varint,1,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`    // number of the next op
+	FirstSeq uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // number of the oldest stored op: earlier ones were applied there
+	// Bytes of all ops ever sent there, and of those removed. The difference is the size of the stored
+	// ops, so that no row need be read to know it.
 	SentBytes     uint64 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
 	TrimmedBytes  uint64 `protobuf:"varint,4,opt,name=trimmed_bytes,json=trimmedBytes,proto3" json:"trimmed_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4845,7 +4843,7 @@ func (x *Outbox) GetTrimmedBytes() uint64 {
 	return 0
 }
 
-// Inbox says which of another shard's ops have been applied here.
+// Inbox says which ops of another shard were applied here.
 type Inbox struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the sending shard's history
@@ -4898,17 +4896,16 @@ func (x *Inbox) GetLastSeq() uint64 {
 	return 0
 }
 
-// Forward says where a job went that was here, when it left last. Its key is the
-// job's id. Each shard a job has left has one, but for the shard it is on: who
-// follows them from the shard of its birth finds it. A Forward whose move is not
-// above that of the one followed to it is of an earlier visit: the job is then
-// between the two shards.
+// Forward says where a job went when it last left this shard. Its store key holds the job's id. Each shard
+// that a job has left has one; the shard it is on has none. So a reader that follows the forwards from the
+// shard of the job's birth finds it. A Forward whose move is not above that of the one followed to it is of
+// an earlier visit: the job is then between the two shards.
 type Forward struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	ClockNs       int64                  `protobuf:"varint,2,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`       // when it left
-	Move          uint32                 `protobuf:"varint,3,opt,name=move,proto3" json:"move,omitempty"`                            // which of the job's moves that was, from 1
-	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`                           // it left for
+	ClockNs       int64                  `protobuf:"varint,2,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`       // when the job left
+	Move          uint32                 `protobuf:"varint,3,opt,name=move,proto3" json:"move,omitempty"`                            // number of that move among the job's moves, from 1
+	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`                           // the queue that it left for
 	CreatedNs     int64                  `protobuf:"varint,5,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when the job was created
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

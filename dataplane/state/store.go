@@ -1,7 +1,8 @@
-// Package state holds the authoritative records of a shard: a Pebble store of jobs, queues and keys and of
-// everything that derives from them (ready order, timers, counters, the feed). Ops change it through a Tx,
-// one per log entry; all other code only reads. The package owns every key layout (keyspace.go) and knows no op.
-// It imports dataplane/job, engine/entry and Pebble; no other package of the data plane imports Pebble.
+// Package state holds the authoritative records of a shard: a Pebble store of jobs, queues, keys and
+// resources and of everything that derives from them (ready order, timers, counters, the feed). Ops change it
+// through a Tx, one per log entry; all other code only reads. The package owns every key layout (keyspace.go)
+// and knows no op. It imports api, billing, dataplane/job, engine/entry, engine/image and Pebble. Outside of
+// tests and the simulator, no other package of the data plane imports Pebble.
 package state
 
 import (
@@ -34,11 +35,11 @@ type Options struct {
 	outboxOps, outboxBytes uint64
 }
 
-// Hooks are called by the applying goroutine after readers can see a commit, and after Restore for everything
-// in the store. They must not block and must not call back into a Tx.
+// Hooks are called by the applying goroutine after readers can see a commit, and after Restore for the
+// content of the store (except OnAudit). They must not block and must not call back into a Tx.
 type Hooks struct {
-	// OnReady names a queue in which the commit made jobs fetchable (by arrival, promotion, freed or raised
-	// concurrency, or resume), and the number of jobs that may be fetched now.
+	// OnReady names a queue in which the commit made jobs fetchable, for example by arrival, promotion, freed
+	// or raised concurrency, or resume, and the number of jobs that may be fetched now.
 	OnReady func(queue string, fetchable int)
 	// OnTimer reports that the commit set timers of the class; the earliest is due at dueNs.
 	OnTimer func(class TimerClass, dueNs int64)
@@ -46,7 +47,7 @@ type Hooks struct {
 	OnReplenish func(dueNs int64)
 	// OnRetention reports that the first retention of a settled job ends earlier than before: at dueNs, or later.
 	OnRetention func(dueNs int64)
-	// OnClearing reports a change of a queue whose jobs are being removed.
+	// OnClearing reports that a commit touched a queue whose jobs are being removed.
 	OnClearing func()
 	// OnFeed reports that the feed has grown.
 	OnFeed func()
@@ -60,7 +61,7 @@ type Hooks struct {
 	OnResources func()
 	// OnGate reports that a gate with waiting jobs may have opened, or that a job came to a gate.
 	OnGate func()
-	// OnBulk reports a change of a bulk operation.
+	// OnBulk reports that a bulk operation, or a part of one, was read or changed.
 	OnBulk func()
 	// OnOutbox reports new ops for another shard.
 	OnOutbox func()
@@ -69,11 +70,11 @@ type Hooks struct {
 // Store is one shard's state. One goroutine applies (Begin, Commit, PutConfiguration, Restore); any number of
 // goroutines may read beside it.
 //
-// Ownership: only the applying goroutine uses the caches (queues, keys, outboxes, inboxes, leases, tx,
-// scratch). It reads gen and its recent records without a lock, because nobody else changes them. Readers
-// hold mu for reading while they use gen, so that Restore, which holds mu for writing only to switch, cannot
-// close the store under them; apply never takes mu. publish keeps a batch and its head together for Snapshot:
-// a commit holds it while it writes.
+// Ownership: only the applying goroutine uses the fields from queues on. It reads gen and its recent records
+// without a lock, because nobody else changes them. A reader holds mu for reading while it uses gen, or
+// acquires a reference to gen, so that Restore, which holds mu for writing only to switch, cannot close the
+// store under it; an entry never takes mu. publish keeps a batch and its head together for Snapshot: a commit
+// holds it while it writes.
 type Store struct {
 	dir       string
 	fs        vfs.FS
@@ -190,8 +191,8 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.open = false
 }
 
-// Close flushes and closes the store. No Tx and no Snapshot may be open: Close releases a forgotten
-// Snapshot's store too and returns an error.
+// Close flushes and closes the store. No Tx and no Snapshot may be open: if a Snapshot is, Close returns an
+// error, and the Pebble store stays open until the Snapshot is closed.
 func (s *Store) Close() error {
 	flushed := s.Flush()
 	s.mu.Lock()

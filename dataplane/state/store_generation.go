@@ -37,7 +37,7 @@ type generation struct {
 	recentJobs, recentPayloads recent // its recently written records
 
 	mu      sync.Mutex
-	refs    int          // one of the Store and one of each Snapshot
+	refs    int          // one of the Store, and one of each Snapshot, JobReader, and running Flush, Image or Held
 	dropped func() error // set by Restore; removes the files after the last release
 }
 

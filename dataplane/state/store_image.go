@@ -17,8 +17,8 @@ import (
 )
 
 // Image is a copy of the store on disk (a Pebble checkpoint: hard links) as of some applied entry; its parts
-// are the checkpoint's files. The caller must close it, and before the store is opened again. An Image
-// outlives the store and any Restore.
+// are the checkpoint's files. The caller must close it before the store is opened again, because Open removes
+// all images. An Image outlives the store and any Restore.
 type Image struct {
 	fs            vfs.FS
 	dir           string

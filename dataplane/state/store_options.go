@@ -31,7 +31,7 @@ type Shared struct {
 }
 
 // NewShared creates caches of the given size in bytes for any number of stores. The stores' memtables count
-// towards the size, so a cache smaller than they are caches nothing.
+// towards the size, so a cache that is smaller than the memtables holds no blocks.
 func NewShared(cacheBytes int64) *Shared {
 	return &Shared{cache: pebble.NewCache(cacheBytes), files: pebble.NewFileCache(1, sharedFiles)}
 }

@@ -8,7 +8,7 @@ import (
 // TimerClass is a kind of due work. The values are part of keys, so they are permanent.
 type TimerClass uint8
 
-// The timer classes, one for each kind of duty.
+// The timer classes.
 const (
 	TimerScheduled   TimerClass = 1  // a scheduled job becomes pending
 	TimerRetry       TimerClass = 2  // a retrying job becomes pending
@@ -28,8 +28,9 @@ const (
 	timerClasses = 15 // length of arrays by class
 )
 
-// timerFloor is a time before which a class has no timer, where reads start. Most timers are removed long
-// before they are due, and a read from the class's first key would walk over the tombstones of all of them.
+// timerFloor is a time before which a class has no timer. Reads start there, because most timers are removed
+// long before they are due, and a read from the class's first key would walk over the tombstones of all of
+// them.
 //
 // A reader that has found the earliest timer raises the floor to it, unless a commit came in between, because
 // that commit's timers may lie below. A commit lowers the floor after readers can see its timers and before

@@ -11,10 +11,10 @@ import (
 
 // Tx collects the changes of one entry. Its reads see its own writes. It must not be used after Commit.
 //
-// Tx uses no indexed batch, because everything an op reads back lies in memory: the decoded jobs it wrote,
-// the queues, the API keys and the idempotency records. A job is encoded once, at Commit, however many ops of
-// the entry changed it, and only the derived keys that differ between the stored job and its last version are
-// moved.
+// Tx uses no indexed batch, because nearly everything an op reads back lies in memory: the jobs and other
+// records that the entry has read or written, and all queues, API keys and resources (readWritten serves the
+// rest). A job is encoded once, at Commit, however many ops of the entry changed it, and only the derived
+// keys that differ between the stored job and its last version are moved.
 type Tx struct {
 	s      *Store
 	header entry.Header
@@ -207,8 +207,8 @@ func (tx *Tx) ClockNs() int64 { return tx.head.ClockNs }
 // Header returns the entry's header.
 func (tx *Tx) Header() entry.Header { return tx.header }
 
-// Head returns the live head as the entry leaves it. Callers only read it, except that CreateKey
-// sets its fields.
+// Head returns the live head as the entry leaves it. Callers only read it, except that CreateKey, RaiseLevel
+// and SetSettings set fields of it.
 func (tx *Tx) Head() *Head { return tx.head }
 
 // Commit writes all changes and the new Head in one batch, publishes them to readers and calls the hooks.

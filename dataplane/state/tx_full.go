@@ -7,8 +7,8 @@ package state
 // replica.
 const MaxEntryDocuments = 64 << 20
 
-// Full reports whether the entry has written as much as it may. Ops that settle several jobs ask between two
-// of them. If it is full, a duty leaves the other jobs to its next op, and a client is told to try again. So
-// only the consequences of one job, or the content of the entry itself, which the log bounds, can exceed
-// MaxEntryDocuments.
+// Full reports whether the entry has written as much as it may. Ops that end several jobs ask between two of
+// them. If it is full, a duty leaves the other jobs to its next op and a fetch to the next fetch, and other
+// clients are told to try again. So only the consequences of one job, or the content of the entry itself,
+// which the log bounds, can exceed MaxEntryDocuments.
 func (tx *Tx) Full() bool { return tx.documents >= MaxEntryDocuments }

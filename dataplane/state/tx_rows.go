@@ -5,9 +5,8 @@ import (
 	"iter"
 )
 
-// rows holds the records of a kind that the running entry has read or changed. There is one record for an id
-// of 16 bytes; it is not kept in memory between entries, and Commit writes it. The zero value is ready for
-// use.
+// rows holds the records of one kind, by their ids of 16 bytes, that the running entry has read or changed.
+// Memory does not keep them between entries, and Commit writes them. The zero value is ready for use.
 type rows[T any, R interface {
 	*T
 	record

@@ -22,7 +22,7 @@ func of(name string, value func(*moment) []byte) field {
 	return field{name, func(m *moment) ([]byte, error) { return value(m), nil }}
 }
 
-// attempt is in all events of jobs.
+// attempt is the number of the attempt that the event is about.
 var attempt = of("attempt", func(m *moment) []byte { return count(uint64(m.event.Attempt)) })
 
 // These fields give the origin of a job, which never changes.
@@ -40,8 +40,8 @@ var (
 	})
 )
 
-// These fields describe an attempt. They are known until a later attempt replaces it in the record; the
-// worker is also known from the attempt's error.
+// These fields describe an attempt. They are known until a later attempt replaces it in the record. The
+// worker that started it is also known from the attempt's error.
 var (
 	startedBy = field{"worker_id", func(m *moment) ([]byte, error) {
 		if m.job.GetStartedNs() == m.clockNs {
@@ -234,7 +234,7 @@ var (
 func idText(raw []byte, print func(job.ID) string) []byte {
 	id, err := job.IDFromBytes(raw)
 	if err != nil {
-		return nil // it has no such id
+		return nil // the event or record has no such id
 	}
 	return quoted(print(id))
 }
