@@ -78,11 +78,8 @@ func (s *subscriptions) notify(tx *state.Tx) error {
 	}
 	for seq, e := range tx.Events() {
 		subs := s.of[e.Type]
-		// Composing an event's document costs more than finding that no webhook covers its queue. A completed
-		// batch's event names the queue of the callback, but webhooks cover the queue of the batch's first job, which
-		// only the document names.
-		covered := func(sub subscription) bool { return sub.covers(e.Queue) }
-		if len(subs) == 0 || e.Type != state.EventType_EVENT_BATCH_COMPLETED && !slices.ContainsFunc(subs, covered) {
+		// Composing an event's document costs more than finding that no webhook covers its queue.
+		if !slices.ContainsFunc(subs, func(sub subscription) bool { return sub.covers(e.Queue) }) {
 			continue
 		}
 		said, ok, err := event.Compose(tx, seq, tx.ClockNs(), e)

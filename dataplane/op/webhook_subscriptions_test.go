@@ -254,19 +254,21 @@ func (s *story) notifyWebhooks(items []item) op.Op {
 	return o
 }
 
-// The end of a batch belongs to the batch's queue, which clients see, and not to the queue of its callback: a
+// The end of a batch belongs to the queue of its callback, and without a callback to the queue of its first job: a
 // webhook of only one of the two queues receives no event of the other.
-func TestABatchIsToldOfInItsOwnQueue(t *testing.T) {
+func TestABatchIsToldOfInItsHomeQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.listen("work", "batch_completed", "work")
 	w.listen("done", "batch_completed", "done")
 	w.accepted(w.newBatch("work", 1, &op.NewBatch{CallbackQueue: "done"}))
 	w.accepted(ack(w.accepted(w.fetch("work", 1)).(*op.FetchResult).Jobs...))
-	if got := w.told("work"); !slices.Equal(got, []string{"batch_completed work"}) {
-		t.Errorf("who listens to the batch's queue is told of %q", got)
+	w.accepted(w.newBatch("work", 1, &op.NewBatch{}))
+	w.accepted(ack(w.accepted(w.fetch("work", 1)).(*op.FetchResult).Jobs...))
+	if got := w.told("done"); !slices.Equal(got, []string{"batch_completed done"}) {
+		t.Errorf("the webhook of the callback's queue receives %q", got)
 	}
-	if got := w.told("done"); len(got) != 0 {
-		t.Errorf("who listens to the callback's queue is told of %q", got)
+	if got := w.told("work"); !slices.Equal(got, []string{"batch_completed work"}) {
+		t.Errorf("the webhook of the jobs' queue receives %q, want the batch without a callback", got)
 	}
 }

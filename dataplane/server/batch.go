@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A batch belongs to its callback's queue, because its only effect is to put a job there. A batch without a
-// callback belongs to the queue of its first job. A caller who may see that queue may see the batch. A caller
+// A batch belongs to one queue: state.Batch.HomeQueue says which. A caller who may see that queue may see the batch. A caller
 // who may enqueue to it may seal the batch, and may add jobs to whose own queues the caller may enqueue too.
 // Other callers get NOT_FOUND. The creator of a batch needs the right to enqueue to the callback's queue and to
 // the queue of every job.
@@ -123,13 +122,9 @@ func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	return id, q.shards.Birth(id), nil
 }
 
-// seesBatch reports whether the caller's scope covers the queue a batch belongs to.
-func (q *request) seesBatch(b *state.Batch) bool {
-	if b.CallbackQueue != "" {
-		return q.who.Covers(b.CallbackQueue)
-	}
-	return q.who.Covers(b.Queue)
-}
+// seesBatch reports whether the caller's scope covers the queue a batch belongs to. The batch's events name the
+// same queue, so that exactly the callers who may read the batch receive its events.
+func (q *request) seesBatch(b *state.Batch) bool { return q.who.Covers(b.HomeQueue()) }
 
 // mayUseBatch checks the caller's right to a batch. A follower that does not know the batch may be behind, so
 // it catches up with the leader and reads again. Nothing is read for a caller who may see every queue,

@@ -240,3 +240,37 @@ func TestBatchScope(t *testing.T) {
 		}
 	}
 }
+
+// A key with a scope receives the end of the batches that it may read, and of no others. The event names the
+// queue to which the batch belongs. The same holds for the filter of queues.
+func TestBatchEventsAreOfTheBatchsQueue(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
+	scoped := n.follow(mine, "?types=batch_completed").begun()
+	filtered := n.follow(n.admin, "?types=batch_completed&queues=mine.done,mine.last").begun()
+	all := n.follow(n.admin, "?types=batch_completed").begun()
+	ends := func(batch, queue string, sees bool) {
+		t.Helper()
+		var made api.EnqueueBatchResponse
+		a := n.send("POST", "/api/v1/enqueue/batch", n.admin, fmt.Sprintf(`{"jobs":[{"queue":%q}],"batch":%s}`, queue, batch))
+		if err := json.Unmarshal(a.body, &made); err != nil || a.status != 201 {
+			t.Fatalf("the batch %s of %s: %d %s", batch, queue, a.status, a.body)
+		}
+		status := map[bool]int{true: 200, false: 404}[sees]
+		if a := n.send("GET", "/api/v1/batches/"+made.BatchID, mine, ""); a.status != status {
+			t.Errorf("GET of the batch %s of %s: %d %s, want %d", batch, queue, a.status, a.body, status)
+		}
+		if _, err := n.client(n.admin).Cancel(t.Context(), made.JobIDs[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends(`{"callback_queue":"mine.done"}`, "theirs", true)
+	ends(`{"callback_queue":"theirs"}`, "mine.done", false)
+	ends(`{}`, "mine.a", true)
+	ends(`{}`, "theirs", false)
+	ends(`{}`, "mine.last", true)
+	scoped.wants("batch_completed mine.done", "batch_completed mine.a", "batch_completed mine.last")
+	filtered.wants("batch_completed mine.done", "batch_completed mine.last")
+	all.wants("batch_completed mine.done", "batch_completed theirs", "batch_completed mine.a", "batch_completed theirs", "batch_completed mine.last")
+}

@@ -117,11 +117,11 @@ func (q *eventQuery) show(v snapshots, shard int, e *sharedEvent) (*eventView, e
 	if !q.wants(e.raw) {
 		return nil, nil
 	}
-	if e.raw.Type != state.EventType_EVENT_BATCH_COMPLETED && !q.shows(e.raw.Queue) {
-		return nil, nil // only a batch's event is shown for another queue than the feed's
+	if !q.shows(e.raw.Queue) {
+		return nil, nil
 	}
 	view, err := e.view(v, shard, q.who.Covers(e.raw.FromQueue))
-	if err != nil || view.event == nil || !q.shows(view.event.Queue) {
+	if err != nil || view.event == nil {
 		return nil, err
 	}
 	return view, nil

@@ -75,7 +75,8 @@ func (s *Server) routes() []serve.Route {
 			Summary: "List the scores of a job", Response: api.Scores{}},
 
 		{Method: "GET", Path: v1 + "/batches/{id}", Permission: tenancy.JobRead, Handler: s.getBatch, Query: read,
-			Summary: "Get a batch and the outcomes of its jobs", Response: api.Batch{}},
+			Summary: "Get a batch and the outcomes of its jobs", Response: api.Batch{},
+			Description: "A batch belongs to its callback's queue, or without a callback to the queue of its first job. A key with a queue scope needs that queue, also for the event batch_completed."},
 		{Method: "POST", Path: v1 + "/batches/{id}/jobs", Permission: tenancy.JobEnqueue, Handler: s.addToBatch, MaxBody: bodyBatch,
 			Summary: "Add jobs to an open batch, all or none", Request: api.AddToBatchRequest{}, Response: api.EnqueueBatchResponse{}, Status: http.StatusCreated},
 		{Method: "POST", Path: v1 + "/batches/{id}/seal", Permission: tenancy.JobEnqueue, Handler: s.sealBatch,

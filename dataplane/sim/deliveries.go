@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,12 +122,12 @@ func (sh *shard) tell() error {
 				continue
 			}
 			queue := e.Queue
-			if e.Type == state.EventType_EVENT_BATCH_COMPLETED { // the feed names the callback's queue
+			if e.Type == state.EventType_EVENT_BATCH_COMPLETED { // the model does not trust the feed's queue
 				b, err := v.Batch([16]byte(e.RecordId))
 				if err != nil {
 					return err
 				}
-				queue = b.GetQueue()
+				queue = cmp.Or(b.GetCallbackQueue(), b.GetQueue())
 			}
 			for _, hook := range sh.model.declaredOf(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
 				if queues := hook.Webhook.GetQueues(); sh.model.listens(hook, word) && (len(queues) == 0 || slices.Contains(queues, queue)) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -24,6 +25,12 @@ var payloadKind = rowKind[*job.Blob]{name: "batch payload", prefix: prefixBatchP
 // Settled returns the number of members that have settled.
 func (b *Batch) Settled() uint64 { return b.GetSucceeded() + b.GetFailed() + b.GetCancelled() }
 
+// HomeQueue returns the queue to which a batch belongs: its callback's, because the only effect of a batch is a
+// job there, or without a callback the queue of its first job. Keys that cover this queue may read the batch
+// and receive its events. The queue of the first job was rejected for batches with a callback, because a batch
+// names its callback's queue, and its readers must not learn of queues beyond their scope.
+func (b *Batch) HomeQueue() string { return cmp.Or(b.GetCallbackQueue(), b.GetQueue()) }
+
 // Batch returns a batch by id, or nil if there is none. The op may change it in place and must then call
 // PutBatch.
 func (tx *Tx) Batch(id [16]byte) (*Batch, error) { return tx.batches.get(tx, &batchKind, id) }
@@ -35,7 +42,7 @@ func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	}
 	id := [16]byte(b.Id)
 	for _, event := range events {
-		tx.recordEvent(event, b.CallbackQueue, id)
+		tx.recordEvent(event, b.HomeQueue(), id)
 	}
 	return tx.batches.put(tx, &batchKind, id, b)
 }
@@ -46,7 +53,7 @@ func (tx *Tx) DeleteBatch(id [16]byte) error {
 	if err != nil || b == nil {
 		return err
 	}
-	tx.recordEvent(EventType_EVENT_BATCH_DELETED, b.CallbackQueue, id)
+	tx.recordEvent(EventType_EVENT_BATCH_DELETED, b.HomeQueue(), id)
 	if err := tx.batches.put(tx, &batchKind, id, nil); err != nil {
 		return err
 	}

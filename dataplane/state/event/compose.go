@@ -48,11 +48,6 @@ func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Even
 	if len(e.JobId) > 0 {
 		out.JobID = m.id.String()
 	}
-	if e.Type == state.EventType_EVENT_BATCH_COMPLETED {
-		// The feed names the callback's queue. Followers of the batch's own queue, that of its first job,
-		// receive the event.
-		out.Queue = m.batch.GetQueue()
-	}
 	data := object(make([]byte, 0, 64))
 	for _, f := range k.fields {
 		value, err := f.value(&m)
