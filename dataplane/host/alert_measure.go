@@ -11,10 +11,10 @@ import (
 
 // measure returns the value of an alert rule over all shards of the namespace. It reads every shard in this
 // process, because each has a member here. The value is a moment late if another member leads.
-func (t *tenant) measure(ctx context.Context, outlets *outlets, r *state.AlertRule) (value float64, err error) {
-	cells := make([]*cell.Cell, len(outlets.cells))
+func (t *tenant) measure(ctx context.Context, shards *shardProposers, r *state.AlertRule) (value float64, err error) {
+	cells := make([]*cell.Cell, len(shards.cells))
 	for i := range cells {
-		if cells[i] = outlets.cells[i].Load(); cells[i] == nil {
+		if cells[i] = shards.cells[i].Load(); cells[i] == nil {
 			return 0, notOpen()
 		}
 	}

@@ -17,7 +17,7 @@ func nothing([]string) bool { return false }
 func allowed() error { return nil }
 
 // parked starts n polls and returns once they wait; each sends its outcome.
-func parked(t *testing.T, l *lot, ctx context.Context, n int, queues ...string) <-chan error {
+func parked(t *testing.T, l *waitingPolls, ctx context.Context, n int, queues ...string) <-chan error {
 	t.Helper()
 	out := make(chan error, n)
 	for range n {
@@ -30,7 +30,7 @@ func parked(t *testing.T, l *lot, ctx context.Context, n int, queues ...string) 
 func TestAWakeReachesAsManyPollsAsThereAreJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLot()
+		l := newWaitingPolls()
 		ctx, cancel := context.WithCancel(t.Context())
 		out := parked(t, l, ctx, 5, "a", "b")
 		l.wake("a", 2)
@@ -46,7 +46,7 @@ func TestAWakeReachesAsManyPollsAsThereAreJobs(t *testing.T) {
 			}
 		}
 		if n := l.count.Load(); n != 0 || len(l.waiting) != 0 {
-			t.Errorf("%d polls and %d queues are left in the lot", n, len(l.waiting))
+			t.Errorf("%d polls and %d queues are left waiting", n, len(l.waiting))
 		}
 		cancel()
 	})
@@ -55,7 +55,7 @@ func TestAWakeReachesAsManyPollsAsThereAreJobs(t *testing.T) {
 func TestTheLongestWaitingPollIsWokenFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLot()
+		l := newWaitingPolls()
 		ctx, cancel := context.WithCancel(t.Context())
 		var outs []<-chan error
 		for range 3 {
@@ -74,26 +74,26 @@ func TestTheLongestWaitingPollIsWokenFirst(t *testing.T) {
 
 func TestAPollThatFindsWorkDoesNotWait(t *testing.T) {
 	t.Parallel()
-	l := newLot()
+	l := newWaitingPolls()
 	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }, allowed); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.count.Load(); n != 0 {
-		t.Errorf("%d polls are left in the lot", n)
+		t.Errorf("%d polls are left waiting", n)
 	}
 }
 
 func TestAPollEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLot()
+		l := newWaitingPolls()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := l.park(ctx, []string{"a", "a"}, nothing, allowed); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
 		if n := l.count.Load(); n != 0 || len(l.waiting) != 0 {
-			t.Errorf("%d polls and %d queues are left in the lot", n, len(l.waiting))
+			t.Errorf("%d polls and %d queues are left waiting", n, len(l.waiting))
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestAPollEndsWithItsContext(t *testing.T) {
 func TestAWakeIsNeverLost(t *testing.T) {
 	t.Parallel()
 	for range 300 {
-		l := newLot()
+		l := newWaitingPolls()
 		var jobs atomic.Int64
 		ready := func([]string) bool { return jobs.Load() > 0 }
 		take := func(ctx context.Context) {
@@ -140,7 +140,7 @@ func TestAWakeIsNeverLost(t *testing.T) {
 
 func TestTheLotIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newLot()
+	l := newWaitingPolls()
 	l.count.Store(MaxParked)
 	err := l.park(t.Context(), []string{"a"}, nothing, allowed)
 	if api.CodeOf(err) != api.Overloaded {
@@ -160,7 +160,7 @@ func TestTheLotIsBounded(t *testing.T) {
 func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, revoked := newLot(), errors.New("revoked")
+		l, revoked := newWaitingPolls(), errors.New("revoked")
 		ctx, cancel := context.WithCancel(t.Context())
 		first := parked(t, l, ctx, 1, "a")
 		var refuse atomic.Bool
@@ -174,13 +174,13 @@ func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		l.recheck()
+		l.recheckAll()
 		synctest.Wait()
 		if len(first)+len(second) != 0 {
 			t.Fatal("a recheck ended polls that may wait")
 		}
 		refuse.Store(true)
-		l.recheck()
+		l.recheckAll()
 		synctest.Wait()
 		if len(first) != 0 || len(second) != 1 || !errors.Is(<-second, revoked) {
 			t.Fatal("a recheck did not end the poll that may not wait, and that alone")
@@ -197,7 +197,7 @@ func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
 // authentication and its parking.
 func TestAPollIsCheckedOnceItIsParked(t *testing.T) {
 	t.Parallel()
-	l, revoked := newLot(), errors.New("revoked")
+	l, revoked := newWaitingPolls(), errors.New("revoked")
 	if err := l.park(t.Context(), []string{"a"}, nothing, func() error { return revoked }); !errors.Is(err, revoked) || l.count.Load() != 0 {
 		t.Errorf("%v; %d polls are left", err, l.count.Load())
 	}
@@ -206,7 +206,7 @@ func TestAPollIsCheckedOnceItIsParked(t *testing.T) {
 func TestAClosedLotSendsEverybodyAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLot()
+		l := newWaitingPolls()
 		out := parked(t, l, t.Context(), 3, "a", "b")
 		l.close(notOpen())
 		for range 3 {

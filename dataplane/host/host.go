@@ -83,11 +83,11 @@ type Host struct {
 // tenant is an open namespace: its cells by shard, its parked polls and the workers that it has seen.
 type tenant struct {
 	cells   []*cell.Cell
-	lot     *lot
+	polls   *waitingPolls
 	visits  visits
 	workers Workers
 
-	audience audience
+	followers followers
 }
 
 // change is the opening or closing of a namespace.
@@ -267,15 +267,15 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 			return nil, fmt.Errorf("record the shards of namespace %s: %w", ns, err)
 		}
 	}
-	t := &tenant{lot: newLot(), cells: make([]*cell.Cell, 0, spec.Shards)}
-	outlets := newOutlets(spec.Shards)
+	t := &tenant{polls: newWaitingPolls(), cells: make([]*cell.Cell, 0, spec.Shards)}
+	shards := newShardProposers(spec.Shards)
 	for shard := range spec.Shards {
-		c, err := h.cfg.open(h.cellConfig(ns, shard, spec, t, outlets))
+		c, err := h.cfg.open(h.cellConfig(ns, shard, spec, t, shards))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open shard %d of namespace %s: %w", shard, ns, err), t.close(context.WithoutCancel(ctx), ns))
 		}
 		t.cells = append(t.cells, c)
-		outlets.connect(c)
+		shards.connect(c)
 	}
 	if err := h.complete(found); err != nil {
 		return nil, errors.Join(fmt.Errorf("record that namespace %s is open: %w", ns, err), t.close(context.WithoutCancel(ctx), ns))
@@ -283,15 +283,15 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 	return t, nil
 }
 
-func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenant, to *outlets) cell.Config {
+func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenant, to *shardProposers) cell.Config {
 	c := cell.Config{
 		Dir:       filepath.Join(h.dir(ns), strconv.Itoa(shard)),
 		Group:     fmt.Sprintf("%s/%d", ns, shard),
 		Shard:     uint32(shard),
 		NodeID:    h.cfg.NodeID,
 		Shared:    h.shared,
-		OnReady:   t.lot.wake,
-		OnFeed:    t.audience.tell,
+		OnReady:   t.polls.wake,
+		OnFeed:    t.followers.notify,
 		Known:     h.cfg.Known,
 		Engine:    h.cfg.Engine,
 		Retention: h.cfg.Retention,
@@ -303,7 +303,7 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		Logger:   h.cfg.Logger,
 	}
 	if shard == homeShard {
-		c.OnKeys = t.lot.recheck // because polls may wait with a removed key
+		c.OnKeys = t.polls.recheckAll // because polls may wait with a removed key
 		c.Webhooks = h.cfg.Webhooks
 		c.Measure = func(ctx context.Context, r *state.AlertRule) (float64, error) { return t.measure(ctx, to, r) }
 	}
@@ -368,7 +368,7 @@ func (h *Host) Park(ctx context.Context, ns tenancy.NamespaceID, queues []string
 	if err != nil {
 		return err
 	}
-	return t.lot.park(ctx, queues, t.claimable, check)
+	return t.polls.park(ctx, queues, t.claimable, check)
 }
 
 // claimable reports whether any shard has a job of the queues that a fetch may claim. It need not know the
@@ -385,7 +385,7 @@ func (t *tenant) claimable(queues []string) bool {
 // Recheck makes the parked polls and the streams of a namespace check again whether they may continue.
 func (h *Host) Recheck(ns tenancy.NamespaceID) {
 	if t, err := h.tenant(ns); err == nil {
-		t.lot.recheck()
+		t.polls.recheckAll()
 	}
 }
 
@@ -401,7 +401,7 @@ func (h *Host) Polls(ns tenancy.NamespaceID) (Polls, error) {
 	if err != nil {
 		return Polls{}, err
 	}
-	return Polls{Parked: int(t.lot.count.Load()), Refused: t.lot.refused.Load()}, nil
+	return Polls{Parked: int(t.polls.count.Load()), Refused: t.polls.refused.Load()}, nil
 }
 
 // Close waits for the openings and closings under way, closes every cell and releases the shared caches. No

@@ -89,7 +89,7 @@ func (t *tenant) close(ctx context.Context, ns tenancy.NamespaceID) error {
 
 // leave ends a tenant's polls and waits, for leaveLimit at most, until its other requests have ended.
 func (t *tenant) leave(ctx context.Context) {
-	t.lot.close(notOpen())
+	t.polls.close(notOpen())
 	leaving, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	t.visits.wait(leaving)

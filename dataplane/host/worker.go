@@ -29,11 +29,11 @@ type Workers struct {
 type worker struct {
 	startedNs int64
 	seenNs    atomic.Int64
-	says      atomic.Pointer[saying]
+	report    atomic.Pointer[workerReport]
 }
 
-// saying holds the reports of a worker about itself. It is never changed, only replaced.
-type saying struct {
+// workerReport holds the reports of a worker about itself. It is never changed, only replaced.
+type workerReport struct {
 	hostname string
 	queues   []string // most recently named first
 
@@ -78,8 +78,8 @@ func (w *Workers) Fetched(id, hostname string, queues []string, nowNs int64) {
 	}
 	of := w.seen(id, nowNs)
 	for {
-		was := of.says.Load()
-		if was.covers(hostname, queues) || of.says.CompareAndSwap(was, was.with(hostname, queues)) {
+		was := of.report.Load()
+		if was.covers(hostname, queues) || of.report.CompareAndSwap(was, was.with(hostname, queues)) {
 			return
 		}
 	}
@@ -93,10 +93,10 @@ func (w *Workers) Reports(id string, concurrency int, draining bool, nowNs int64
 	}
 	of := w.seen(id, nowNs)
 	for {
-		was := of.says.Load()
+		was := of.report.Load()
 		next := *was
 		next.concurrency, next.draining = cmp.Or(concurrency, was.concurrency), draining
-		if next.concurrency == was.concurrency && draining == was.draining || of.says.CompareAndSwap(was, &next) {
+		if next.concurrency == was.concurrency && draining == was.draining || of.report.CompareAndSwap(was, &next) {
 			return
 		}
 	}
@@ -134,7 +134,7 @@ func (w *Workers) add(id string, nowNs int64) any {
 		w.evict()
 	}
 	fresh := &worker{startedNs: nowNs}
-	fresh.says.Store(&saying{})
+	fresh.report.Store(&workerReport{})
 	fresh.seenNs.Store(nowNs)
 	w.known.Store(strings.Clone(id), fresh) // cloned, because it may be a part of a much larger message
 	w.count++
@@ -181,18 +181,18 @@ func (w *Workers) List(nowNs int64) (all []Worker) {
 			w.forget(id.(string))
 			continue
 		}
-		says := of.says.Load()
+		report := of.report.Load()
 		all = append(all, Worker{
-			ID: id.(string), Hostname: says.hostname, Queues: slices.Sorted(slices.Values(says.queues)),
-			Concurrency: says.concurrency, Draining: says.draining,
+			ID: id.(string), Hostname: report.hostname, Queues: slices.Sorted(slices.Values(report.queues)),
+			Concurrency: report.concurrency, Draining: report.draining,
 			StartedNs: of.startedNs, SeenNs: seenNs,
 		})
 	}
 	return all
 }
 
-// covers reports whether a saying already has the hostname and the queues.
-func (s *saying) covers(hostname string, queues []string) bool {
+// covers reports whether a report already has the hostname and the queues.
+func (s *workerReport) covers(hostname string, queues []string) bool {
 	if hostname != "" && hostname != s.hostname {
 		return false
 	}
@@ -204,9 +204,9 @@ func (s *saying) covers(hostname string, queues []string) bool {
 	return true
 }
 
-// with returns a saying that has the hostname and the queues besides the earlier ones.
-func (s *saying) with(hostname string, queues []string) *saying {
-	next := &saying{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues)),
+// with returns a report that has the hostname and the queues besides the earlier ones.
+func (s *workerReport) with(hostname string, queues []string) *workerReport {
+	next := &workerReport{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues)),
 		concurrency: s.concurrency, draining: s.draining}
 	for _, queue := range queues { // cloned, because they may be parts of a much larger message
 		next.queues = append(next.queues, strings.Clone(queue))

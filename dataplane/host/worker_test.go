@@ -168,9 +168,9 @@ func TestAWorkerKeepsNoMessage(t *testing.T) {
 		return at >= begin && at < begin+uintptr(len(message))
 	}
 	w.known.Range(func(id, of any) bool {
-		says := of.(*worker).says.Load()
-		if inside(id.(string)) || inside(says.hostname) || inside(says.queues[0]) {
-			t.Errorf("%s of %s, which fetches %v, lies in the message", id, says.hostname, says.queues)
+		report := of.(*worker).report.Load()
+		if inside(id.(string)) || inside(report.hostname) || inside(report.queues[0]) {
+			t.Errorf("%s of %s, which fetches %v, lies in the message", id, report.hostname, report.queues)
 		}
 		return true
 	})

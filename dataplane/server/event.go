@@ -113,11 +113,11 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	place, err := s.follow(&q)
+	follower, err := s.follow(&q)
 	if err != nil {
 		return err
 	}
-	defer place.Leave()
+	defer follower.Leave()
 	reader, err := s.readEvents(r, &q, "last_event_id", lastEventID(r))
 	if err != nil {
 		return err
@@ -127,13 +127,13 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	// The client has already received any message about the end of the stream.
-	_ = s.sendEvents(r, reader, place, &eventWriter{server: s, w: w, control: http.NewResponseController(w)})
+	_ = s.sendEvents(r, reader, follower, &eventWriter{server: s, w: w, control: http.NewResponseController(w)})
 	return nil
 }
 
 // sendEvents sends events to a listener until the client leaves or the stream must end. The error gives the
 // reason.
-func (s *Server) sendEvents(r *http.Request, reader *eventReader, place *host.Following, to listener) error {
+func (s *Server) sendEvents(r *http.Request, reader *eventReader, follower *host.Follower, to listener) error {
 	if reader.at == nil {
 		reader.at = latest(reader.cells)
 	}
@@ -141,18 +141,18 @@ func (s *Server) sendEvents(r *http.Request, reader *eventReader, place *host.Fo
 	hub := s.events.enter(ns, reader.cells, s.cfg.EventRate)
 	defer s.events.leave(ns, hub)
 	reader.hub, reader.lag, reader.upTo = hub, uint64(s.cfg.EventLag), make([]bool, len(reader.cells))
-	x := eventStream{server: s, request: r, reader: reader, place: place, to: to, pace: newEventPace(&hub.rate)}
+	x := eventStream{server: s, request: r, reader: reader, follower: follower, to: to, pace: newEventPace(&hub.rate)}
 	defer x.pace.end()
 	return x.run(r.Context())
 }
 
-// follow registers a follower of events. The caller must leave its place.
-func (s *Server) follow(q *request) (*host.Following, error) {
+// follow registers a follower of events. The caller must call Leave on it.
+func (s *Server) follow(q *request) (*host.Follower, error) {
 	if s.draining.Err() != nil {
 		return nil, shuttingDown()
 	}
-	place, err := s.cfg.Host.Follow(q.who.Namespace)
-	return place, again(err)
+	follower, err := s.cfg.Host.Follow(q.who.Namespace)
+	return follower, again(err)
 }
 
 // shuttingDown tells the client to open its stream at another node.
@@ -169,12 +169,12 @@ func streamHeader(w http.ResponseWriter) {
 
 // eventStream is a running stream of events.
 type eventStream struct {
-	server  *Server
-	request *http.Request
-	reader  *eventReader
-	place   *host.Following
-	to      listener
-	pace    *eventPace
+	server   *Server
+	request  *http.Request
+	reader   *eventReader
+	follower *host.Follower
+	to       listener
+	pace     *eventPace
 }
 
 // listener sends events to a client.
@@ -195,7 +195,7 @@ func (x *eventStream) run(ctx context.Context) error {
 	if err := x.alive(); err != nil { // tells the client that the stream has begun
 		return err
 	}
-	doubt, err := x.doubt()
+	recheck, err := x.mayContinue()
 	due := x.pace.take()
 	var news <-chan struct{}
 	for err == nil {
@@ -204,7 +204,7 @@ func (x *eventStream) run(ctx context.Context) error {
 			news, due = nil, x.pace.take()
 		case <-due:
 			// Ask for news before reading, so that no event is missed.
-			due, news = nil, x.place.News()
+			due, news = nil, x.follower.News()
 			var more bool
 			if more, err = x.send(); more {
 				news, due = nil, x.pace.take()
@@ -218,31 +218,31 @@ func (x *eventStream) run(ctx context.Context) error {
 			return nil
 		case <-x.server.draining.Done():
 			return shuttingDown()
-		case <-doubt:
-			doubt, err = x.doubt()
+		case <-recheck:
+			recheck, err = x.mayContinue()
 		}
 		if err != nil {
 			return err
 		}
-		// Check doubt again: select chooses any ready case, and a revoked key must not wait until its case is
+		// Check again: select chooses any ready case, and a revoked key must not wait until its case is
 		// chosen.
 		select {
-		case <-doubt:
-			doubt, err = x.doubt()
+		case <-recheck:
+			recheck, err = x.mayContinue()
 		default:
 		}
 	}
 	return err
 }
 
-// doubt checks whether the stream may continue and returns a channel that closes when that must be checked
-// again.
-func (x *eventStream) doubt() (<-chan struct{}, error) {
-	doubt, err := x.place.Doubt()
+// mayContinue checks whether the stream may continue and returns a channel that closes when that must be
+// checked again.
+func (x *eventStream) mayContinue() (<-chan struct{}, error) {
+	recheck, err := x.follower.Rechecks()
 	if err == nil {
 		err = x.recheck()
 	}
-	return doubt, err
+	return recheck, err
 }
 
 // recheck checks that the client may still see the selected events and updates its scope, because a key may

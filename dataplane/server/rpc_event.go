@@ -31,11 +31,11 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	if err != nil {
 		return err
 	}
-	place, err := s.follow(q)
+	follower, err := s.follow(q)
 	if err != nil {
 		return err
 	}
-	defer place.Leave()
+	defer follower.Leave()
 	var f convert.Faults
 	query, err := q.queryEvents(&f, filterOf(&f, "queues", m.Queues), filterOf(&f, "job_ids", m.JobIds), filterOf(&f, "types", m.Types))
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	limits := serve.DeadlinesOf(c.w)
 	defer limits.End()
 	limits.WriteForever()
-	return s.sendEvents(c.r, reader, place, &eventSender{server: s, to: to, out: c.out, guard: limits.Guard(s.cfg.EventWriteWait)})
+	return s.sendEvents(c.r, reader, follower, &eventSender{server: s, to: to, out: c.out, guard: limits.Guard(s.cfg.EventWriteWait)})
 }
 
 // eventSender sends events as messages.

@@ -131,7 +131,7 @@ func (x *stream) run() error {
 // the node shuts down.
 func (x *stream) watch() {
 	for {
-		doubt, err := x.server.cfg.Host.Doubt(x.call.principal().Namespace)
+		recheck, err := x.server.cfg.Host.Rechecks(x.call.principal().Namespace)
 		if err == nil {
 			_, err = x.enter()
 		}
@@ -140,7 +140,7 @@ func (x *stream) watch() {
 			return
 		}
 		select {
-		case <-doubt:
+		case <-recheck:
 		case <-x.server.draining.Done():
 			x.stop(shuttingDown())
 			return
