@@ -54,7 +54,9 @@ var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, ch
 
 // governed reports whether any check can keep back the job. It is false for a plain job in a namespace that
 // has declared no resources, so that such a job costs no checks.
-func governed(g DecisionState, j *job.Job) bool { return j.Options != nil || g.ResourceIndex().Governs() }
+func governed(g DecisionState, j *job.Job) bool {
+	return j.Options != nil || g.ResourceIndex().Governs()
+}
 
 // Decide runs the checks on a pending job.
 func Decide(g DecisionState, j *job.Job) (Verdict, error) {
