@@ -31,16 +31,16 @@ func (g *Group) runAutopilot(ctx context.Context) {
 	}
 	if promote != "" {
 		if err := g.replica.Put(p, since); err != nil {
-			log.Info("a learner could not be given its vote: it is tried again", "member", p.ID, "error", err)
+			log.Info("a learner could not become a voter; the leader tries again", "member", p.ID, "error", err)
 			return
 		}
-		log.Info("a learner has its vote", "member", p.ID)
+		log.Info("a learner became a voter", "member", p.ID)
 	} else if remove != "" {
 		if err := g.replica.Remove(remove, since); err != nil {
-			log.Info("a dead member could not be removed: it is tried again", "member", remove, "error", err)
+			log.Info("a dead member could not be removed; the leader tries again", "member", remove, "error", err)
 			return
 		}
-		log.Warn("a dead member was removed", "member", remove, "silent for", g.config.Autopilot.RemoveAfter)
+		log.Warn("the leader removed a dead member", "member", remove, "silent_for", g.config.Autopilot.RemoveAfter)
 		g.notifyRemoved(ctx, p) // it may be alive and only not answer
 	}
 }

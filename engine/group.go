@@ -374,7 +374,7 @@ func (g *Group) transferOnClose(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	if err := g.transferToBest(ctx, nil); err != nil {
-		g.config.Logger.Info("the group was closed without handing leadership over", "group", g.identity.Group, "error", err)
+		g.config.Logger.Info("the group closed without transferring its leadership", "group", g.identity.Group, "error", err)
 	}
 }
 

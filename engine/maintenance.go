@@ -190,10 +190,10 @@ func (g *Group) updateAddresses() {
 		before := p.Address
 		p.Address = now
 		if err := g.replica.Put(p, since); err != nil {
-			g.config.Logger.Info("a member's new address could not be recorded: it is tried again", "group", g.identity.Group, "member", p.ID, "address", now, "error", err)
+			g.config.Logger.Info("a member's new address could not be recorded; the leader tries again", "group", g.identity.Group, "member", p.ID, "address", now, "error", err)
 			return
 		}
-		g.config.Logger.Info("a member has moved", "group", g.identity.Group, "member", p.ID, "from", before, "to", now)
+		g.config.Logger.Info("a member has a new address", "group", g.identity.Group, "member", p.ID, "old_address", before, "address", now)
 		return // continue with the configuration that this change creates
 	}
 }

@@ -225,7 +225,7 @@ func (g *Group) notifyRemoved(ctx context.Context, p replica.Peer) {
 	defer cancel()
 	_, since := g.replica.AppliedMembers()
 	if _, err := g.call(ctx, p, callRemoved, fields(nil).number(since)); err != nil {
-		g.config.Logger.Info("who is no member could not be told so", "group", g.identity.Group, "member", p.ID, "error", err)
+		g.config.Logger.Info("a removed member could not be notified", "group", g.identity.Group, "member", p.ID, "error", err)
 	}
 }
 

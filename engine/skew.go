@@ -31,12 +31,12 @@ func (g *Group) checkClock(ctx context.Context, s *skew) {
 		return
 	}
 	s.next = time.Now().Add(skewPause)
-	log := g.config.Logger.With("group", g.identity.Group, "off by", off)
-	log.Error("this host's clock is wrong: it gives up leadership; set the clock, see that it is kept right")
+	log := g.config.Logger.With("group", g.identity.Group, "clock_offset", off)
+	log.Error("this host's clock is wrong: the leader transfers its leadership; set the clock and keep it synchronised")
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	if err := g.transferToBest(ctx, func(id string) bool { return right[id] }); err != nil {
-		log.Warn("nobody with a better clock takes leadership over: it stays here for now", "error", err)
+		log.Warn("no member with a correct clock took over leadership; this member stays leader for now", "error", err)
 	}
 }
 

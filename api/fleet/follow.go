@@ -57,7 +57,7 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 	case <-joined:
 	}
 	s := stream{Member: m, Follow: f}
-	status := condition{log: m.log, down: "the stream of documents has ended: going on with what is known and trying again", up: "following the control plane's documents"}
+	status := condition{log: m.log, down: "the stream of documents has ended; the member keeps its documents and connects again", up: "the member follows the control plane's documents"}
 	tries := backoff{}
 	for ctx.Err() == nil {
 		bearer := s.Token()

@@ -51,7 +51,7 @@ func TestKillLeavesTheViewTrue(t *testing.T) {
 		c = newClient(t, p.endpoint, key)
 		follows(t, ctx, c)
 		before := shown(t, ctx, c)
-		if built := strings.Count(p.Log(), "building the view"); built == 0 {
+		if built := strings.Count(p.Log(), "the view is rebuilt"); built == 0 {
 			went++
 		} else if !rebuilding {
 			t.Fatalf("the view was built again:\n%s", p.Log())

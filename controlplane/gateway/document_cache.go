@@ -65,7 +65,7 @@ func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept,
 		return nil, nil, fmt.Errorf("data directory %s: %w: each gateway has one of its own", dir, err)
 	}
 	if docs, k.refused = k.load(credential); k.refused != nil {
-		log.Warn("the files of an earlier run are not used: nothing is served before the control plane is heard",
+		log.Warn("the gateway cannot use the documents of an earlier run: it serves nothing until the control plane answers",
 			"directory", dir, "error", k.refused)
 		if err := k.reset(); err != nil {
 			return nil, nil, errors.Join(err, k.lock.Close())
@@ -163,7 +163,7 @@ func (k *kept) save(s *fleet.Session, now time.Time) {
 	}
 	if err := k.write(s); err != nil {
 		k.notBefore = now.Add(saveAgain)
-		k.log.Error("the documents could not be written: a restart will know older ones until they are", "directory", k.dir, "error", err)
+		k.log.Error("the gateway cannot write its documents: after a restart it would use older ones", "directory", k.dir, "error", err)
 		k.fault.Store(&err)
 		return
 	}

@@ -276,7 +276,7 @@ func (g *Gateway) follow() fleet.Follow {
 // heartbeat records that every document has come.
 func (g *Gateway) heartbeat(number int64) {
 	if !g.known.Swap(true) {
-		g.log.Info("the namespaces are known: letting requests in", "number", number)
+		g.log.Info("the gateway has all documents and serves requests", "document", number)
 	}
 	if g.kept != nil {
 		g.kept.wake()

@@ -215,7 +215,7 @@ func (g *Gateway) answered(r *http.Response) error {
 	}
 	t.reached = true
 	if _, failing := g.failing.LoadAndDelete(t.host); failing {
-		g.log.Info("the host answers again", "host", t.host)
+		g.log.Info("a host answers again", "host", t.host)
 	}
 	// The gateway's own headers replace these.
 	r.Header.Del(requestIDHeader)
@@ -237,7 +237,7 @@ func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) 
 		t.err = api.Wrap(err, api.ParseError, "the body broke off: send all that Content-Length announces")
 	default:
 		if _, known := g.failing.LoadOrStore(t.host, struct{}{}); !known {
-			g.log.Warn("a host cannot be reached, or refuses what it should not", "host", t.host, "request_id", serve.RequestID(ctx), "error", err)
+			g.log.Warn("a host cannot be reached or refuses the gateway", "host", t.host, "request_id", serve.RequestID(ctx), "error", err)
 		}
 		e := api.Wrap(err, api.LeaderUnavailable, unreachableMessage(err))
 		e.RetryAfter = RetryAfter

@@ -24,8 +24,8 @@ func (g *Gateway) serveOffline(ctx context.Context) {
 		return
 	}
 	if !g.known.Swap(true) {
-		g.log.Warn("the control plane is not heard: letting requests in by the documents of an earlier run",
-			"number", g.member.Number(), "age", g.age(), "limit", fleet.MaxAge)
+		g.log.Warn("the control plane does not answer: the gateway serves requests by the documents of an earlier run",
+			"document", g.member.Number(), "age", g.age(), "limit", fleet.MaxAge)
 	}
 }
 

@@ -142,7 +142,7 @@ func (m *meter) ship(ctx context.Context) {
 		case code.Retryable(), code == api.Unauthorized:
 			return // the frame stays pending; the member logs that the control plane is down
 		case code == api.Internal:
-			m.log.Error("the control plane could not apply usage; it is sent again", "namespace", namespace, "error", err)
+			m.log.Error("the control plane could not apply usage; the gateway sends it again", "namespace", namespace, "error", err)
 		default:
 			m.settle(frame, last, err)
 		}
@@ -194,10 +194,10 @@ func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 	case err == nil || api.CodeOf(err) == api.StateConflict:
 		// The control plane has lost usage that it had acknowledged, and the gateway no longer has it.
 		// This frame starts a new sequence.
-		m.log.Error("the control plane has lost usage that it had acknowledged; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "from", f.From, "last", last, "error", err)
+		m.log.Error("the control plane has lost usage that it had acknowledged; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "first_row", f.From, "last_applied_row", last, "error", err)
 		l.restart(f)
 	default:
-		m.log.Error("the control plane refuses usage; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "from", f.From, "to", f.To, "error", err)
+		m.log.Error("the control plane refuses usage; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "first_row", f.From, "last_row", f.To, "error", err)
 		l.sent, l.pending = f.To, nil
 		l.incarnation = "" // without a new sequence the next frame would leave a gap
 	}

@@ -119,7 +119,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 	work, hosts, err := r.observe(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.cfg.Logger.Error("the reconciler cannot read its state and tries again", "error", err)
+			r.cfg.Logger.Error("the reconciler cannot read its state; it tries again", "error", err)
 		}
 		return Tick
 	}
@@ -147,7 +147,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 			next := failed.again(r.cfg.Now(), err)
 			waiting[id], retries[id] = next.String(), next
 			sleep = min(sleep, next.due.Sub(r.cfg.Now()))
-			r.cfg.Logger.Warn("a step failed and is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
+			r.cfg.Logger.Warn("a step of the reconciler failed; it is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
 			continue
 		}
 		place(hosts, step)

@@ -202,7 +202,7 @@ func (g *Signer) Run(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		g.cfg.Logger.Error("the signing key is old and cannot be replaced; trying on", "error", err)
+		g.cfg.Logger.Error("the signing key is due for replacement and cannot be replaced; the leader tries again", "error", err)
 		select {
 		case <-ctx.Done():
 			return

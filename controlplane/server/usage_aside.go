@@ -59,8 +59,8 @@ func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) err
 		if err != nil {
 			return err
 		}
-		s.cfg.Logger.Error("usage of a namespace that is being deleted was refused and set aside: nobody pays for it until an operator decides",
-			"namespace", within.Namespace, "stream", within.Stream, "from", within.From, "to", within.To, "host", m.host.ID, "error", refusal)
+		s.cfg.Logger.Error("refused usage of a namespace that is being deleted was set aside: it is not charged until an operator decides",
+			"namespace", within.Namespace, "stream", within.Stream, "first_row", within.From, "last_row", within.To, "host", m.host.ID, "error", refusal)
 		last = kept.Last
 	}
 	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
@@ -140,7 +140,7 @@ func asideSeq(r *http.Request) (int64, error) {
 func (s *Server) measure(to *telemetry.Scrape) {
 	aside, err := s.store.AsideTotals(context.Background())
 	if err != nil {
-		s.cfg.Logger.Error("the metrics of usage set aside are missing in a scrape", "error", err)
+		s.cfg.Logger.Error("the metrics of the usage set aside are missing in a scrape", "error", err)
 		return
 	}
 	to.Gauge(telemetry.UsageAsideFrames, float64(aside.Frames))

@@ -190,7 +190,7 @@ func (a *Agent) logUnknownData() error {
 	}
 	for _, ns := range all {
 		if _, known := a.placements[string(ns)]; !known {
-			a.cfg.Logger.Warn("there is data of a namespace that the catalogue does not know: it is neither opened nor deleted", "namespace", ns)
+			a.cfg.Logger.Warn("the data directory holds a namespace that the catalogue lacks; the host neither opens nor deletes it", "namespace", ns)
 		}
 	}
 	return nil
@@ -234,8 +234,8 @@ func (a *Agent) refusal(d fleet.Doc) string {
 // slot.
 func (a *Agent) applyDoc(d fleet.Doc) error {
 	if reason := a.refusal(d); reason != "" {
-		a.cfg.Logger.Warn("a document is refused", "reason", reason,
-			"namespace", d.Namespace, "number", d.Number, "generation", d.Generation, "host", d.Host)
+		a.cfg.Logger.Warn("the host refuses a document", "reason", reason,
+			"namespace", d.Namespace, "document", d.Number, "generation", d.Generation, "host", d.Host)
 		return nil
 	}
 	if !a.directory.Put(d) {

@@ -74,8 +74,8 @@ func (a *Agent) reconcile(p *placement) {
 		if a.ctx.Err() != nil {
 			continue // startChange returns that nothing is to be done
 		}
-		a.cfg.Logger.Error("a namespace is not as its document says: trying again",
-			"namespace", d.Namespace, "desired", d.Desired, "generation", d.Generation, "error", err, "again_in", wait)
+		a.cfg.Logger.Error("the host cannot bring a namespace to the state of its document; it tries again",
+			"namespace", d.Namespace, "desired", d.Desired, "generation", d.Generation, "error", err, "retry_in", wait)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

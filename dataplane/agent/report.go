@@ -40,7 +40,7 @@ func (a *Agent) reportLoop() {
 			a.used.restore(r.LastUsed)
 		}
 		if err != nil && !failed && a.ctx.Err() == nil {
-			a.cfg.Logger.Warn("the control plane does not take this host's reports: trying on", "error", err)
+			a.cfg.Logger.Warn("the control plane does not accept this host's reports; the host tries again", "error", err)
 		}
 		failed = err != nil
 		a.reported.Store(!failed)

@@ -112,9 +112,11 @@ type Cluster struct {
 // first, it takes as long as ctx allows.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
-	c.joinLog.log = func(why string) { c.cfg.Logger.Info("not in a cluster yet", "why", why) }
-	c.foreignLog.log = func(why string) { c.cfg.Logger.Error("two clusters have the same join token", "why", why) }
-	c.idTakenLog.log = func(why string) { c.cfg.Logger.Error("the other members do not speak with this node", "why", why) }
+	c.joinLog.log = func(why string) { c.cfg.Logger.Info("the node is not in a cluster yet", "reason", why) }
+	c.foreignLog.log = func(why string) { c.cfg.Logger.Error("two clusters have the same join token", "reason", why) }
+	c.idTakenLog.log = func(why string) {
+		c.cfg.Logger.Error("the other members refuse connections with this node", "reason", why)
+	}
 	if err := c.cfg.validate(); err != nil {
 		return nil, errors.Join(err, closeListener(cfg.Listener))
 	}

@@ -55,7 +55,7 @@ func (c *Cluster) joinCluster(ctx context.Context) error {
 			if c.inCluster() {
 				return nil
 			}
-			c.cfg.Logger.Warn("could not join the cluster this node was invited to", "address", address, "why", why)
+			c.cfg.Logger.Warn("the node could not join the cluster that invited it", "address", address, "reason", why)
 		case <-ctx.Done():
 			return errNotJoined(ctx, why)
 		case <-time.After(joinInterval):
@@ -347,7 +347,7 @@ func (c *Cluster) answerInvite(_ context.Context, from transport.Peer, q inviteR
 	}
 	select {
 	case c.invited <- q.Address:
-		c.cfg.Logger.Info("invited to a cluster", "by", from.ID, "address", q.Address)
+		c.cfg.Logger.Info("the node was invited to a cluster", "node", from.ID, "address", q.Address)
 	default: // another invitation is in progress or queued
 	}
 	return verdict{}

@@ -162,7 +162,7 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 	if directoryID != "" {
 		q := removedRequest{Cluster: r.Cluster, DirectoryID: directoryID}
 		if _, err := ask[verdict](ctx, c.wire, transport.Peer{ID: id}, kindRemoved, q, callLimit); err != nil {
-			c.cfg.Logger.Warn("a node was removed and could not be told: stop it", "node", id, "error", err)
+			c.cfg.Logger.Warn("a removed node could not be notified: stop it", "node", id, "error", err)
 		}
 	}
 	// Another process may use the ID now.
@@ -237,7 +237,7 @@ func (c *Cluster) answerRemoved(_ context.Context, from transport.Peer, q remove
 	if err != nil {
 		return retryLaterFor(err)
 	}
-	c.cfg.Logger.Error("this node was removed from its cluster and serves nobody any more: stop it", "by", from.ID)
+	c.cfg.Logger.Error("this node was removed from its cluster and refuses all requests: stop it", "node", from.ID)
 	return verdict{}
 }
 

@@ -80,11 +80,11 @@ func (c *Cluster) maintain(ctx context.Context) {
 			rest = retryInterval
 		}
 		if err := c.finishJoin(ctx); err != nil && ctx.Err() == nil {
-			c.cfg.Logger.Info("not all of this node's membership is settled yet", "why", err)
+			c.cfg.Logger.Info("the node has not finished joining its cluster", "error", err)
 			rest = retryInterval
 		}
 		if err := c.saveMembers(); err != nil {
-			c.cfg.Logger.Error("cannot keep where the other members are", "error", err)
+			c.cfg.Logger.Error("the node cannot save the addresses of the other members", "error", err)
 		}
 		sleep(ctx, rest)
 		if ctx.Err() != nil {
@@ -112,12 +112,12 @@ func (c *Cluster) contactMembers(ctx context.Context) (all bool) {
 		}
 		c.checkCluster(id, h.Cluster)
 		if err := c.pinKey(id); err != nil {
-			c.cfg.Logger.Error("cannot keep the key of a member", "member", id, "error", err)
+			c.cfg.Logger.Error("the node cannot save the key of a member", "member", id, "error", err)
 		}
 		if err := c.adoptKeys(h); api.CodeOf(err) == api.Conflict {
 			c.idTakenLog.report(err.Error())
 		} else if err != nil {
-			c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
+			c.cfg.Logger.Error("the node cannot save the keys of the other members", "error", err)
 		}
 	}
 	if !all && ctx.Err() == nil {
@@ -143,7 +143,7 @@ func (c *Cluster) joinAddresses(ctx context.Context) []string {
 	}
 	addresses, err := c.cfg.Find.Addresses(ctx)
 	if err != nil {
-		c.cfg.Logger.Debug("the addresses of the nodes are not known", "error", err)
+		c.cfg.Logger.Debug("the node cannot look up the addresses of the other nodes", "error", err)
 	}
 	return addresses
 }

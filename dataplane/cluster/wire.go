@@ -201,7 +201,7 @@ func (c *Cluster) answerHello(_ context.Context, from transport.Peer, q helloReq
 		}
 	})
 	if err != nil {
-		c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
+		c.cfg.Logger.Error("the node cannot save the keys of the other members", "error", err)
 	}
 	h.Known = c.current().Known
 	return h

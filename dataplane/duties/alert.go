@@ -125,7 +125,7 @@ func (d *Duties) setAlerts(ctx context.Context, o *op.SetAlerts) error {
 	}
 	if n := result.GetDropped(); n > 0 {
 		d.alerts.dropped.Add(uint64(n))
-		d.cfg.Logger.Error("alerts have changed and nobody is told: as many deliveries wait for their webhooks as may be; see to those that cannot be reached",
+		d.cfg.Logger.Error("alert notifications dropped: the webhook delivery queue is full; repair or disable the unreachable webhooks",
 			"alerts", n, "deliveries", job.MaxDeliveries)
 	}
 	return nil
@@ -142,7 +142,7 @@ func (d *Duties) blindTo(err error) {
 		return
 	}
 	if d.alerts.blind++; d.alerts.blind == blindAfter {
-		d.cfg.Logger.Warn("what an alert rule watches cannot be measured; its state stays", "error", err)
+		d.cfg.Logger.Warn("an alert rule cannot be measured; the rule keeps its state", "error", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func turnBudgets(ctx context.Context, d *Duties) (int64, error) {
 		}
 		next := never
 		if stuck > 0 {
-			d.cfg.Logger.Error("windows of budgets cannot be turned and are tried again", "budgets", stuck, "first", failed)
+			d.cfg.Logger.Error("budgets cannot begin their new windows; the leader tries again", "budgets", stuck, "error", failed)
 			next = nowNs + int64(stuckBudgets)
 		}
 		return d.orNextTimer(state.TimerBudget, nowNs, next)

@@ -182,7 +182,7 @@ func (d *Duties) Run(ctx context.Context) error {
 		case err == nil:
 			backoff = minBackoff
 		case retryable(err):
-			d.cfg.Logger.Warn("a duty was refused and will be tried again", "error", err, "in", backoff)
+			d.cfg.Logger.Warn("a duty was refused; the leader tries it again", "error", err, "retry_in", backoff)
 			next = d.cfg.NowNs() + int64(backoff)
 			backoff = min(2*backoff, maxBackoff)
 		default:

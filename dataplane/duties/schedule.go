@@ -46,7 +46,7 @@ func runSchedules(ctx context.Context, d *Duties) (int64, error) {
 			}
 			tried[string(s.Id)] = s.NextRunNs
 			if err := p.add(s); err != nil {
-				d.cfg.Logger.Error("a schedule cannot run and is tried again", "schedule", s.Name, "error", err)
+				d.cfg.Logger.Error("a schedule cannot run; the leader tries it again", "schedule", s.Name, "error", err)
 				next = nowNs + int64(stuckSchedules)
 			}
 		}

@@ -105,7 +105,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 		var err error
 		if t, err = h.openToSettle(ctx, ns, of); err != nil {
 			if ctx.Err() == nil && !errors.Is(err, durable.ErrFull) { // the cells can be opened once a full disk has room
-				h.cfg.Logger.Error("usage of a deleted namespace may be lost: it cannot be opened", "namespace", ns, "error", err)
+				h.cfg.Logger.Error("usage of a deleted namespace may be lost: the host cannot open the namespace", "namespace", ns, "error", err)
 				err = nil
 			}
 			return nil, err
@@ -116,7 +116,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 	defer cancel()
 	for _, c := range t.cells {
 		if err := c.Failed(); err != nil {
-			h.cfg.Logger.Error("usage of a deleted namespace may be lost: its cell has failed", "namespace", ns, "shard", c.Shard(), "error", err)
+			h.cfg.Logger.Error("usage of a deleted namespace may be lost: a cell of the namespace has failed", "namespace", ns, "shard", c.Shard(), "error", err)
 			continue
 		}
 		if err := c.SettleUsage(settling); err != nil {
@@ -150,7 +150,7 @@ func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *
 	t, owed := h.settle(ctx, ns, t, of)
 	if err := h.shut(ctx, ns, t); err != nil {
 		// Continue, because the data is deleted anyway: a full disk must not prevent that.
-		h.cfg.Logger.Warn("a namespace that is being deleted did not close cleanly", "namespace", ns, "error", err)
+		h.cfg.Logger.Warn("a deleted namespace did not close cleanly", "namespace", ns, "error", err)
 	}
 	if owed == nil && t != nil && t.owing() {
 		owed = errors.New("usage was reported until the end")

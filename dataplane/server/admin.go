@@ -51,7 +51,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	for _, c := range q.shards.All() {
 		report, err := c.State().Verify(r.Context())
 		if err != nil {
-			s.cfg.Logger.Error("a store is damaged", "shard", c.Shard(), "error", err)
+			s.cfg.Logger.Error("a shard's store is damaged", "shard", c.Shard(), "error", err)
 			return api.Wrap(err, api.Unhealthy, fmt.Sprintf("shard %d of this node is damaged or unreadable: see the node's log; take the node out of service and let it join again with an empty directory", c.Shard()))
 		}
 		out.Shards = append(out.Shards, api.VerifiedShard{

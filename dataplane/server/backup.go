@@ -65,10 +65,10 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		// The connection is cut, so the client knows that it has no backup. The log gives the reason.
-		s.cfg.Logger.Warn("a backup was cut short", "bytes", out.bytes, "error", err)
+		s.cfg.Logger.Warn("the node cut a backup short", "bytes", out.bytes, "error", err)
 		return err
 	}
-	s.cfg.Logger.Info("a backup was taken", "bytes", out.bytes, "took", time.Since(began).Round(time.Millisecond))
+	s.cfg.Logger.Info("the node sent a backup", "bytes", out.bytes, "duration", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

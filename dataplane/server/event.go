@@ -268,7 +268,7 @@ func (x *eventStream) send() (more bool, err error) {
 	x.reader.cost, x.reader.resets = 0, 0
 	events, more, err := x.reader.read(eventBatch)
 	if err != nil {
-		x.server.cfg.Logger.Error("a stream of events has ended", "error", err)
+		x.server.cfg.Logger.Error("a stream of events ended with an error", "error", err)
 		return false, err
 	}
 	var bytes, writes int64

@@ -245,7 +245,7 @@ func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, c
 		}
 	}
 	if err != nil && len(leased) > 0 {
-		s.cfg.Logger.Warn("a fetch got nothing from one of its shards", "request_id", serve.RequestID(r.Context()), "error", err)
+		s.cfg.Logger.Warn("a shard failed to answer a fetch; the other shards' jobs were delivered", "request_id", serve.RequestID(r.Context()), "error", err)
 	}
 	return leased, at, err
 }

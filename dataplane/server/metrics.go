@@ -132,7 +132,7 @@ func (s *Server) measureNamespace(to *telemetry.Scrape, ns tenancy.NamespaceID) 
 		err = s.measureCells(to, ns, cells)
 	}
 	if err != nil {
-		s.cfg.Logger.Error("metrics are incomplete", "error", err)
+		s.cfg.Logger.Error("the node serves incomplete metrics", "error", err)
 	}
 	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil && sound(cells) == nil))
 }

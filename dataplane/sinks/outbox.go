@@ -255,7 +255,7 @@ func propose[R op.Result](ctx context.Context, shards Shards, shard uint32, o op
 
 // logHealth logs changes of the courier's health, and no repetitions.
 func (c *courier) logHealth(err error) {
-	log := c.box.cfg.Logger.With("namespace", c.box.cfg.Namespace, "shard", c.box.cfg.Store.Shard(), "to", c.to)
+	log := c.box.cfg.Logger.With("namespace", c.box.cfg.Namespace, "shard", c.box.cfg.Store.Shard(), "to_shard", c.to)
 	var differ *disagreement
 	var alarm error
 	if errors.As(err, &differ) {
@@ -267,11 +267,11 @@ func (c *courier) logHealth(err error) {
 	c.box.mu.Unlock()
 	switch {
 	case alarm != nil && (was == nil || was.Error() != alarm.Error()):
-		log.Error("ops for another shard are not delivered: the two disagree, and somebody must find out why", "error", err)
+		log.Error("ops are not delivered to another shard: the two shards disagree about the ops delivered; an operator must find the cause", "error", err)
 	case err != nil && alarm == nil && !c.down:
-		log.Warn("ops for another shard could not be delivered and will be tried again", "error", err)
+		log.Warn("ops could not be delivered to another shard; the leader tries again", "error", err)
 	case err == nil && c.down:
-		log.Info("ops for another shard are delivered again", "last", c.last)
+		log.Info("ops are delivered to the other shard again", "last_op", c.last)
 	}
 	c.down = err != nil
 }

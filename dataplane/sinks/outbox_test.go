@@ -371,7 +371,7 @@ func TestOutboxOverBreaks(t *testing.T) {
 			ids = append(ids, k.send(1, 2, 0)...)
 			k.settled(1)
 			k.arrived(1, ids...)
-			eventually(t, "the log says that it works again", func() bool { return strings.Contains(k.logged.String(), "are delivered again") })
+			eventually(t, "the log says that it works again", func() bool { return strings.Contains(k.logged.String(), "are delivered to the other shard again") })
 		})
 	}
 }

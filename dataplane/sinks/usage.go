@@ -232,7 +232,7 @@ func stuck(err error) string {
 func (u *Usage) logHealth(err error, again time.Duration) {
 	if why := stuck(err); why != "" {
 		if was := u.alarm.Swap(&why); was == nil || *was != why {
-			u.cfg.Logger.Error("usage is not shipped: the receiver refuses it or disagrees with the store, and somebody must find out why",
+			u.cfg.Logger.Error("usage is not delivered: the receiver refuses it or disagrees with the store; an operator must find the cause",
 				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err)
 		}
 		u.down = true
@@ -240,15 +240,15 @@ func (u *Usage) logHealth(err error, again time.Duration) {
 	}
 	if err != nil {
 		if !u.down {
-			u.cfg.Logger.Warn("usage could not be shipped and will be tried again",
-				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err, "in", again)
+			u.cfg.Logger.Warn("usage could not be delivered; the leader tries again",
+				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err, "retry_in", again)
 		}
 		u.down = true
 		return
 	}
 	u.alarm.Store(nil)
 	if u.down {
-		u.cfg.Logger.Info("usage is shipped again", "namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "last", u.last)
+		u.cfg.Logger.Info("usage is delivered again", "namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "last_row", u.last)
 	}
 	u.down = false
 }
@@ -288,8 +288,8 @@ func (u *Usage) setAside(ctx context.Context, r *refusal) error {
 	case last != r.frame.To:
 		return fmt.Errorf("the receiver set the usage rows from %d to %d aside and says that its last is %d", r.frame.From, r.frame.To, last)
 	}
-	u.cfg.Logger.Error("refused usage of a namespace that is being deleted was set aside with the receiver, for an operator to look at",
-		"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "from", r.frame.From, "to", r.frame.To, "error", r.err)
+	u.cfg.Logger.Error("the receiver set aside refused usage of a namespace that is being deleted; an operator must decide about it",
+		"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "first_row", r.frame.From, "last_row", r.frame.To, "error", r.err)
 	u.recordAcked(last)
 	return nil
 }

@@ -116,7 +116,7 @@ func TestLostCallsAndAnswers(t *testing.T) {
 		if w.usage.Err() != nil {
 			t.Errorf("losses are no disagreement: %v", w.usage.Err())
 		}
-		if text := w.logged.String(); !strings.Contains(text, "will be tried again") || !strings.Contains(text, "shipped again") {
+		if text := w.logged.String(); !strings.Contains(text, "the leader tries again") || !strings.Contains(text, "delivered again") {
 			t.Errorf("the log says %s", text)
 		}
 	})

@@ -168,7 +168,7 @@ func (w *Webhooks) Run(ctx context.Context) {
 	w.queuedUntilNs = 0 // another member may have led in between
 	for ctx.Err() == nil {
 		if err := w.queueDue(ctx, &running); err != nil {
-			w.cfg.Logger.Warn("deliveries could not be read and will be tried again", "namespace", w.cfg.Namespace, "error", err)
+			w.cfg.Logger.Warn("webhook deliveries could not be read; the leader tries again", "namespace", w.cfg.Namespace, "error", err)
 			pause(ctx, maxBackoff)
 			continue
 		}
@@ -267,8 +267,8 @@ func (w *Webhooks) deliver(ctx context.Context, id job.ID) {
 			continue
 		}
 		if ctx.Err() == nil {
-			w.cfg.Logger.Warn("what came of a delivery could not be recorded and will be tried again",
-				"namespace", w.cfg.Namespace, "delivery", DeliveryIDText(id), "error", err, "in", backoff)
+			w.cfg.Logger.Warn("the result of a webhook delivery could not be recorded; the leader tries again",
+				"namespace", w.cfg.Namespace, "delivery", DeliveryIDText(id), "error", err, "retry_in", backoff)
 		}
 		pause(ctx, max(backoff, retryAfter(err)))
 		backoff = min(2*backoff, maxBackoff)
@@ -294,7 +294,7 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 		return ctx.Err()
 	}
 	if !report.Delivered && report.RetryNs == 0 {
-		w.cfg.Logger.Warn("a delivery was given up", "namespace", w.cfg.Namespace, "webhook", d.Webhook,
+		w.cfg.Logger.Warn("the leader gave up a webhook delivery", "namespace", w.cfg.Namespace, "webhook", d.Webhook,
 			"delivery", DeliveryIDText(job.ID(d.Id)), "event", d.Event, "attempts", report.Attempt, "error", report.Error)
 	}
 	// Repeat the same report until it is committed; only the first counts.
@@ -306,7 +306,7 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		w.cfg.Logger.Warn("what came of a delivery could not be recorded yet", "namespace", w.cfg.Namespace, "delivery", DeliveryIDText(job.ID(d.Id)), "error", err)
+		w.cfg.Logger.Warn("the result of a webhook delivery could not be recorded; the leader tries again", "namespace", w.cfg.Namespace, "delivery", DeliveryIDText(job.ID(d.Id)), "error", err)
 		pause(ctx, max(backoff, retryAfter(err)))
 	}
 }

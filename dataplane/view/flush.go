@@ -50,9 +50,9 @@ func (v *View) setFailure(err error) {
 	v.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		v.log.Error("the view does not follow; trying again", "error", err)
+		v.log.Error("the view cannot follow the store; it tries again", "error", err)
 	case err == nil && was != nil:
-		v.log.Info("the view follows again")
+		v.log.Info("the view follows the store again")
 	}
 }
 
@@ -211,7 +211,7 @@ func (v *View) awaitReplay(ctx context.Context, c *cursor) error {
 			return err
 		}
 		if !logged {
-			v.log.Info("the view waits for the store to replay its log", "view at", c.seen.index, "store at", head.GetIndex())
+			v.log.Info("the view waits for the store to replay its log", "view_index", c.seen.index, "store_index", head.GetIndex())
 			logged = true
 		}
 		if head.GetIndex() != at {

@@ -277,7 +277,7 @@ func (l *logBuffer) Reset() {
 // rebuilt returns the number of rebuilds in the log whose reason contains the text.
 func (l *logBuffer) rebuilt(reason string) (n int) {
 	for line := range strings.Lines(l.String()) {
-		if strings.Contains(line, "building the view") && strings.Contains(line, reason) {
+		if strings.Contains(line, "the view is rebuilt") && strings.Contains(line, reason) {
 			n++
 		}
 	}

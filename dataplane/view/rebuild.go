@@ -70,7 +70,7 @@ func (v *View) answer(requests []chan error, err error) {
 func (v *View) rebuild(ctx context.Context, reason string) error {
 	v.building.Store(true)
 	defer v.building.Store(false)
-	v.log.Info("building the view", "reason", reason)
+	v.log.Info("the view is rebuilt", "reason", reason)
 	began, looked := time.Now(), clock()
 	fresh := v.path + newSuffix
 	jobs, err := v.build(ctx, fresh)
@@ -81,7 +81,7 @@ func (v *View) rebuild(ctx context.Context, reason string) error {
 		return fmt.Errorf("put the new view in place: %w", err)
 	}
 	v.reached.Store(looked)
-	v.log.Info("the view is built", "jobs", jobs, "took", time.Since(began).Round(time.Millisecond))
+	v.log.Info("the view was rebuilt", "jobs", jobs, "duration", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (v *View) replace(fresh string) error {
 		v.db, v.current = nil, nil
 		if err := old.close(); err != nil {
 			// The old file may be the broken one that this rebuild replaces, and install deletes it next.
-			v.log.Warn("closing the old view", "error", err)
+			v.log.Warn("the old view's file could not be closed", "error", err)
 		}
 	}
 	db, c, nextDocument, err := v.install(fresh)

@@ -161,7 +161,7 @@ func (s *snapshots) finishInstall(got received) error {
 		return err
 	}
 	if missing > 0 {
-		s.logger.Warn("a received snapshot is forgotten: parts of it are gone or damaged",
+		s.logger.Warn("the replica discards a received snapshot: some of its parts are missing or damaged",
 			"group", s.identity.Group, "index", got.Index, "parts", len(got.parts), "missing", missing)
 		return nil
 	}

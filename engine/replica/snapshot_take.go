@@ -48,7 +48,7 @@ func (r *Replica) snapshotWhenDue() {
 			if err := r.Snapshot(); err != nil {
 				// Raft refuses a snapshot during a membership change; the next append makes one due again.
 				// Any worse failure has stopped the replica.
-				r.logger.Warn("a snapshot is due and could not be taken", "error", err)
+				r.logger.Warn("a due snapshot could not be taken", "error", err)
 			}
 		case <-r.closing:
 			return

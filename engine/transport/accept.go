@@ -19,7 +19,7 @@ func (t *Transport) accept() {
 			if t.ctx.Err() != nil {
 				return
 			}
-			t.log.Error("no connection can be accepted", "error", err)
+			t.log.Error("the transport cannot accept connections", "error", err)
 			select {
 			case <-time.After(wait):
 				wait = min(2*wait, maxAcceptWait)
@@ -33,7 +33,7 @@ func (t *Transport) accept() {
 		case handshakes <- struct{}{}:
 			t.wg.Go(func() { t.receive(raw, func() { <-handshakes }) })
 		default:
-			t.log.Warn("a connection is refused: too many have not said yet who they are", "from", raw.RemoteAddr())
+			t.log.Warn("the transport refuses a connection: too many others have not identified themselves yet", "address", raw.RemoteAddr())
 			_ = raw.Close()
 		}
 	}
@@ -56,7 +56,7 @@ func (t *Transport) receive(raw net.Conn, known func()) {
 	c, h, err := t.serverHandshake(s)
 	known()
 	if err != nil {
-		t.log.Warn("a connection is refused", "from", raw.RemoteAddr(), "error", err)
+		t.log.Warn("the transport refuses a connection", "address", raw.RemoteAddr(), "error", err)
 		return
 	}
 	if h.purpose == forSnapshot {

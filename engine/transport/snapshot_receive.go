@@ -64,7 +64,7 @@ func (t *Transport) receiveSnapshot(c net.Conn, from string) {
 		err = errors.Join(err, l.write(header{kind: frameFault}, encodeFault(faultRaft, err)))
 	}
 	if err != nil && t.ctx.Err() == nil {
-		t.log.Warn("a snapshot was not received", "from", from, "error", err)
+		t.log.Warn("a snapshot could not be received", "node", from, "error", err)
 	}
 	t.linger(c)
 }

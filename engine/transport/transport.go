@@ -226,7 +226,7 @@ func (t *Transport) Close() error {
 func (t *Transport) track(c net.Conn) (*socket, error) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		if err := boundUnsent(tcp); err != nil {
-			t.log.Warn("heartbeats may wait behind data: the kernel's queue cannot be bounded", "error", err)
+			t.log.Warn("the kernel's send queue cannot be bounded, so heartbeats may wait behind data", "error", err)
 		}
 	}
 	s := newSocket(c)

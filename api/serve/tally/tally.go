@@ -261,9 +261,9 @@ func (t *Tally[B, K, V]) passTo(ctx context.Context, to string, all bool) (next 
 	switch {
 	case err == nil:
 	case errors.As(err, &e) && !e.Code.Retryable():
-		t.cfg.Logger.Error("requests could not be recorded in the audit log", "rows", trying.rows, "error", err)
+		t.cfg.Logger.Error("requests could not be recorded in the audit log; they are lost", "rows", trying.rows, "error", err)
 	case all:
-		t.cfg.Logger.Error("requests are lost to the audit log with the shutdown", "rows", trying.rows, "error", err)
+		t.cfg.Logger.Error("requests could not be recorded in the audit log before the shutdown; they are lost", "rows", trying.rows, "error", err)
 		return 0
 	default:
 		trying.next = time.Now().Add(retry)

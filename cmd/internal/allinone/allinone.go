@@ -183,7 +183,7 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 // credential, because there may be good reasons for its revocation.
 func (c *Cloud) revoked(name string, err error) error {
 	if api.CodeOf(err) == api.Conflict {
-		c.cfg.Logger.Warn("a credential in the data directory was revoked and gives no access", "of", name, "error", err)
+		c.cfg.Logger.Warn("a credential in the data directory was revoked and gives no access", "credential", name, "error", err)
 		return nil
 	}
 	return err

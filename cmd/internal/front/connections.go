@@ -54,7 +54,7 @@ func (b *bounded) turnAway(conn net.Conn) {
 	b.turned++
 	if now := time.Now(); now.Sub(b.logged) > turnAwayLog {
 		b.logged = now
-		b.log.Warn("connections are refused because --max-connections is reached", "most", b.most, "turned_away", b.turned)
+		b.log.Warn("connections are refused because --max-connections is reached", "max_connections", b.most, "refused", b.turned)
 	}
 }
 

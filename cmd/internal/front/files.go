@@ -18,6 +18,6 @@ func filesFor(c Config) int64 {
 func warnOfFiles(log *slog.Logger, c Config, limit int64) {
 	if needed := filesFor(c); limit < needed {
 		log.Warn("the limit on open files is low: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections",
-			"limit", limit, "needed", needed, "own", ownFiles, "connections", c.MaxConnections)
+			"limit", limit, "needed", needed, "own_files", ownFiles, "max_connections", c.MaxConnections)
 	}
 }

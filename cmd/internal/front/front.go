@@ -80,7 +80,7 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	watch(srv)
 	log := c.Logger
 	if c.Name != "" {
-		log = log.With("part", c.Name)
+		log = log.With("server", c.Name)
 	}
 	if limit, ok := openFiles(); ok {
 		warnOfFiles(log, c, limit)
