@@ -122,6 +122,7 @@ func (f fsm) next(l *raft.Log) (entry.Applied, error) {
 // fence encodes the term in which an entry was proposed, as the extension of raft's log entry.
 func fence(term uint64) []byte { return binary.LittleEndian.AppendUint64(nil, term) }
 
+// fenced reports whether raft appended an entry in another term than the one in which it was proposed.
 func fenced(l *raft.Log) bool {
 	return len(l.Extensions) != 8 || binary.LittleEndian.Uint64(l.Extensions) != l.Term
 }
@@ -134,8 +135,8 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return &flush{r: f.r, at: f.r.machine.Applied().Position()}, nil
 }
 
-// Restore replaces the machine by the snapshot that was opened last. It ignores raft's stream, because it
-// needs the parts that the stream announces.
+// Restore replaces the machine by the received snapshot that was opened last. It ignores raft's stream,
+// because it needs the parts that the stream announces.
 func (f fsm) Restore(io.ReadCloser) error {
 	if err := f.r.Err(); err != nil {
 		return err

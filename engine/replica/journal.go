@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Log stores a group's log, term and vote. Size returns the bytes it takes on disk. A method that returns nil
-// has made its change durable.
+// Log stores a group's log, term and vote. Size returns the bytes that they take on disk. A method that
+// returns nil has made its change durable.
 type Log interface {
 	raft.LogStore
 	raft.StableStore
@@ -22,17 +22,17 @@ type Log interface {
 
 // journal wraps the Log for raft. It counts the appended bytes, because snapshots are due by bytes. It stops
 // the replica at the first failed operation, because the content of the disk is unknown after a failed write
-// and a log that goes on from there may have holes. Nothing is written after the first failure, even though
+// and a log that goes on from there may have holes. It writes nothing after the first failure, even though
 // raft keeps trying until it is shut down.
 type journal struct {
 	Log
 	stop   func(error)
 	broken atomic.Pointer[error] // the first failure
-	// due receives a token when more than limit bytes were appended since the last truncation.
+	// due receives a token at an append if at least limit bytes were appended since the newest snapshot.
 	due   chan struct{}
 	limit int64
 
-	last          atomic.Uint64 // index of the newest appended entry
+	last          atomic.Uint64 // index of the entry that was appended last; a deletion does not lower it
 	written       written
 	appendWaiters indexWaiters // waiters for entries to be appended
 
@@ -99,9 +99,9 @@ func (j *journal) firstFailure() error {
 
 // GetLog returns an empty entry if an entry cannot be read. Raft panics if it cannot read an entry that it is
 // about to apply, and the panic would take down the process with all its other groups. The replica has
-// stopped by then: it applies nothing (fsm), writes nothing (firstFailure) and sends nothing (raftTransport),
-// so that nobody can take the empty entry for a real one. An entry that is not in the log is no failure: raft
-// asks for it and sends a snapshot instead.
+// stopped by then: it applies nothing (fsm), writes nothing (firstFailure) and sends no entries
+// (raftTransport), so that no member can take the empty entry for a real one. An entry that is not in the log
+// is no failure: raft asks for it and sends a snapshot instead.
 func (j *journal) GetLog(index uint64, log *raft.Log) error {
 	err := j.Log.GetLog(index, log)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
@@ -192,8 +192,9 @@ func (j *journal) measure(logs ...*raft.Log) {
 	}
 }
 
-// sinceSnapshot returns the bytes appended after the newest snapshot. The result may be too high by markBytes
-// and one entry.
+// sinceSnapshot returns the bytes appended after the newest snapshot. The result may be too high, by
+// markBytes and one entry or, until the first snapshot, by the space that the log had preallocated when it
+// was opened.
 func (j *journal) sinceSnapshot() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

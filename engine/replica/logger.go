@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// NewLogger returns a logger for hashicorp's libraries that writes to l. It lowers warnings and less by one
+// NewLogger returns a logger for hashicorp's libraries that writes to l. It lowers infos and warnings by one
 // level, because elections and compactions are routine for a group and the reader of l wants to see faults.
 func NewLogger(l *slog.Logger) hclog.Logger {
 	base := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
@@ -29,7 +29,7 @@ var levels = map[hclog.Level]slog.Level{
 }
 
 // unreachable lists the messages that raft logs as errors, many times a second, while a member does not
-// answer. The leader logs the member's absence once, in its own words.
+// answer. The engine's probe logs the member's absence once.
 var unreachable = []string{
 	"failed to heartbeat to", "failed to appendEntries to", "failed to pipeline appendEntries",
 	"failed to start pipeline replication to", "failed to make requestVote RPC",

@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Machine is the interface of a state machine to the engine. One goroutine at a time calls Apply, Configure,
-// Flush and Restore. Applied, Configuration and Image may be called at the same time.
+// Machine is the interface of a state machine to the engine. One goroutine at a time calls Apply, Configure
+// and Restore. All other methods may be called at the same time.
 type Machine interface {
 	// Applied returns the last applied entry; it is zero in an empty machine.
 	Applied() entry.Applied
@@ -25,17 +25,18 @@ type Machine interface {
 	// Configuration returns the last recorded configuration and its index, or nil if there is none.
 	Configuration() (configuration []byte, index uint64)
 
-	// Flush makes all applied entries durable. It may run concurrently with Apply; an entry applied in the
-	// meantime may or may not be included.
+	// Flush makes all applied entries durable. It may run concurrently with Apply and Restore; an entry
+	// applied in the meantime may or may not be included.
 	Flush() error
 
 	// Image takes a consistent copy of the machine at some applied entry. The copy must be cheap to hold; its
 	// parts are sent to a replica that needs them. Image may be called concurrently with Apply.
 	Image() (Image, error)
 
-	// Restore replaces the whole content by the parts of an Image and makes it durable before it returns.
-	// After an error or a crash, the old content is unchanged. If the source implements Positioned and its
-	// position differs from that of its content, Restore refuses it.
+	// Restore replaces the whole content by the parts of an Image and makes it durable before it returns. A
+	// crash leaves the old content or the complete new one. After an error the content is the old one, or the
+	// machine refuses further calls. If the source implements Positioned and its position differs from that
+	// of its content, Restore refuses it.
 	Restore(from image.Source) error
 }
 

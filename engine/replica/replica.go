@@ -1,7 +1,7 @@
 // Package replica runs one member of a Raft group around a Machine: it recovers, applies entries, takes
 // snapshots, and stops at the first inconsistency. It owns the contract of the Machine and the configuration
-// of hashicorp/raft. It does not batch, and it does not interpret ops. It may import hashicorp/raft, api and
-// engine/entry.
+// of hashicorp/raft. It does not batch, and it does not interpret ops. It may import hashicorp/raft, api,
+// durable, engine/entry and engine/image.
 package replica
 
 import (
@@ -41,20 +41,21 @@ const (
 	DefaultHeartbeat = 500 * time.Millisecond
 	DefaultElection  = 500 * time.Millisecond
 	maxLeaderLease   = 500 * time.Millisecond
-	// An idle leader sends followers its commit index every commitTimeout. A group without a transport never
-	// has followers, so its leader sends none.
+	// An idle leader sends followers its commit index every commitTimeout. A group without a transport has no
+	// followers, so its leader uses soleCommitTimeout and sends none.
 	commitTimeout     = 50 * time.Millisecond
 	soleCommitTimeout = time.Second
 	// electionStagger delays each voter's first election behind that of the voter before it, in the order of
-	// their names. If all voters of a new group stood at once, their votes would be split and the next round
-	// is a second away.
+	// their names. If all voters of a new group stood at once, their votes would be split, and the next round
+	// would come up to a second later.
 	electionStagger = 25 * time.Millisecond
 	never           = 365 * 24 * time.Hour
 )
 
 // Config holds the parameters of Open.
 type Config struct {
-	// Dir holds the snapshot manifest, and in staging/ the parts of snapshots that are being received.
+	// Dir holds the snapshot manifest, the announcement of a received snapshot, and in staging/ the parts of
+	// snapshots that are being received.
 	Dir string
 	// Group and Incarnation identify the group and the history of its data.
 	Group       string
@@ -65,7 +66,8 @@ type Config struct {
 	Machine Machine
 	// Log holds the log, term and vote. The Replica closes it, even if Open fails.
 	Log Log
-	// Transport reaches the other members; nil in a group of one. The Replica closes it, even if Open fails.
+	// Transport reaches the other members; nil = the group has none. The Replica closes it, even if Open
+	// fails.
 	Transport Transport
 	// Joining says that this member has never been part of its group, according to its directory. Machine and
 	// log may then both be empty.
@@ -78,7 +80,8 @@ type Config struct {
 	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = none.
 	TrailingBytes int64
 	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
-	// possibly before Open returns. Raft waits until it returns, so it must not wait for an Append.
+	// possibly before Open returns. Raft waits with the next notice until it returns, so it must not wait for
+	// an Append.
 	Leadership func(r *Replica, leads bool, term uint64)
 	// Changed is called by one goroutine after the known leader or the configuration in the machine has
 	// changed; nil is not called.
@@ -102,7 +105,7 @@ type Replica struct {
 	snapshots     *snapshots
 	raft          *raft.Raft
 	transport     raft.Transport
-	wrapped       *raftTransport // wraps transport; nil in a group of one
+	wrapped       *raftTransport // wraps transport; nil without Config.Transport
 	logger        *slog.Logger
 	trailingBytes int64
 	trace         func(entry.Trace, entry.Position, int) func(error) // nil = no spans
@@ -349,8 +352,8 @@ func (r *Replica) Unhealthy() error {
 	return api.Wrap(r.cause, api.Unhealthy, "this replica has stopped ("+r.cause.Error()+"): the outcome of requests under way is unknown; see its log, then restart it or rebuild it")
 }
 
-// Close waits for the requests in flight, makes the machine durable and stops raft. The caller must not call
-// Append any more. Close closes everything even after an error, and returns the errors joined.
+// Close refuses new requests and waits for those in flight, makes the machine durable and stops raft. It
+// closes everything even after an error, and returns the errors joined.
 func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
 		r.inflight.close()
@@ -363,8 +366,8 @@ func (r *Replica) Close() error {
 	return r.closeErr
 }
 
-// persistMachine leaves nothing to replay at the next start. It takes a snapshot, which truncates the log,
-// only if the log has grown enough.
+// persistMachine leaves little to replay at the next start. It takes a snapshot, which truncates the log,
+// only if a quarter of the bytes that make one due have been appended.
 func (r *Replica) persistMachine() error {
 	if r.journal.sinceSnapshot() >= r.journal.limit/4 {
 		return r.Snapshot()

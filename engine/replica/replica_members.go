@@ -71,7 +71,8 @@ const changeTimeout = 5 * time.Second
 
 // Put adds p as a member, gives it its vote, or changes its address. A voter stays a voter. Put refuses, with
 // nothing written, if the newest configuration is not the one of entry since, on which the caller based its
-// decision. Otherwise a member that another caller has just removed would come back.
+// decision; 0 = do not check. Without the check, a member that another caller has just removed would come
+// back.
 func (r *Replica) Put(p Peer, since uint64) error {
 	return r.change(func() raft.Future {
 		id, address := raft.ServerID(p.ID), raft.ServerAddress(p.Address)
@@ -87,7 +88,7 @@ func (r *Replica) Remove(id string, since uint64) error {
 	return r.change(func() raft.Future { return r.raft.RemoveServer(raft.ServerID(id), since, changeTimeout) })
 }
 
-// change starts a membership change and waits until it is committed.
+// change starts a membership change and waits until it is applied here.
 func (r *Replica) change(begin func() raft.Future) error {
 	if err := r.admit(); err != nil {
 		return err
@@ -107,8 +108,8 @@ func (r *Replica) change(begin func() raft.Future) error {
 // error has no type.
 const raftChanged = "configuration changed since"
 
-// Transfer hands leadership to a voter, and returns once this replica no longer leads. Nothing can be written
-// until then. Raft gives up after an election timeout.
+// Transfer hands leadership to a voter, and returns once this replica no longer leads, or when ctx ends. Raft
+// refuses writes in the meantime, and gives up after an election timeout.
 func (r *Replica) Transfer(ctx context.Context, to Peer) error {
 	if err := r.admit(); err != nil {
 		return err

@@ -33,8 +33,9 @@ func refuse(format string, args ...any) error {
 	return api.Errorf(api.Unhealthy, "%s: %s", fmt.Sprintf(format, args...), advice)
 }
 
-// check decides whether the machine can continue from the log. dropLog means that the machine is ahead of the
-// whole log. The log must then be deleted first, because the next entry would leave a gap behind it.
+// check decides whether the machine can continue from the log. dropLog means that the log must be deleted
+// first, because the machine is ahead of the whole log and the next entry would leave a gap, or because the
+// log has other entries than the snapshot that the machine has installed.
 func check(f diskState) (dropLog bool, err error) {
 	if err := checkIdentity(f); err != nil {
 		return false, err
@@ -95,7 +96,8 @@ func checkIdentity(f diskState) error {
 	return nil
 }
 
-// reconcile brings machine and log into a state from which raft can start, or refuses.
+// reconcile brings machine and log into a state from which raft can start, or refuses. Before it compares
+// them, it finishes an interrupted installation of a snapshot.
 func (r *Replica) reconcile() error {
 	m, err := readManifest(r.dir)
 	if err != nil {
@@ -156,7 +158,7 @@ func (r *Replica) termAt(index uint64) (uint64, error) {
 }
 
 // LastClock returns the clock of the newest entry, applied or not; the next entry's clock must not be lower.
-// Clocks rise along the log, so LastClock looks only for the newest command. A barrier in the log was
+// Clocks never fall along the log, so LastClock looks only for the newest command. A barrier in the log was
 // rejected: it would give the same clock later, and leave an entry that no machine records.
 func (r *Replica) LastClock() (int64, error) {
 	applied := r.machine.Applied().Index

@@ -22,7 +22,7 @@ type Status struct {
 	Snapshot uint64 // index of the newest snapshot, 0 if there is none
 	LogBytes int64  // disk space of the log, preallocated bytes included
 	// These fields count since the replica was opened: appends to the log, each with one sync; the entries in
-	// them, and their bytes; the snapshots that this replica took itself or received.
+	// them, and their bytes; the snapshots that this replica took, or received and installed.
 	Appends, Entries, EntryBytes, Snapshots uint64
 }
 
@@ -58,7 +58,7 @@ func (r *Replica) Status() (Status, error) {
 	return s, nil
 }
 
-// Removed is the state of a replica that its group has removed.
+// Removed is the state of a replica that is not in its group's newest configuration.
 const Removed = "Removed"
 
 // Leads reports whether raft takes this replica for the leader.

@@ -17,9 +17,10 @@ import (
 // the staging directory, then the announcement is written beside the manifest, and only then does the machine
 // install the parts. As long as the announcement exists, opening the replica resumes the installation.
 //
-// At its peak the disk holds the machine and the parts that it does not share with it: a part that the
-// machine already had is a link, and the machine links the parts it installs. A machine that cannot link
-// copies them, and holds the new content twice until the staging directory is emptied.
+// At its peak the disk holds the old content of the machine and the new parts. A part that the machine
+// already had is a link to its file, and the machine links the parts that it installs, so neither takes space
+// twice. A machine that cannot link copies the parts, and holds the new content twice until the staging
+// directory is emptied.
 
 // received is a complete snapshot from another replica, on disk.
 type received struct {

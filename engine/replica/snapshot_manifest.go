@@ -15,9 +15,9 @@ import (
 // manifestName is the file of the newest snapshot's manifest.
 const manifestName = "manifest.json"
 
-// manifest records the position at which the machine was durable when a snapshot was taken. The log may have
-// been truncated up to there, so a machine behind that position has lost data. The machine itself is the
-// snapshot; no copy is kept.
+// manifest records the position at which the machine was durable when a snapshot was taken or installed. The
+// log may have been truncated up to there, so a machine behind that position has lost data. The machine
+// itself is the snapshot; no copy is kept.
 type manifest struct {
 	Group              string            `json:"group"`
 	Incarnation        entry.Incarnation `json:"incarnation"`

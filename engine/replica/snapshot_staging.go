@@ -22,12 +22,13 @@ import (
 // bytes. Each file is there completely and durably, or not at all. So a broken transfer, or a restart, costs
 // only the part that was being sent; and two snapshots that share a part share the file.
 //
-// The newest list of parts bounds the directory: when a list arrives, staging removes all files that it does
-// not name. A running installation keeps its parts until it is done. The parts of an abandoned transfer are
-// removed with the second snapshot that the replica takes of itself without a part arriving in between,
+// The newest list of parts bounds the directory: when a list arrives, staging removes all files that the list
+// does not name. A running installation keeps its parts until it is done. The parts of an abandoned transfer
+// are removed with the second snapshot that the replica takes of itself without a part arriving in between,
 // because the replica then follows the log again.
 //
-// A file is trusted only after this process has hashed it: on arrival, or when it is found after a restart.
+// A file is trusted only after this process has hashed it: on arrival, when it is linked from the machine, or
+// when it is found after a restart.
 type staging struct {
 	dir  string
 	held func(image.Part) string // Holder.Held of the machine; nil if it has none
@@ -143,8 +144,8 @@ func sameBytes(path string, p image.Part) (bool, error) {
 	return err == nil, err
 }
 
-// adopt links a file of the machine if it has the part's bytes. The machine may remove the file at the same
-// time: then the link either stays or was never made.
+// adopt links a file of the machine if it has the part's bytes. If the machine removes the file at the same
+// time, the link either stays or was never made.
 func (s *staging) adopt(p image.Part) (bool, error) {
 	if s.held == nil {
 		return false, nil
@@ -211,7 +212,7 @@ func (s *staging) expects(p image.Part) error {
 	return nil
 }
 
-// prune removes the parts that no list needs. The caller holds s.mu, or s is not shared yet.
+// prune removes the parts that no list needs. The caller holds s.mu.
 func (s *staging) prune() error {
 	names, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -46,7 +46,7 @@ func newSnapshots(dir string, m Machine, identity entry.Applied, fail func(error
 	return &snapshots{dir: dir, machine: m, identity: identity, staging: newStaging(dir, m), fail: fail, logger: logger}
 }
 
-// List returns one snapshot: the machine at its last applied entry.
+// List returns one snapshot, the machine at its last applied entry, or none if the machine is empty.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	at := s.machine.Applied()
 	if at.Index == 0 {

@@ -13,8 +13,7 @@ import (
 func (r *Replica) Staging() image.Staging { return r.snapshots.staging }
 
 // Snapshot makes the machine durable, records its position in the manifest and truncates the log down to the
-// trailing bytes. It does nothing if nothing was applied since the last snapshot or since the replica was
-// opened.
+// trailing bytes. It does nothing if nothing was applied since the replica was opened.
 func (r *Replica) Snapshot() error {
 	r.snapshotting.Lock()
 	defer r.snapshotting.Unlock()
