@@ -20,8 +20,8 @@ type Kind uint8
 type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
 
 const (
-	// maxCalls and maxCallBytes bound the calls of a connection that are answered at a time. More are refused
-	// as OVERLOADED.
+	// maxCalls and maxCallBytes bound the calls of a connection that are answered at a time. Further calls
+	// are refused as OVERLOADED.
 	maxCalls     = 1024
 	maxCallBytes = 128 << 20
 	// callHeader is the largest size of the bytes before a call's request.
@@ -69,13 +69,14 @@ func (s *handlers) get(k Kind) Handler {
 // Call sends a request to a process. The error is the Handler's, or one of the connection:
 // LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT if another
 // process is known under the ID of one of them. For an error of the connection, Unsent reports whether the
-// request cannot have arrived, and errors.Is with ErrRefused whether the peer was reached. A request of more
-// than MaxCall bytes is PAYLOAD_TOO_LARGE.
+// request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other. A request of
+// more than MaxCall bytes is PAYLOAD_TOO_LARGE.
 func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	return t.callOn(ctx, to, nil, k, request)
 }
 
-// Call sends a request to another member's end of the group (see Transport.Call).
+// Call sends a request to another member's end of the group. It returns the errors of Transport.Call, with
+// LEADER_UNAVAILABLE instead of CONFLICT.
 func (g *Group) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -235,7 +236,8 @@ func (c *conn) answer(request uint64, answer []byte, err error) {
 	c.sendAnswer(request, answer)
 }
 
-// sendAnswer waits for room if the answer is long. The goroutine of the Handler then waits, not the reader.
+// sendAnswer waits for room if the answer is long. Only the Handler's goroutine waits then, not the reader,
+// because all other answers are short.
 func (c *conn) sendAnswer(request uint64, payload []byte) {
 	m := &message{header: header{kind: frameAnswer, request: request}, payload: payload}
 	if len(payload) <= shortAnswer {

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// pingEvery is how often each connected peer is asked for its clock.
+	// pingEvery is the interval at which each connected peer is asked for its clock.
 	pingEvery = time.Second
-	// maxMissedPings ends a connection on which nothing arrives for more pings than this: in each second at
-	// least a ping or its answer should arrive. Without it, a connection whose packets are dropped stays open
-	// for minutes. It counts pings and not seconds, and only pings that were sent on time, so that a process
-	// that was suspended or starved does not end all its connections.
+	// maxMissedPings ends a connection on which nothing has arrived at more successive pings than this: in
+	// each second at least a ping or its answer should arrive. Without it, a connection whose packets are
+	// dropped stays open for minutes. It counts pings and not seconds, and only pings that were sent on time,
+	// so that a process that was suspended or starved does not end all its connections.
 	maxMissedPings = 3
 	// maxPingDelay is how late a ping may be to count. Its answer may be late by as much.
 	maxPingDelay = pingEvery / 4
-	// samples is the number of pings from which the offset is chosen. The quickest of them was disturbed
-	// least; older ones describe a clock that may have changed.
+	// samples is the number of the newest pings from which the offset is chosen. The quickest of them was
+	// disturbed least. Older pings describe a clock that may have changed.
 	samples = 8
 )
 
@@ -101,7 +101,7 @@ func (t *Transport) pingAll(counts bool) {
 	}
 }
 
-// isDead is called at each ping. A ping counts only if counts is set. The caller holds t.mu.
+// isDead is called at each ping. The ping counts only if counts is set. The caller holds t.mu.
 func (c *conn) isDead(counts bool) bool {
 	if heard := c.lastSeen.Load(); heard != c.checked {
 		c.checked, c.quiet = heard, 0

@@ -31,7 +31,7 @@ type conn struct {
 	hello   hello  // the peer's, if the peer opened the connection
 	// impostor says that the peer's key is not the one known for its ID (see Know). It is set with t.mu held.
 	impostor atomic.Bool
-	address  string // the peer's address, if this node opened the connection; t.mu guards it, checked and quiet
+	address  string // the peer's address, if this node opened the connection; t.mu guards address, checked and quiet
 	checked  int64  // lastSeen at the last check
 	quiet    int    // number of checks since then without anything new
 	out      *outbox

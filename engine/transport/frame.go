@@ -8,7 +8,8 @@ import (
 )
 
 // Version is the version of the protocol. Peers of different versions refuse each other when they connect.
-// The frame header and the first three fields of a hello never change, so that they can.
+// The frame header and the magic, version and node ID of a hello never change, so that each can read the
+// other's version.
 const Version = 1
 
 // A frame is a header and up to MaxFrame bytes. A longer message is sent as several frames, and frames of
@@ -16,10 +17,10 @@ const Version = 1
 // tag, so a frame arrives exactly as it was sent.
 const (
 	headerSize = 18
-	// MaxFrame bounds a frame's payload in bytes. A heartbeat waits for at most one frame of data: 64 KiB
-	// take half a millisecond at 1 Gbit/s.
+	// MaxFrame bounds a frame's payload in bytes: 64 KiB take half a millisecond at 1 Gbit/s. Frames of other
+	// messages come between those of a long message, and an urgent message waits for one write (see batch).
 	MaxFrame = 64 << 10
-	// MaxMessage bounds a message of Raft in bytes. The largest op is far below it.
+	// MaxMessage bounds a message of Raft in bytes. An entry with one op of the largest size is far below it.
 	MaxMessage = 64 << 20
 )
 
@@ -30,8 +31,8 @@ const (
 	frameHello    frameKind = 1  // the sender's identity; the first frame each way
 	frameRefusal  frameKind = 2  // instead of a hello: the reason for the refusal, as text
 	frameGroup    frameKind = 3  // assigns a number to a group
-	framePing     frameKind = 4  // the sender's clock
-	framePong     frameKind = 5  // the ping's clock, this node's clock at its arrival, and now
+	framePing     frameKind = 4  // empty; asks for the peer's clock
+	framePong     frameKind = 5  // the sender's clock at the arrival of the ping, and now
 	frameAppend   frameKind = 6  // raft.AppendEntriesRequest
 	frameVote     frameKind = 7  // raft.RequestVoteRequest
 	framePreVote  frameKind = 8  // raft.RequestPreVoteRequest

@@ -116,7 +116,7 @@ func (g *Group) Consumer() <-chan raft.RPC { return g.consumer }
 func (g *Group) LocalAddr() raft.ServerAddress { return raft.ServerAddress(g.t.address) }
 
 // SetHeartbeatHandler sets the function that answers heartbeats without the Consumer. It runs on the
-// goroutine that reads from the sender.
+// goroutine that reads from the sender, except for the first heartbeats of a term (see answerHeartbeat).
 func (g *Group) SetHeartbeatHandler(handle func(raft.RPC)) {
 	if handle == nil {
 		g.heartbeat.Store(nil)
@@ -134,7 +134,7 @@ func (g *Group) EncodePeer(_ raft.ServerID, address raft.ServerAddress) []byte {
 func (g *Group) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // Close abandons all requests of the group, in either direction. It may be called before raft's shutdown,
-// which then does not wait for unreachable peers. It waits for running Handlers.
+// which then does not wait for unreachable peers. It waits for running Handlers and transfers.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true

@@ -10,7 +10,7 @@ import (
 )
 
 // The inbox holds the peers' requests to a group's raft. Raft handles one request at a time, so one goroutine
-// passes them on in the order of their arrival. Heartbeats bypass the inbox.
+// passes them on in the order of their arrival. Heartbeats and snapshots bypass the inbox.
 
 const (
 	// maxInbox and maxInboxBytes bound the requests that wait for raft. Further ones are refused, and their
@@ -32,7 +32,7 @@ type inbox struct {
 	mu       sync.Mutex
 	requests []raftRequest
 	bytes    int
-	ready    chan struct{} // holds a token while there are requests
+	ready    chan struct{} // holds a token if requests may wait
 }
 
 var errBusy = errors.New("too many requests wait here already")

@@ -24,7 +24,7 @@ type reply struct {
 type priority uint8
 
 const (
-	urgent      priority = iota // before all queued messages
+	urgent      priority = iota // before the messages of all streams
 	groupStream                 // after the earlier requests of the group
 	ownStream                   // in a stream of its own
 )
@@ -36,7 +36,7 @@ var errNumbers = errors.New("the connection's group numbers are used up")
 
 func unsent(err error) error { return fmt.Errorf("%w: %w", errUnsent, err) }
 
-// start sends a request. The caller must not change the payload any more.
+// start queues a request to be sent. The caller must not change the payload any more.
 func (c *conn) start(ctx context.Context, g *Group, kind frameKind, payload []byte, how priority) (*request, error) {
 	r, err := c.register(g, kind, payload)
 	if errors.Is(err, errNumbers) {

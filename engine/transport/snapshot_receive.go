@@ -69,8 +69,8 @@ func (t *Transport) receiveSnapshot(c net.Conn, from string) {
 	t.linger(c)
 }
 
-// linger waits so that the sender can read a refusal. Closing a connection with unread bytes resets it, and
-// the refusal is lost.
+// linger waits so that the sender can read the answer. Closing a connection with unread bytes resets it, and
+// the answer, such as a refusal, is lost.
 func (t *Transport) linger(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(RPCTimeout))
 	_, _ = io.Copy(io.Discard, c) // until the sender closes, or the deadline

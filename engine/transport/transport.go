@@ -2,7 +2,7 @@
 // in each direction between two processes, for all groups they share, under mutual TLS. A snapshot has a
 // connection of its own. The package owns the protocol, decides which nodes may send, and knows the addresses
 // of peers and the offsets of their clocks. It does not know the content that a group replicates. It may
-// import hashicorp/raft, api, engine/entry and engine/image.
+// import hashicorp/raft, api, api/text, engine/entry and engine/image.
 package transport
 
 import (

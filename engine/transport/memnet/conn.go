@@ -317,7 +317,7 @@ func (d *deadline) expired() <-chan struct{} {
 	return d.done
 }
 
-// set replaces the channel only if it is closed or may be about to be, so that an operation in progress sees
+// set replaces the channel only if it is closed or about to be closed, so that an operation in progress sees
 // the new time.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
