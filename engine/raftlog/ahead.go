@@ -55,8 +55,8 @@ type preparedFile struct {
 	types.WritableFile
 	disk  walDisk
 	size  int64 // the reserved size
-	ready int64 // up to here, a write changes no metadata once the write under way succeeds
-	named bool  // a sync of the whole file has made its name durable
+	ready int64 // the end of the bytes where a write changes no metadata, once the write under way succeeds
+	named bool  // a sync of the whole file succeeded, so its name is durable
 	// dir is set for a reopened file. The library syncs the directory with the first sync of a new file. The
 	// process that created this one may have died before that, so the first sync of this process syncs it.
 	dir string

@@ -25,8 +25,8 @@ type badgerBackend struct {
 }
 
 // These constants bound one Badger log. Badger holds up to badgerMemTables in memory and maps a file of twice
-// the size for each. A transaction takes up to 15 % of a memtable; a value larger than that, or than 1 MiB,
-// goes to the value log.
+// the size for each. A transaction takes up to 15 % of a memtable. A value larger than that, or than 1 MiB,
+// would go to the value log, so badgerPart is smaller.
 const (
 	badgerMemTable  = 8 << 20
 	badgerMemTables = 2
@@ -243,7 +243,8 @@ func (*badgerBackend) reclaim() error { return nil }
 
 func (b *badgerBackend) close() error { return b.db.Close() }
 
-// badgerLogger lowers the levels, because Badger logs every file at level info.
+// badgerLogger lowers errors, infos and debug messages by one level, because Badger logs every file at level
+// info.
 type badgerLogger struct{ hclog.Logger }
 
 func (l badgerLogger) log(level hclog.Level, format string, args []any) {

@@ -19,7 +19,8 @@ type backend interface {
 	get(key []byte) ([]byte, error)
 	// entries visits the entries in ascending order. record is valid only during the call.
 	entries(visit func(index uint64, record []byte) error) error
-	// reclaim is called after a prefix was deleted, so that the library can free the space.
+	// reclaim is called after the deletion of a prefix, or of the whole log, so that the library can free the
+	// space.
 	reclaim() error
 	close() error
 }

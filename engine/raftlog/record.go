@@ -78,7 +78,7 @@ func decodeRecord(record []byte, l *raft.Log) (number uint64, err error) {
 	return number, entryCodec.Decode(entry, l)
 }
 
-// recordCodec is the record's codec for raft-wal. The write number stays 0, because the index serves the same
+// recordCodec encodes records for raft-wal. The write number stays 0, because the index serves the same
 // purpose there (see walStore).
 type recordCodec struct{}
 
