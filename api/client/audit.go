@@ -55,17 +55,16 @@ func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) 
 	return out, err
 }
 
-// ExportAudit calls each with every matching audit record, the oldest first, until each returns an error.
-// It ignores Order, Limit and Cursor. Only ctx limits its time, and it is not retried.
+// ExportAudit calls each with every matching audit record, the oldest first, until each returns an error. It
+// ignores Order, Limit and Cursor. Only ctx limits its time, and it is not retried.
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
 	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
 	v.Set("format", "jsonl")
 	return c.stream(ctx, http.MethodGet, "/api/v1/audit-logs?"+v.Encode(), func(r io.Reader) error { return ReadAudit(r, each) })
 }
 
-// VerifyAudit reads the whole audit log and recomputes its chains. An error names the record at which a
-// chain breaks. Store the result: with it you can later check that the log still contains the same
-// records.
+// VerifyAudit reads the whole audit log and recomputes its chains. If a chain breaks, the error names the
+// record. Store the result: with it you can later check that the log still contains the same records.
 func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 	var v api.AuditVerifier
 	// A strong read, because the newest records may be on their way to this node.

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// The limits of the wait between tries, unless the server asks for a longer one.
+// These constants limit the wait between tries, unless the server asks for a longer one.
 const (
 	firstWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Second
@@ -27,7 +27,7 @@ const (
 // drainBytes is the size up to which an unread response is read, so that its connection can be reused.
 const drainBytes = 256 << 10
 
-// bodyAhead is the largest buffer that a Content-Length may reserve. For a longer response memory grows
+// bodyAhead is the largest buffer that a Content-Length may reserve. For a longer response the buffer grows
 // with the received bytes.
 const bodyAhead = 4 << 20
 
@@ -35,10 +35,10 @@ const bodyAhead = 4 << 20
 type repeat int
 
 const (
-	// repeatRefused retries only calls that the server has refused.
+	// repeatRefused retries only calls that the server has refused with status 429, because nothing was done.
 	repeatRefused repeat = iota
-	// repeatAlways also retries if the outcome is unknown, because the call changes nothing or a second
-	// time has no further effect.
+	// repeatAlways also retries after any other retryable code and if the network failed, because the call
+	// changes nothing or a second time has no further effect.
 	repeatAlways
 	// repeatKeyed is repeatAlways for a call with an Idempotency-Key, and otherwise repeatRefused.
 	repeatKeyed

@@ -1,10 +1,10 @@
-// Package client is the Go SDK of a Corvo node, of the gateway of the cloud, and of the control plane.
-// Client has a method for each route, Cloud one for each route of the cloud API, Stream sends work over
-// one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
+// Package client is the Go SDK of a Corvo node, of the gateway of the cloud, and of the control plane. Client
+// has the methods for the routes of a node, Cloud those for the routes of the cloud API. Stream sends work
+// over one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
 // repeat can do no harm.
 //
-// The package keeps no state besides its connections. It imports only api, billing and, for the form of
-// keys, tenancy/keyring.
+// The package keeps no state besides its connections. It imports only api and its subpackages, billing and,
+// for the form of keys, tenancy/keyring.
 package client
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The defaults of New.
+// These constants are the defaults of New.
 const (
 	// DefaultRetries is the number of retries after the first try of a call.
 	DefaultRetries = 3
@@ -47,10 +47,11 @@ type Option func(*Client)
 // a fetch waits long and each try has a limit of its own.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. A call
-// that the server has refused with a retryable code is always retried. If the outcome is unknown, only
-// reads, acks and writes with an Idempotency-Key are retried, because a repeat of them has no second
-// effect.
+// WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. A call that
+// the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED) is always retried. After
+// another retryable code or a failure of the network the outcome is unknown, so only calls whose repeat has
+// no second effect are retried: reads, most acks, writes with an Idempotency-Key, and writes that set a
+// state, such as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
 // WithKeyedWrites sends every write that a repeat would do twice with an Idempotency-Key of its own, so

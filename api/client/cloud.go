@@ -72,7 +72,7 @@ func all[T any](ctx context.Context, c *Client, path string, query url.Values) (
 // operationWait is the time that the control plane waits in one request for an operation.
 const operationWait = 20 * time.Second
 
-// WaitOperation waits until an operation has ended. If it failed, the error is that of the operation.
+// WaitOperation waits until an operation has ended. If the operation failed, WaitOperation returns its error.
 func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, error) {
 	path := cloudPath("operations", id) + "?wait=" + operationWait.String()
 	for {
@@ -283,7 +283,7 @@ func (c *Cloud) RemoveAsideUsage(ctx context.Context, seq int64) error {
 const NoOrg = "-"
 
 // OperatorAudit lists the rows of the audit log, the oldest first: the rows of one organisation, the rows of
-// none with NoOrg, and all rows with "". It needs an operator's token.
+// none with NoOrg, and all rows with "". It needs an operator's key.
 func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	v := url.Values{}
 	if org != "" {
@@ -335,7 +335,7 @@ func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// versionOf returns the version in a tag of etag, and 0 for any other tag, because a weak tag of a proxy
+// versionOf returns the version in a tag made by etag, and 0 for any other tag, because a weak tag of a proxy
 // would match no write.
 func versionOf(tag string) int64 {
 	text, err := strconv.Unquote(tag)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// eventSilence is the longest silence of a live stream, because a server sends something every 15
-	// seconds.
+	// eventSilence is the longest silence of a live stream, because a server sends something at least every
+	// 15 seconds.
 	eventSilence = 45 * time.Second
 	// eventLine is the largest line of a stream, in bytes; an event has less than 60 KiB.
 	eventLine = 1 << 20
@@ -49,8 +49,9 @@ func (q EventQuery) values(place string) url.Values {
 
 // Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, it
 // reconnects after the last received event, so that no event is lost or repeated. An event of type
-// api.EventReset reports that the server had to skip events nevertheless. If the server refuses the
-// request, Events yields the error and ends.
+// api.EventReset reports that the server had to skip events nevertheless. Events yields an error and ends if
+// ctx ends, if the server refuses the request with a code that is not retryable, or if no server accepts the
+// first connection within the Client's retries.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}

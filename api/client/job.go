@@ -30,11 +30,11 @@ func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (a
 // Fetch leases a job and waits for one as long as the request says. nil without an error means that there
 // was no job.
 //
-// After a lost connection call Fetch again: a leased job returns to its queue, at the latest when its
-// lease expires. That costs the job some time and perhaps an attempt. A key for each fetch would avoid
-// that, but the server would have to remember each job for a day. So a fetch is repeated by itself only
-// under WithIdempotencyKey. LEASE_LOST then means that the job of that key is no longer leased: continue
-// with a new key.
+// After a lost connection call Fetch again: a leased job returns to its queue, at the latest when its lease
+// expires. That costs the job some time and perhaps an attempt. A key for each fetch would avoid that, but
+// the server would have to remember each job for a day. So Fetch itself repeats a lost fetch only under
+// WithIdempotencyKey. LEASE_LOST then means that the job of that key is no longer leased: continue with a new
+// key.
 //
 // A job that cannot be decoded is an error; Fetch has failed its attempt at the server.
 func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJob, error) {
@@ -49,9 +49,9 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 	return &out.jobs[0], nil
 }
 
-// FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is.
-// It fails the attempts of jobs that cannot be decoded; they are an error only if there are no other
-// jobs. If the server could not be told, the error comes together with the other jobs, which are leased.
+// FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is. It
+// fails the attempts of jobs that cannot be decoded. They are an error only if there are no other jobs, or if
+// the server could not be told; then the error comes together with the other jobs, which are leased.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
 	if refused := out.refuse(ctx, c); err == nil {
@@ -88,8 +88,8 @@ func repeatOf(req api.AckRequest) repeat {
 	return repeatAlways
 }
 
-// AckBatch completes several jobs. Each ack succeeds or fails on its own; Errors in the response lists
-// the refused ones.
+// AckBatch completes several jobs. Each ack succeeds or fails on its own; Errors in the response lists the
+// refused ones.
 func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	again := repeatAlways

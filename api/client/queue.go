@@ -51,14 +51,14 @@ func (c *Client) SetConcurrency(ctx context.Context, name string, most int) erro
 	return err
 }
 
-// PutQueue replaces all settings of a queue, and creates a new queue.
+// PutQueue replaces all settings of a queue, or creates the queue.
 func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequest) (api.Queue, error) {
 	var out api.Queue
 	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, version: &out.Version, repeat: repeatAlways})
 	return out, err
 }
 
-// PutQueueAt is PutQueue for a queue whose settings have that version; 0 = for a queue that does not
+// PutQueueAt is PutQueue for a queue whose settings have the given version; 0 = for a queue that does not
 // exist. Otherwise the error is PRECONDITION_FAILED.
 func (c *Client) PutQueueAt(ctx context.Context, name string, req api.PutQueueRequest, version int64) (api.Queue, error) {
 	var out api.Queue
@@ -69,7 +69,7 @@ func (c *Client) PutQueueAt(ctx context.Context, name string, req api.PutQueueRe
 	return out, err
 }
 
-// Throttle limits how many jobs of a queue are let go in any window.
+// Throttle limits how many jobs of a queue start in any window of time.
 func (c *Client) Throttle(ctx context.Context, name string, req api.ThrottleRequest) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/throttle"), body: req, repeat: repeatAlways})
 	return err
@@ -82,7 +82,7 @@ func (c *Client) Unthrottle(ctx context.Context, name string) error {
 }
 
 // DrainQueue stops fetches from a queue. The status is "draining" while jobs of the queue are active, and
-// then "drained". ResumeQueue ends it.
+// then "drained". ResumeQueue ends the drain.
 func (c *Client) DrainQueue(ctx context.Context, name string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/drain"), out: &out, repeat: repeatAlways})
@@ -97,8 +97,8 @@ func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, erro
 	return out, err
 }
 
-// DeleteQueue deletes a queue and its jobs. With ifSettled the error is STATE_CONFLICT while a job has
-// not settled. If the deletion takes long, as with active jobs, the server continues after the response.
+// DeleteQueue deletes a queue and its jobs. With ifSettled the error is STATE_CONFLICT while a job has not
+// settled. If the deletion takes long, as with active jobs, the server continues after the response.
 func (c *Client) DeleteQueue(ctx context.Context, name string, ifSettled bool) error {
 	path := queuePath(name, "") + "?confirm=true"
 	if ifSettled {

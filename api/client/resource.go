@@ -46,8 +46,8 @@ func (n resource[Req, Resp]) create(ctx context.Context, c *Client, req Req) (Re
 	return n.one(ctx, c, call{method: http.MethodPost, path: n.at(nil), body: req, repeat: repeatKeyed})
 }
 
-// put replaces a resource, only at that version if it is not 0. It creates a resource whose id the client
-// chooses.
+// put replaces a resource. If version is not 0, the resource must have that version. If it is 0 and the
+// client chooses the ids of such resources, put also creates one.
 func (n resource[Req, Resp]) put(ctx context.Context, c *Client, req Req, version int64, id ...string) (Resp, error) {
 	return n.one(ctx, c, call{method: http.MethodPut, path: n.at(id), body: req, ifMatch: version, repeat: repeatKeyed})
 }

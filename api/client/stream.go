@@ -28,8 +28,8 @@ const (
 	streamPing = 15 * time.Second
 	// maxRedirects is the number of times that a frame follows a NOT_LEADER response.
 	maxRedirects = 3
-	// giveBackWait is the time that a closing stream waits for jobs that no caller waits for any more,
-	// and for returning them. giveBackLines is the number of jobs that are returned at once.
+	// giveBackWait is the time that a closing stream waits for jobs that no caller waits for any more, and
+	// again for returning them. giveBackLines is the number of jobs that are returned at the same time.
 	giveBackWait  = 2 * time.Second
 	giveBackLines = 8
 	// clientName is the value of X-Corvo-Client-Name.
@@ -99,12 +99,13 @@ func streamHTTP(h *http.Client) *http.Client {
 	return &own
 }
 
-// Do sends a frame and waits for its response. With an *api.Error the result still has everything that
-// the frame did. After any other error the outcome is unknown. A frame with only acks may be sent again,
-// because the lease token of each ack detects a repeat. Enqueues should have unique keys.
+// Do sends a frame and waits for its response. If the error is itself an *api.Error, the result still has
+// everything that the frame did. After any other error, also one that wraps an *api.Error, the outcome is
+// unknown. A frame with only acks may be sent again, because the lease token of each ack detects a repeat.
+// Enqueues should have unique keys.
 //
-// If ctx is cancelled, no fetched job is lost: Do returns a response that has come already, and returns
-// the jobs of a later one to their queues.
+// If ctx is cancelled, no fetched job is lost: Do returns a response that has come already, and gives the
+// jobs of a later response back to their queues.
 func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 	m, err := wireFrame(f)
 	if err != nil {
@@ -234,8 +235,8 @@ func (s *Stream) redirect(leader string) error {
 	return nil
 }
 
-// Close closes the stream. Frames under way get an error. Close returns the jobs that they have fetched
-// to their queues, for which it waits a few seconds at most.
+// Close closes the stream. Frames under way get an error. Close gives the jobs that they have fetched back to
+// their queues, for which it waits a few seconds at most.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -256,8 +257,8 @@ func (s *Stream) giveBack(jobs []api.FetchedJob) {
 	s.fail(jobs, func(int) string { return api.WorkerShutdown })
 }
 
-// take converts a response. It fails the attempts of jobs that cannot be decoded, because they would be
-// as unreadable at the next attempt, while the caller works on the others.
+// take converts a response. It fails the attempts of jobs that cannot be decoded, because the next attempt
+// could not decode them either. It does so in the background, while the caller works on the other jobs.
 func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
 	out, unread, err := readFrame(m)
 	if len(unread) > 0 {

@@ -18,8 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The defaults of a Worker. DefaultDrainTimeout and the steps after it together take less than the 30
-// seconds that Kubernetes gives a pod.
+// These constants are the defaults of a Worker, except for DefaultHealthAddr, which is only the customary
+// HealthAddr. DefaultDrainTimeout and the steps after it together take less than the 30 seconds that
+// Kubernetes gives a pod.
 const (
 	DefaultConcurrency  = 10
 	DefaultLease        = time.Minute
@@ -42,26 +43,26 @@ const (
 	anyQueue = "*"
 )
 
-// The causes for which the context of a handler ends; context.Cause returns one. A handler that returns
-// ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the checkpoint
-// at once, and the attempt does not count.
+// These are the causes for which the context of a handler ends; context.Cause returns one. A handler that
+// returns ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the
+// checkpoint at once, and the attempt does not count.
 var (
 	ErrCancelled = errors.New("the server says to stop: the job was cancelled, or its lease is another's")
 	ErrLeaseLost = errors.New("the lease is over: the server could not be reached for as long")
 	ErrShutdown  = errors.New("worker_shutdown")
 )
 
-// Handler runs a job. If it returns nil, the job is completed, or continues or is held after Job.Continue
-// or Job.Hold. An error or a panic fails the attempt. Its context ends when the worker no longer holds
-// the job; the handler should then return.
+// Handler runs a job. If it returns nil, the job is completed, or continues or is held after Job.Continue or
+// Job.Hold. An error or a panic fails the attempt. Its context ends when the job is cancelled, when its lease
+// is lost, or when the worker has drained for too long (see ErrCancelled); the handler should then return.
 type Handler func(ctx context.Context, j *Job) error
 
 // Worker fetches jobs and calls handlers for them. Only Client is required. Set the fields before Run.
 type Worker struct {
 	Client *Client
 
-	// Queues are the queues to fetch from; a fetch takes jobs of the first one that has any. nil = the
-	// queues of Handle, in the order of the calls.
+	// Queues are the queues to fetch from; a fetch takes jobs of the first one, and of the next ones only if
+	// it may take more. nil = the queues of Handle, in the order of the calls.
 	Queues       []string
 	Concurrency  int           // jobs at a time; 0 = DefaultConcurrency
 	Lease        time.Duration // length of a lease without a heartbeat, in whole seconds; 0 = DefaultLease
@@ -120,9 +121,9 @@ func (w *Worker) Handle(queue string, h Handler) {
 }
 
 // Run works until ctx ends, and then drains: it fetches no more jobs, lets running jobs continue for
-// DrainTimeout, cancels the contexts of the remaining ones, saves their checkpoints, returns these jobs
-// to their queues, and returns nil. It returns an error if the worker is misconfigured, or if the server
-// permanently refuses its fetches.
+// DrainTimeout, cancels the contexts of the remaining ones, saves their checkpoints, returns these jobs to
+// their queues, and returns nil. It returns an error if the worker is misconfigured or runs already, if it
+// cannot listen at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.newRun(ctx)
 	if err != nil {
@@ -207,7 +208,7 @@ func (r *run) handler(queue string) Handler {
 	return r.handlers[anyQueue]
 }
 
-// once returns the client without retries: the worker retries itself, because it knows the leases.
+// once returns the client without retries, because the worker knows the leases and so retries itself.
 func (c *Client) once() *Client {
 	one := *c
 	one.retries = 0

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// The limits of one heartbeat.
+	// These constants limit one heartbeat.
 	heartbeatJobs  = 1000
 	heartbeatBytes = 4 << 20
 )
@@ -33,7 +33,7 @@ func (r *run) heartbeatLoop() {
 // heartbeatInterval returns the time between heartbeats.
 func (r *run) heartbeatInterval() time.Duration { return min(heartbeatEvery, r.lease/3) }
 
-// heartbeat sends heartbeats for all jobs. A job without a report is released at once, so that its end
+// heartbeat sends heartbeats for all jobs. It releases a job without a report at once, so that the job's end
 // need not wait for the response.
 func (r *run) heartbeat() {
 	var some []jobReport
@@ -83,7 +83,7 @@ func (r *run) sendHeartbeat(ctx context.Context, jobs []jobReport) {
 	}
 }
 
-// refused reports whether the server refused a heartbeat.
+// refused reports whether the server refused a heartbeat with an error that a repeat would get too.
 func refused(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && !transient(err)
@@ -133,8 +133,8 @@ func (r *run) announceDraining() {
 	}
 }
 
-// renew sends a heartbeat until it is answered, and applies the response to the jobs. Each try is the
-// same request with the same ReportID, so that usage counts once.
+// renew sends a heartbeat until it is answered or its time is over, and applies the response to the jobs.
+// Each try is the same request with the same ReportID, so that usage counts once.
 func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	req := api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(jobs)), ReportID: newKey(),
 		WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: r.isDraining()}

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// leaseSlack is the time after the end of a lease for which the end of a job is still sent, because
-	// the server's clock started a little later than ours.
+	// leaseSlack is the time after the end of a lease for which the end of a job is still sent. The worker
+	// counts a renewed lease from the sending of the heartbeat, so the server's lease ends a little later.
 	leaseSlack = 5 * time.Second
-	// The limits of one batch of acks.
+	// These constants limit one batch of acks.
 	ackBatchItems = 256
 	ackBatchBytes = 1 << 20
-	// The limits of an error in bytes, the same as those of the server.
+	// These constants limit an error in bytes, as the server does.
 	errorBytes     = 8 << 10
 	backtraceBytes = 64 << 10
 )

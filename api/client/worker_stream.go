@@ -16,9 +16,9 @@ const (
 	streamRest  = time.Minute
 )
 
-// streamTransport acks over a stream. Each frame fetches as many jobs as it acks, so that a busy worker
-// needs one message for the end of a job and the start of the next. An idle worker waits with a long
-// poll.
+// streamTransport acks over a stream. Each frame fetches as many jobs as it acks, so that a busy worker needs
+// one message for the end of a job and the start of the next. An idle worker waits with a long poll, which is
+// a separate request.
 type streamTransport struct {
 	httpTransport
 	stream *Stream
