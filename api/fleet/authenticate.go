@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The limits of waiting for the document of an unknown key.
+// These constants limit the wait for the document of an unknown key.
 const (
 	// UnknownKeyWait is the longest wait for the document of an unknown key.
 	UnknownKeyWait = 3 * HeartbeatEvery
@@ -29,9 +29,9 @@ const (
 // Authenticate authenticates a request by the directory. If the directory does not know the key or the
 // namespace, a document with it may still be on its way: a key works as soon as the control plane has
 // answered its creation. So Authenticate waits, and refuses the request only when later heartbeats have
-// proved that there is no such document. If it cannot find out, the error is LEADER_UNAVAILABLE. good
-// reports whether the namespace can be used in its present state, so that Authenticate waits for a better
-// document if not; nil accepts every state.
+// proved that there is no such document. If it cannot find out, the error is LEADER_UNAVAILABLE. good reports
+// whether the namespace can be used in its present state; if not, Authenticate waits for a better document.
+// nil accepts every state.
 func (m *Member) Authenticate(ctx context.Context, directory *Directory, credential, hint string, good func(Doc) bool) (who tenancy.Principal, doc Doc, err error) {
 	var news bool
 	switch proven := m.Await(ctx, func() bool { who, doc, news, err = m.ask(directory, credential, hint, good); return !news }); {
@@ -51,10 +51,10 @@ func undecided() *api.Error {
 	return e
 }
 
-// Await waits until done returns true, or until heartbeats have proved that no document is on its way.
-// proven reports the latter. Await gives up and returns false after UnknownKeyWait, at the end of ctx,
-// while the control plane is down, and when MaxWaiting requests wait already. It calls done at once and
-// after every message.
+// Await waits until done returns true, or until heartbeats have proved that no document is on its way; then
+// proven is true. Await gives up and returns false after UnknownKeyWait, at the end of ctx, while the control
+// plane is down, and when MaxWaiting requests wait already. It calls done at once, and again after every
+// heartbeat and every new document.
 func (m *Member) Await(ctx context.Context, done func() bool) (proven bool) {
 	if done() || !m.Connected() || !m.pulse.wait() {
 		return false
@@ -139,7 +139,7 @@ func (dir *Directory) addUnknown(id string, until time.Time) {
 	dir.unknownKeys[id] = until
 }
 
-// pulse wakes the waiting requests at every message of the stream and counts the heartbeats.
+// pulse wakes the waiting requests at every heartbeat and new document, and counts the heartbeats.
 type pulse struct {
 	mu      sync.Mutex
 	beats   uint64
@@ -147,7 +147,7 @@ type pulse struct {
 	waiting int
 }
 
-// received is called after a message was handled.
+// received is called after a heartbeat or a new document was handled.
 func (p *pulse) received(heartbeat bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

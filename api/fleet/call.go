@@ -49,8 +49,8 @@ func (m *Member) SetUsageAside(ctx context.Context, f billing.Frame) (uint64, er
 	return a.Last, err
 }
 
-// call sends one request with the service token. Every error is an *api.Error: the one in the response,
-// or LEADER_UNAVAILABLE if there was no response.
+// call sends one request with the service token. Every error is an *api.Error: the one in the response, or
+// LEADER_UNAVAILABLE if there was no response that can be read.
 func (m *Member) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()

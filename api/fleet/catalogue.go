@@ -16,15 +16,15 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// CatalogueSlackBytes is the number of outdated bytes, beyond the size of the current records, above
-// which the file is rewritten.
+// CatalogueSlackBytes is the number of outdated bytes above which the file is rewritten, in addition to as
+// many bytes as the current records have.
 const CatalogueSlackBytes = 1 << 20
 
 // catalogueFormat is the version of the file.
 const catalogueFormat = 1
 
-// Catalogue stores the newest document of each namespace on disk, with the trusted keys, so that a host
-// that starts while the control plane is down can serve.
+// Catalogue stores the newest document of each namespace on disk, with the trusted keys, so that a host or
+// gateway that starts while the control plane is down can serve.
 //
 // Each line of the file is a CRC-32C in hex, a space and a JSON record. The file only grows at its end
 // until it is replaced as a whole. A torn last line was never acknowledged and is cut off; any other
@@ -35,7 +35,7 @@ type Catalogue struct {
 	mu      sync.Mutex
 	file    *os.File // positioned at its end
 	failed  bool     // an append failed, so the end of the file is unknown
-	pending []byte   // lines that Buffer took and no Flush has written
+	pending []byte   // lines that Buffer took and that are not written yet
 	size    int      // bytes of the file
 	number  int64
 	trusted token.Set

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// The times of a member. Those of the protocol are in wire.go.
+// These constants are the times of a member. Those of the protocol are in wire.go.
 const (
 	CallTimeout = 10 * time.Second       // for one call to the control plane, streams excepted
 	firstWait   = 100 * time.Millisecond // before the second try; it doubles
@@ -30,8 +30,7 @@ type MemberConfig struct {
 	ControlPlane string // base URL
 	Credential   string // of a host or gateway; sent only to JoinPath
 	Join         JoinRequest
-	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or
-	// none.
+	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
 	// Last is the session of an earlier run. Its host token is used until the control plane has issued
 	// another.
@@ -249,7 +248,7 @@ func (m *Member) trust(jwks []byte) error {
 	return nil
 }
 
-// condition logs once when an operation starts to fail, and once when it works again.
+// condition logs when an operation starts to fail, when its error changes, and when it works again.
 type condition struct {
 	log      *slog.Logger
 	down, up string

@@ -67,7 +67,7 @@ func (s Session) Write(path string) error {
 	return durable.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// Session returns the present state of the member.
+// Session returns the present state of the member, without Number, which the owner of the catalogue sets.
 func (m *Member) Session() Session {
 	s := m.session.Load()
 	_, credential, _ := keyring.Parse(m.config.Credential)

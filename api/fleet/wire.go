@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/billing"
 )
 
-// The routes. A member sends its fleet credential to JoinPath, and the service token from there to the
-// other routes.
+// These are the routes. A member sends its fleet credential to JoinPath, and to the other routes the service
+// token that it got there. JWKSPath needs neither.
 const (
 	JoinPath   = "/fleet/v1/join"        // POST JoinRequest -> JoinAnswer
 	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line

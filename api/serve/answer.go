@@ -118,8 +118,8 @@ func (c *call) notifyRefused(r *http.Request, err error) {
 	notify(r, route, c.principal, err)
 }
 
-// Refused reports that a handler answers with an error in a form of its own, as serve does with an error
-// that a handler returns. It returns the error that the client may see.
+// Refused records an error that a handler answers in a form of its own, as serve records an error that a
+// handler returns. It returns the error that the client may see.
 func Refused(r *http.Request, err error) *api.Error {
 	c := callOf(r.Context())
 	if c == nil {

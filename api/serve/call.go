@@ -18,9 +18,8 @@ import (
 // MaxRequestID is the largest number of characters of a request id that a client sends.
 const MaxRequestID = 64
 
-// call is one request: its context and its response writer. It is the only allocation for a request
-// beyond those of net/http. It is not reused, because a handler may leave goroutines behind that hold its
-// context.
+// call is one request: its context and its response writer, in one allocation. It is not reused, because a
+// handler may leave goroutines behind that hold its context.
 type call struct {
 	context.Context // the connection's, with the request's span
 	response
@@ -66,8 +65,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// Principal returns the sender of the request of ctx. Outside of a request, and on Open routes, it is the
-// zero Principal, which has no permission.
+// Principal returns the sender of the request of ctx. Outside of a request, and on Open routes, it returns
+// the zero Principal, which has no permission.
 func Principal(ctx context.Context) tenancy.Principal {
 	if c := callOf(ctx); c != nil {
 		return c.principal

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Deadlines sets the deadlines of a connection from other goroutines than its handler. When the handler
-// has returned, the connection serves another request, so End makes later calls do nothing.
+// Deadlines sets the deadlines of a connection from other goroutines than its handler. When the handler has
+// returned, the connection serves another request, so after End neither EndReads nor a WriteGuard does
+// anything.
 type Deadlines struct {
 	mu      sync.Mutex
 	control *http.ResponseController

@@ -31,8 +31,8 @@ const (
 	MaxRate    = 1_000_000 // requests a second
 	MaxProxies = 64        // networks of proxies
 
-	// failuresBurst is twice the number of seconds whose failures may come at once, so that
-	// each worker of a fleet that starts with a revoked key learns that its key is wrong.
+	// failuresBurst is the time, in half seconds, whose failures may come at once, so that each worker of a
+	// fleet that starts with a revoked key learns that its key is wrong.
 	failuresBurst = 5
 )
 
