@@ -109,7 +109,7 @@ func auditHash(text string) (sum [sha256.Size]byte, err error) {
 	return sum, err
 }
 
-// AuditVerifier verifies the chains of an audit log from its records, without the server: whoever stores
+// AuditVerifier verifies the chains of an audit log from its records, without the server: a person who stores
 // the AuditHeads of an earlier time can detect any change since then. The zero AuditVerifier is ready for
 // use.
 type AuditVerifier struct {

@@ -18,7 +18,8 @@ type FetchRequest struct {
 	Concurrency int `json:"concurrency,omitempty"`
 }
 
-// FetchBatchRequest fetches up to Count jobs. It waits only while there is no job.
+// FetchBatchRequest fetches up to Count jobs, from the queues in their order. It waits only while there is no
+// job.
 type FetchBatchRequest struct {
 	FetchRequest
 	Count *int `json:"count,omitempty"` // default 1; a larger value than 512 is reduced to 512

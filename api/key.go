@@ -30,7 +30,7 @@ type Key struct {
 	Enabled    bool     `json:"enabled"`
 	CreatedAt  Time     `json:"created_at"`
 	ExpiresAt  *Time    `json:"expires_at"`   // null = never
-	LastUsedAt *Time    `json:"last_used_at"` // null = not since this node started
+	LastUsedAt *Time    `json:"last_used_at"` // null = not since the responding process started
 	// PreviousUntil is the time until which the secret before the last rotation stays valid.
 	PreviousUntil *Time `json:"previous_until,omitempty"`
 

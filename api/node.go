@@ -28,7 +28,7 @@ type ClusterStatus struct {
 	Mode          string        `json:"mode"` // single or cluster
 	Cluster       string        `json:"cluster"`
 	NodeID        string        `json:"node_id"`
-	State         string        `json:"state"` // leader, follower, candidate or shutdown
+	State         string        `json:"state"` // leader, follower, candidate, removed or shutdown
 	Term          uint64        `json:"term"`
 	LeaderID      string        `json:"leader_id"`
 	LeaderAddr    string        `json:"leader_addr"`

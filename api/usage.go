@@ -49,7 +49,7 @@ type UsageSums struct {
 
 // SummaryGroup is the usage with one key.
 type SummaryGroup struct {
-	Key string `json:"key"` // a queue, a model, a tag's value, or a day as 2006-01-02; "" = none
+	Key string `json:"key"` // a queue, a model, a provider, a tag's value, or a day as 2006-01-02; "" = none
 	UsageSums
 }
 

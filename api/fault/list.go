@@ -20,8 +20,8 @@ const (
 	maxSaid = 3
 )
 
-// List is the faults of one request by field. The zero value is a request without faults
-// and costs nothing.
+// List holds the faults of one request by field. The zero value is a request without faults and costs
+// nothing.
 type List struct {
 	code    api.Code // of the gravest fault
 	fields  map[string]string
@@ -29,12 +29,12 @@ type List struct {
 	details map[string]any
 }
 
-// gravity orders the codes that refuse a request before anything looks at the state. The
-// gravest code of a list is the code of its error.
+// gravity orders the codes that a List takes: those that refuse a request before anything looks at the state.
+// The gravest code of a list is the code of its error.
 var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.InvalidFilter: 3, api.PayloadTooLarge: 4, api.ValidationError: 5}
 
-// Add records a fault of a field. The text continues the field's name, as in "is missing".
-// Only the first fault of a field is kept, because it may cause the later ones.
+// Add records a fault of a field, with a code of gravity. The text continues the field's name, as in "is
+// missing". Only the first fault of a field is kept, because it may cause the later ones.
 func (l *List) Add(code api.Code, field, format string, args ...any) {
 	if gravity[code] > gravity[l.code] {
 		l.code = code

@@ -20,7 +20,8 @@ func Codecs() connect.HandlerOption {
 	)
 }
 
-// jsonCodec encodes messages as JSON. Except for its limit it behaves like the JSON codec of Connect.
+// jsonCodec encodes messages as JSON. Except for its limit and its errors it behaves like the JSON codec of
+// Connect.
 type jsonCodec string
 
 func (c jsonCodec) Name() string { return string(c) }
