@@ -102,7 +102,7 @@ func (r *Rolling) put(n uint64, more Sums) {
 	r.Settled[i], r.Overrun[i] = int64(s.Settled), int64(s.Overrun)
 }
 
-// slice returns the number of the slice at nowNs, or Newest if the clock was further already.
+// slice returns the number of the slice at nowNs, or Newest if the clock has been further already.
 func (r *Rolling) slice(nowNs int64) uint64 {
 	return max(uint64(max(nowNs, 0)/sliceNs(r.LengthMs)), r.Newest)
 }

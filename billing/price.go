@@ -54,7 +54,7 @@ type Price struct {
 }
 
 // Rate returns the cost of tokens. It rounds the cost of each kind of token half up to a nano-dollar. The
-// error is ErrOverflow if the sum does not fit. Neither prices nor tokens may be negative.
+// error is ErrOverflow if the sum does not fit. The caller must pass no negative prices or tokens.
 func (p Price) Rate(t Tokens) (money.Nano, error) {
 	var sum money.Nano
 	for _, d := range [...]struct {

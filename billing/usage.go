@@ -31,9 +31,9 @@ const (
 	MaxReportTokens = 1_000_000_000_000 // of all kinds together
 )
 
-// ErrOverflow means that a sum does not fit an int64, the limit of a row of a frame. The sender then
-// begins another frame, so that no receiver ever refuses a frame for its size. Receivers add the rows up
-// in Totals, which do not overflow.
+// ErrOverflow means that a sum or a cost does not fit an int64. The rows of a frame hold int64s, so the
+// sender of a frame then begins another one, and no receiver ever refuses a frame for its size. Receivers add
+// the rows up in Totals, which do not overflow.
 var ErrOverflow = errors.New("the sum of the usage does not fit")
 
 // fields returns the meters in the order of their declaration.

@@ -19,7 +19,7 @@ func (s *Scrape) Gauge(m Metric, value float64, labels ...string) {
 	})
 }
 
-// Counter reports a figure that only grows, from 0 at the start of the process.
+// Counter reports a figure that only grows, with label values in the order of m.Labels.
 func (s *Scrape) Counter(m Metric, value float64, labels ...string) {
 	s.emit(m, func(desc *prometheus.Desc) (prometheus.Metric, error) {
 		return prometheus.NewConstMetric(desc, prometheus.CounterValue, value, labels...)

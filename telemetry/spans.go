@@ -156,9 +156,9 @@ func ClientTraceparent(h http.Header) string {
 	return given[0]
 }
 
-// PassOn writes the trace headers of a request that a gateway forwards. out is a copy of
-// the client's header in. ctx's span becomes the parent, and the client's traceparent
-// moves to ClientHeader.
+// PassOn writes the trace headers of a request that a gateway forwards. out is a copy of the client's header
+// in. If ctx has a span, that span becomes the parent, and the client's traceparent moves to ClientHeader.
+// PassOn always drops the client's own ClientHeader.
 func PassOn(ctx context.Context, in, out http.Header) {
 	out.Del(ClientHeader) // the client is not a gateway
 	if !trace.SpanContextFromContext(ctx).IsValid() {
