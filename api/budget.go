@@ -19,10 +19,10 @@ type BudgetRequest struct {
 	// OnExceed selects what happens to a job that the budget cannot pay for: hold (the default), reject,
 	// throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
-	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an
-	// agent with max_cost_usd. If it is 0 or absent, the budget reserves the rest of per_job_usd, or else
-	// the moving average of the cost of attempts in the queue of the job, and at least 1 % of its
-	// smallest limit.
+	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an agent
+	// with max_cost_usd. If it is 0 or absent, the budget reserves the rest of per_job_usd. Without
+	// per_job_usd it reserves the moving average of the cost of attempts in the queue of the job, and at
+	// least 1 % of its smallest limit.
 	DefaultReserveUSD *money.Nano `json:"default_reserve_usd,omitempty"`
 	Alerts            []uint32    `json:"alerts,omitempty"` // ascending percentages of a limit; each is reported once per window
 }

@@ -15,8 +15,8 @@ func (r Rates) Plus(other Rates) Rates {
 	return Rates{r.Enqueued + other.Enqueued, r.Completed + other.Completed, r.Failed + other.Failed}
 }
 
-// Throughput is the response of GET /metrics/throughput: the events of the last minute in the queues that
-// the caller may see, as far as the responding node has seen them since its start.
+// Throughput is the response of GET /metrics/throughput: the events of the last minute in the queues that the
+// caller may see. It counts only events that the responding node has seen since its start.
 type Throughput struct {
 	PeriodSeconds int `json:"period_seconds"`
 	Rates

@@ -32,8 +32,8 @@ type WhyReason struct {
 	Until   *Time  `json:"until,omitempty"` // earliest time at which the reason may end; absent = unknown
 }
 
-// WhyPosition is a job's position among the ready jobs of its queue, only those with its fairness key if the
-// queue has such keys, or among the jobs that wait for the same provider or budget.
+// WhyPosition is a job's position among the ready jobs of its queue, or among the jobs that wait for the same
+// provider or budget. If the queue's jobs have fairness keys, only the jobs with the same key count.
 type WhyPosition struct {
 	Gate    string `json:"gate,omitempty"` // the provider or budget; absent = the queue
 	Ahead   int64  `json:"ahead"`          // jobs before it

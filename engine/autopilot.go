@@ -12,8 +12,8 @@ import (
 const MinVoters = 3
 
 // The rules are implemented here because raft-autopilot was rejected. It leaves the hard question, since when
-// a member is dead, to its user; it would ask each member for its state a second time, besides maintain; and
-// it removes all failed members at once, where removing one at a time lets each quorum prove itself.
+// a member is dead, to its user. It would ask each member for its state a second time, besides maintain. And
+// it removes all failed members at once, whereas removing one at a time lets each quorum prove itself.
 
 // runAutopilot makes at most one membership change.
 func (g *Group) runAutopilot(ctx context.Context) {

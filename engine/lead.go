@@ -33,8 +33,8 @@ func (g *Group) registerHandlers() {
 
 // admit decides which nodes may send to this member in the group, among those that the transport's Identity
 // trusts. A leader accepts only members of its configuration, because no newer one exists. A follower accepts
-// every node, because its configuration may be older than a leader that is about to send it the new one; raft
-// refuses a vote to a node that is not a member. A deposed leader that does not know it yet refuses an
+// every node, because its configuration may be older than a leader that is about to send it the new one. Raft
+// itself refuses a vote to a node that is not a member. A deposed leader that does not know it yet refuses an
 // unknown new leader until its lease expires.
 func (g *Group) admit(id string) bool {
 	select {

@@ -49,15 +49,15 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 
 // WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. A call that
 // the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED) is always retried. After
-// another retryable code or a failure of the network the outcome is unknown, so only calls whose repeat has
-// no second effect are retried: reads, most acks, writes with an Idempotency-Key, and writes that set a
+// another retryable code or a failure of the network the outcome is unknown. Then only calls are retried
+// whose repeat has no second effect: reads, most acks, writes with an Idempotency-Key, and writes that set a
 // state, such as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithKeyedWrites sends every write that a repeat would do twice with an Idempotency-Key of its own, so
-// that it is also retried if its outcome is unknown. It is off by default, because a server remembers
-// each key for a day and only a limited number of them: a busy producer should give keys only to
-// important writes, with WithIdempotencyKey.
+// WithKeyedWrites sends every write that a repeat would do twice with an Idempotency-Key of its own, so that
+// it is also retried if its outcome is unknown. It is off by default, because a server remembers each key for
+// a day and only a limited number of them. A busy producer should give keys only to important writes, with
+// WithIdempotencyKey.
 func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } }
 
 // WithNamespace sets the namespace, by id or name, for calls of the data plane with a cloud token.

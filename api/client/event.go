@@ -49,9 +49,9 @@ func (q EventQuery) values(place string) url.Values {
 
 // Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, it
 // reconnects after the last received event, so that no event is lost or repeated. An event of type
-// api.EventReset reports that the server had to skip events nevertheless. Events yields an error and ends if
-// ctx ends, if the server refuses the request with a code that is not retryable, or if no server accepts the
-// first connection within the Client's retries.
+// api.EventReset reports that the server had to skip events nevertheless. Events yields an error and ends
+// when ctx ends, or when the server refuses the request with a code that is not retryable. It also ends so if
+// no server accepts the first connection within the Client's retries.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}

@@ -61,8 +61,8 @@ type Handler func(ctx context.Context, j *Job) error
 type Worker struct {
 	Client *Client
 
-	// Queues are the queues to fetch from; a fetch takes jobs of the first one, and of the next ones only if
-	// it may take more. nil = the queues of Handle, in the order of the calls.
+	// Queues are the queues to fetch from, in their order: a fetch takes jobs of a later queue only if the
+	// earlier ones have too few. nil = the queues of Handle, in the order of the calls.
 	Queues       []string
 	Concurrency  int           // jobs at a time; 0 = DefaultConcurrency
 	Lease        time.Duration // length of a lease without a heartbeat, in whole seconds; 0 = DefaultLease
@@ -120,10 +120,10 @@ func (w *Worker) Handle(queue string, h Handler) {
 	w.handlers[queue] = h
 }
 
-// Run works until ctx ends, and then drains: it fetches no more jobs, lets running jobs continue for
-// DrainTimeout, cancels the contexts of the remaining ones, saves their checkpoints, returns these jobs to
-// their queues, and returns nil. It returns an error if the worker is misconfigured or runs already, if it
-// cannot listen at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
+// Run works until ctx ends, and then drains: it fetches no more jobs and lets running jobs continue for
+// DrainTimeout. Then it cancels the contexts of the remaining ones, saves their checkpoints, returns these
+// jobs to their queues, and returns nil. It returns an error if the worker is misconfigured or runs already,
+// if it cannot listen at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.newRun(ctx)
 	if err != nil {

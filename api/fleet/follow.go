@@ -25,8 +25,8 @@ const MaxMessageBytes = 32 << 20
 // the order of the stream. A nil function is skipped.
 type Follow struct {
 	After int64 // the number of the newest known document; 0 = none
-	// Keep stores a message that must survive a restart, before OnDoc sees it: a document with a valid
-	// signature, as it came, or the keys after each change, in a Message without a Doc.
+	// Keep stores a message that must survive a restart, before OnDoc sees it. The message is a document with
+	// a valid signature, as it came, or, without a Doc, the keys after a change.
 	Keep func(Message) error
 	// OnDoc handles a document that is newer than all before it. After an error the stream starts again
 	// after the last handled document, so that the failed document comes again.

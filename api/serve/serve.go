@@ -58,9 +58,9 @@ type server struct {
 
 // New returns the handler of a table of routes. It returns all faults of the table, joined.
 //
-// Requests without a route are answered with 404 or 405. Unlike a bare ServeMux the handler never
-// redirects: a path with dot segments, doubled slashes, or a slash too many or too few is 404, so that
-// the path in a log or in the rules of a proxy is the path that is served.
+// Requests without a route are answered with 404 or 405. Unlike a bare ServeMux the handler never redirects:
+// a path with dot segments, doubled slashes, or a slash too many or too few is 404. So the path in a log, or
+// in the rules of a proxy, is the path that is served.
 func New(c Config) (http.Handler, error) {
 	s := &server{
 		mux:         http.NewServeMux(),

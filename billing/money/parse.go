@@ -8,10 +8,9 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Parse parses a dollar amount written as a JSON number, with or without an exponent: "12",
-// "0.000000001", "1.23e-7". The result is exact. Text with more than nine decimals is ErrPrecision
-// (trailing zeros do not count), an amount beyond Min or Max is ErrRange, and all other text that is not
-// a JSON number is ErrSyntax.
+// Parse parses a dollar amount written as a JSON number, with or without an exponent: "12", "0.000000001",
+// "1.23e-7". The result is exact. Text with more than nine decimals is ErrPrecision (trailing zeros do not
+// count), and an amount beyond Min or Max is ErrRange. All other text that is not a JSON number is ErrSyntax.
 func Parse(text string) (Nano, error) { return parse(text, exactly) }
 
 // Round parses a JSON number as Parse does, but returns the nearest Nano: it rounds more than nine

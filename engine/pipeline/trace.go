@@ -12,7 +12,7 @@ type Tracer interface {
 	// Of returns the span that ctx records, or zero if it records none.
 	Of(ctx context.Context) entry.Trace
 	// Begin starts the span of an entry of so many ops. proposed lists the spans of the ops that have one, in
-	// the ops' order; it has at least one element, and Begin must not keep the slice.
+	// the ops' order. It is never empty, and Begin must not keep it.
 	Begin(proposed []entry.Trace, ops int) Span
 }
 

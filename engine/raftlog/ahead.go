@@ -18,10 +18,10 @@ const (
 //
 // The library only reserves the segments' space. For reserved space, a file system records its place and that
 // it is still empty. So each write there changes the file's metadata, and syncing the write commits the
-// metadata to the file system's journal, together with the changes of all other files: those of the view and
-// the store grow at the same time. A write over zeros changes no metadata, so syncing it only writes the
-// data. The price is that the log's bytes are written twice if the writes are small; such writes are bound by
-// their syncs and not by the disk's throughput.
+// metadata to the file system's journal. That commit includes the changes of all other files, and the files
+// of the view and the store grow at the same time. A write over zeros changes no metadata, so syncing it only
+// writes the data. The price is that the log's bytes are written twice if the writes are small; such writes
+// are bound by their syncs and not by the disk's throughput.
 type prepared struct{ walDisk }
 
 func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, error) {

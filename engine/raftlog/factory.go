@@ -65,9 +65,9 @@ var kinds = map[Kind]func(*Factory, *logDir) (Store, error){
 }
 
 // DefaultSegmentBytes is the size of a log segment, which is preallocated. It is a quarter of the library's
-// default: an idle node takes 16 MiB instead of 64, a truncation frees space in steps of 16 MiB, and opening
-// reads at most that much of the tail. A rotation (a new file and a metadata commit, about 1 ms) still comes
-// only every 16 MiB. Hosts with many groups choose a smaller size.
+// default. So an idle node takes 16 MiB instead of 64, a truncation frees space in steps of 16 MiB, and
+// opening reads at most that much of the tail. A rotation (a new file and a metadata commit, about 1 ms)
+// still comes only every 16 MiB. Hosts with many groups choose a smaller size.
 const DefaultSegmentBytes = 16 << 20
 
 // These constants bound Factory.SegmentBytes. An entry larger than a segment is still stored as a whole.

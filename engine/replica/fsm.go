@@ -13,9 +13,9 @@ import (
 // fsm adapts the machine to raft. It is thin: it decodes entries, checks their order, and stops the replica
 // at the first error. Raft calls it from one goroutine.
 //
-// fsm implements ApplyBatch not for speed (an entry is a batch already), but because raft passes
-// configuration entries with their term only to the batching interface; the other one gives no term and takes
-// no error.
+// fsm implements ApplyBatch, but not for speed, because an entry is a batch already. Raft passes
+// configuration entries with their term only to the batching interface. The other interface gets no term and
+// returns no error.
 type fsm struct{ r *Replica }
 
 // outcome is the result of applying one entry.

@@ -11,8 +11,8 @@ import (
 )
 
 // The machine has no log of its own. After a crash it holds its last flush, and the raft log holds the rest.
-// Both are compared before raft starts, because raft does not compare them: configured not to restore its
-// snapshot at the start, it would accept any machine, apply an entry twice or skip one.
+// Both are compared before raft starts, because raft does not compare them. Without restoring its snapshot at
+// the start, raft would accept any machine, and apply an entry twice or skip one.
 
 // diskState describes the files that opening a replica finds.
 type diskState struct {
@@ -34,8 +34,8 @@ func refuse(format string, args ...any) error {
 }
 
 // check decides whether the machine can continue from the log. dropLog means that the log must be deleted
-// first, because the machine is ahead of the whole log and the next entry would leave a gap, or because the
-// log has other entries than the snapshot that the machine has installed.
+// first. That is so if the machine is ahead of the whole log, because the next entry would leave a gap, and
+// if the machine has installed a snapshot that replaces the entries of the log.
 func check(f diskState) (dropLog bool, err error) {
 	if err := checkIdentity(f); err != nil {
 		return false, err

@@ -151,8 +151,9 @@ func (s *snapshots) resume() error {
 }
 
 // finishInstall installs a received snapshot after a restart. If a part is missing or damaged and the machine
-// has not installed the snapshot yet, the machine is still complete as it was, and nobody was told that the
-// snapshot was installed. So finishInstall drops the snapshot and keeps its good parts for the next attempt.
+// has not installed the snapshot yet, finishInstall drops the snapshot and keeps its good parts for the next
+// attempt. That is safe because the machine is still complete as it was, and nobody was told that the
+// snapshot was installed.
 func (s *snapshots) finishInstall(got received) error {
 	if s.machine.Applied().Position() == got.position() {
 		return s.installed(got)
