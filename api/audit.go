@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// AuditRecord is one record of a data plane's audit log: a management write, an op of one, or a refusal.
+// AuditRecord is one record of a data plane's audit log. It stands for one op of a management request, or for
+// a number of equal requests without an op, which are refused requests and requests about the node itself.
 // The records of a shard form a chain: Hash covers the record and the hash before it.
 type AuditRecord struct {
 	Shard     uint32 `json:"shard"`

@@ -122,7 +122,8 @@ func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.H
 	return out, err
 }
 
-// Read sets the consistency of a read. The zero Read returns the state that the node has applied.
+// Read sets the consistency of a read. The zero Read returns the state that the node has applied. A search
+// with the zero Read waits for the search view to reach that state, for two seconds at most.
 type Read struct {
 	MinIndex string // a Corvo-Index that the result must include
 	Strong   bool   // include every write acknowledged before, by any node

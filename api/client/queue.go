@@ -89,8 +89,8 @@ func (c *Client) DrainQueue(ctx context.Context, name string) (status string, er
 	return out.Status, err
 }
 
-// ClearQueue removes the waiting jobs of a queue. If that takes long, the status is "clearing" and the
-// server continues after the response.
+// ClearQueue removes the pending, scheduled and retrying jobs of a queue. If that takes long, the status is
+// "clearing" and the server continues after the response.
 func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, error) {
 	var out api.Cleared
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/clear"), out: &out, repeat: repeatRefused})

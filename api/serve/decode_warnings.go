@@ -16,10 +16,10 @@ import (
 const WarningHeader = "Corvo-Warning"
 
 const (
-	maxWarned       = 3   // fields that one WarningHeader names,
-	maxWarningBytes = 200 // in at most so many bytes, all of them ASCII
+	maxWarned       = 3   // fields that a WarningHeader names
+	maxWarningBytes = 200 // of a WarningHeader, which is ASCII
 	maxWarnedName   = 32  // bytes of a name
-	maxFound        = 64  // unknown and repeated fields of a body that are looked at
+	maxFound        = 64  // unknown and repeated fields of a body after which the check stops
 )
 
 // Checking a body for warnings costs 15 to 40 % of decoding it (ADR 0054). So a busy route checks only a
@@ -33,7 +33,7 @@ const (
 
 // checkSampler limits how often a route checks bodies for warnings. The zero checkSampler is ready for
 // use.
-type checkSampler struct{ used atomic.Int64 } // nanoseconds of the clock up to which time is used up
+type checkSampler struct{ used atomic.Int64 } // Unix nanoseconds up to which the route's time is used up
 
 // take reports whether the route may check a body of that size now. Of two concurrent calls it may deny
 // one that it could allow.

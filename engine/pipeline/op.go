@@ -11,7 +11,7 @@ const (
 	ClassSettle  Class = iota // ack, fail, heartbeat, and the cell's own duties
 	ClassEnqueue              // new jobs, also those from another shard
 	ClassFetch                // leases
-	ClassManage               // settings, keys, and what people do with jobs
+	ClassManage               // settings, keys, and people's actions on jobs
 	classes
 )
 

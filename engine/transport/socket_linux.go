@@ -8,9 +8,9 @@ import (
 // tcpNotSentLowat is TCP_NOTSENT_LOWAT, which package syscall does not name.
 const tcpNotSentLowat = 25
 
-// boundUnsent keeps the kernel from taking more bytes than it can send soon: what
-// it has taken cannot be overtaken by a heartbeat. Unlike a small send buffer it
-// does not bound what is on its way unacknowledged, and so not the throughput.
+// boundUnsent limits the bytes that the kernel accepts before it can send them, because a heartbeat cannot
+// overtake accepted bytes. Unlike a small send buffer, this does not limit the bytes that are sent and not
+// acknowledged, and so not the throughput.
 func boundUnsent(c *net.TCPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
