@@ -47,8 +47,8 @@ type AsideUsage struct {
 	Namespace   string          `json:"namespace"` // its id
 	Stream      string          `json:"stream"`    // "shard/<n>"
 	Incarnation string          `json:"incarnation"`
-	From        uint64          `json:"from"` // number of the first row in the frame
-	To          uint64          `json:"to"`   // number of the last row
+	From        uint64          `json:"from"` // first sequence number of the frame
+	To          uint64          `json:"to"`   // last sequence number
 	Code        string          `json:"code"` // of the refusal
 	Reason      string          `json:"reason"`
 	Bytes       int64           `json:"bytes"`           // of the frame

@@ -11,9 +11,9 @@ type Namespace struct {
 // NamespaceSpec is the configuration of a namespace.
 type NamespaceSpec struct {
 	Region   string `json:"region"`   // default: the first region of the cloud
-	Tier     string `json:"tier"`     // shared (default) or dedicated
-	Replicas int    `json:"replicas"` // 1 (default), 3 or 5
-	Shards   int    `json:"shards"`   // default 1; cannot change later
+	Tier     string `json:"tier"`     // shared; dedicated is not supported yet
+	Replicas int    `json:"replicas"` // 1; 3 and 5 are not supported yet
+	Shards   int    `json:"shards"`   // 1; more are not supported yet; cannot change later
 	// DeletionProtection refuses a delete while it is set.
 	DeletionProtection bool `json:"deletion_protection"`
 }

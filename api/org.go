@@ -57,8 +57,9 @@ type AuditBreak struct {
 	Error string `json:"error"`
 }
 
-// AuditRow is one change in the control plane, or a number of equal refused requests. The rows form a
-// chain: Hash covers the row and the hash before it.
+// AuditRow is one change in the control plane, or a number of equal refused requests. The rows of changes
+// form a chain, and the rows of refused requests form another: Hash covers the row and the hash before it in
+// its chain.
 type AuditRow struct {
 	Seq       int64  `json:"seq"`
 	At        Time   `json:"at"`
