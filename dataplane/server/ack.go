@@ -48,8 +48,8 @@ func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name
 	return rejected, err
 }
 
-// beginSettle starts the span of one job's ack or fail. j is nil if the request is not sampled or if this
-// replica has no such job.
+// beginSettle starts the span of one job's ack or fail. j may be nil, because lookUp need not have read the
+// job; the span then has no queue and no link.
 func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Job, u *job.Usage) (*http.Request, *span) {
 	r, span := q.beginSpan(r, name, telemetry.OperationSettle)
 	if span == nil {

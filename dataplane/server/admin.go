@@ -92,7 +92,7 @@ func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
 }
 
 // quantileNs returns the upper bound, in nanoseconds, of the bucket that contains a quantile of a histogram
-// in seconds. It returns 0 if the histogram is empty.
+// in seconds, or the lower bound if the upper one is infinite. It returns 0 if the histogram is empty.
 func quantileNs(h *metrics.Float64Histogram, quantile float64) int64 {
 	var total uint64
 	for _, n := range h.Counts {

@@ -23,7 +23,7 @@ var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 }
 
 // policyQueue returns the queue of a policy whose jobs all lie in that queue. It returns "" for a policy that
-// also selects by tag, cost or iteration.
+// may also select jobs of other queues by their tag, cost or iteration.
 func policyQueue(r *state.Resource) string {
 	p := r.GetApprovalPolicy()
 	if p.GetAll() || p.GetTagKey() == "" && !p.GetCostSaid() && !p.GetIterationSaid() {

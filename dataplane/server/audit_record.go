@@ -89,7 +89,7 @@ func (q *request) applied() {
 const unmatched = "unmatched"
 
 // onRefused records a refused request that proposed no op. It records missing credentials and permissions on
-// every route, and every refusal on an audited route.
+// every route, every refusal on an audited route, and writes that match no route.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {
@@ -113,7 +113,7 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 		namespace = s.cfg.Namespace
 	}
 	if namespace == "" {
-		return // a stranger at a host of the cloud belongs to no namespace
+		return // an unauthenticated request to a host of the cloud belongs to no namespace
 	}
 	s.countRequest(namespace, who, kind, r)
 }

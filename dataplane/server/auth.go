@@ -19,7 +19,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate returns the sender of a new request, after it has applied the rate limits.
+// authenticate returns the sender of a new request. A node with keys of its own applies its rate limits
+// first.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
@@ -125,7 +126,7 @@ const (
 )
 
 // lacksKeys reports whether this node may lack a key whose creation another node has answered. The leader
-// lacks none, and no key has a text of another form.
+// lacks none, and a text that does not have the form of a key is none.
 func lacksKeys(home *cell.Cell, text string) bool {
 	kind, _, ok := keyring.Parse(text)
 	return ok && kind == keyring.Namespace && !home.Leader()

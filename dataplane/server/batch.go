@@ -14,10 +14,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A batch belongs to one queue: state.Batch.HomeQueue says which. A caller who may see that queue may see the batch. A caller
-// who may enqueue to it may seal the batch, and may add jobs to whose own queues the caller may enqueue too.
-// Other callers get NOT_FOUND. The creator of a batch needs the right to enqueue to the callback's queue and to
-// the queue of every job.
+// A batch belongs to one queue, which state.Batch.HomeQueue returns. A caller who may see that queue may see the
+// batch. A caller who may enqueue to that queue may seal the batch, and may add jobs to it for other queues to
+// which the caller may enqueue. Other callers get NOT_FOUND. The creator of a batch needs the right to enqueue
+// to the callback's queue and to the queue of every job.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -93,8 +93,8 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The payload never changes, and this node can read it, because commit returns after this node has applied
-	// the op.
+	// The payload never changes. This node can read it unless it is behind, because commit waits a moment for
+	// this node to apply the op.
 	snapshot := at.State().Snapshot()
 	defer snapshot.Close()
 	return writeBatch(w, snapshot, result.Batch)

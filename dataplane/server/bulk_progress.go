@@ -17,7 +17,7 @@ import (
 // Times of the progress stream.
 const (
 	bulkEventEvery = 250 * time.Millisecond // shortest time between two events
-	bulkEventLeast = 15 * time.Second       // longest time between two events; a comment keeps the connection alive
+	bulkEventLeast = 15 * time.Second       // longest time without an event; a comment then keeps the connection alive
 	bulkEventWrite = 10 * time.Second       // a client that reads nothing for this long is disconnected
 )
 

@@ -119,7 +119,7 @@ func toShardStatus(shard int, of cell.Status, leader string) api.ShardStatus {
 }
 
 // describe adds the members to the status. If a shard's leader does not answer, it uses the members that this
-// node knows, with an unknown lag.
+// node knows, without their last contact and lag.
 func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.ClusterStatus) {
 	ctx, cancel := context.WithTimeout(ctx, membersWait)
 	defer cancel()

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// findDependencies sets, for each dependency of a new job, the shard on which that dependency was created;
-// the question follows a moved job from there. The op checks whether the dependency exists. A caller with a
-// scope must see the dependencies and the parents that new jobs name: the outcome of a hidden job is
+// findDependencies sets, for each dependency of a new job, the shard on which that dependency was created.
+// The op WatchJob follows a moved job from there, and the op checks whether the dependency exists. A caller
+// with a scope must see the dependencies and the parents that new jobs name: the outcome of a hidden job is
 // confidential, and a job must not appear as the child of a job in a queue outside its creator's scope.
 func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 	for _, n := range jobs {

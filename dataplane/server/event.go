@@ -17,8 +17,7 @@ import (
 
 // Bounds of event streams and pages.
 const (
-	// DefaultEventHeartbeat is the interval of heartbeats on a stream without events, so that proxies see
-	// that it is alive.
+	// DefaultEventHeartbeat is the interval of heartbeats on a stream, so that proxies see that it is alive.
 	DefaultEventHeartbeat = 15 * time.Second
 	// DefaultEventWriteWait is the time that a client has to read one batch. A slower client is disconnected.
 	// It can reconnect with the id of its last event.
@@ -126,7 +125,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	// The client has already received any message about the end of the stream.
+	// The answer has begun, so the client can no longer receive the reason for its end.
 	_ = s.sendEvents(r, reader, follower, &eventWriter{server: s, w: w, control: http.NewResponseController(w)})
 	return nil
 }

@@ -255,8 +255,8 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 		return revoking(&q, was), err
 	})
 	if api.CodeOf(err) == api.NotFound {
-		// An earlier try of this request may have revoked the key; the op remembers that. A refusal by the op
-		// is recorded with the id.
+		// An earlier try of this request may have revoked the key: if the request has an Idempotency-Key, its
+		// result is remembered. Otherwise the op refuses, and its audit record has the id.
 		_, err = commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true, JudgedVersion: op.NoVersion})
 	}
 	if err != nil {

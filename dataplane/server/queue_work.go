@@ -58,7 +58,7 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status := api.QueueDraining
-	if found != nil && found.Running() == 0 { // nil: not applied on this node yet
+	if found != nil && found.Running() == 0 { // nil: this node is behind, or another client has deleted the queue
 		status = api.QueueDrained
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})

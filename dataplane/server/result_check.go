@@ -158,9 +158,10 @@ func (x *resultCheck) settle() error {
 	return nil
 }
 
-// ack acks the jobs whose results match. If the first op changed nothing, it did not use the request's
-// Idempotency-Key, and this op uses it. Otherwise the first op is remembered with its unchecked results, so a
-// repeat of the request runs this check again.
+// ack acks the jobs whose results match. If they are all jobs of the request, the first op changed nothing
+// and did not use the request's Idempotency-Key, so this op uses it. Otherwise a repeat of the request comes
+// to this check again: the first op either is remembered with its unchecked results or, as it changed
+// nothing, not at all.
 func (x *resultCheck) ack() error {
 	meta := &op.Meta{Principal: x.q.meta.Principal}
 	if len(x.fit) == len(x.asked) {

@@ -16,7 +16,7 @@ var wordsPage = append([]serve.Param{
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
-// searchWords answers a page of the jobs whose payload or tags contain the words.
+// searchWords answers a page of the jobs whose payload, tags or queue name contain the words, or whose id is the text.
 func (s *Server) searchWords(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
 	q, err := s.begin(r, nil)

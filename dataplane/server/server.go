@@ -72,14 +72,14 @@ type Config struct {
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 	Metrics        *telemetry.Registry // nil = a new registry
-	Now            func() time.Time    // for the expiry of keys; nil = time.Now
+	Now            func() time.Time    // for the expiry of keys, and for times in answers; nil = time.Now
 }
 
 // Authenticator authenticates the requests to all namespaces on a host.
 type Authenticator interface {
-	// Authenticate returns the sender of a request, and with it the only namespace that the
-	// request may touch. The server calls it for every request, and again for polls that
-	// wait. Its errors are *api.Error. It refuses an unknown key.
+	// Authenticate returns the sender of a request, and with it the only namespace that the request may
+	// touch. The server calls it for every request, and again for polls that wait and streams that run. Its
+	// errors are *api.Error. It refuses an unknown key.
 	Authenticate(r *http.Request) (tenancy.Principal, error)
 	// Used records that a request was authenticated with a key. It must not block.
 	Used(keyID string, at time.Time)
@@ -280,8 +280,9 @@ func (s *Server) site() about.Site {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the waiting fetches, now and from now on, and makes the node not ready, so that a graceful
-// shutdown does not wait for polls. Everything else is served as before. Drain may be called more than once.
+// Drain ends the waiting fetches, the streams and a running backup, now and from now on, and makes the node
+// not ready, so that a graceful shutdown does not wait for them. Other requests are served as before. Drain
+// may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
 // request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
@@ -298,7 +299,7 @@ type request struct {
 }
 
 // begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
-// empty object.
+// empty object, except that the body of a GET or HEAD is ignored.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -359,7 +360,7 @@ func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	return nil
 }
 
-// commit proposes an op of a request by proposeOnce and sets its position in the answer's header.
+// commit proposes an op of a request by proposeOnce and sets the op's position in the answer's header.
 func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
 	result, at, err := proposeOnce[R](s, r, q, c, o)
 	if err == nil {
@@ -368,8 +369,9 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 	return result, err
 }
 
-// propose calls cell.ProposeWithin with the timeout of a write. It does not look for the
-// Idempotency-Key on other shards, because its callers have looked before or have no key.
+// propose calls cell.ProposeWithin with the timeout of a write, and adds a Retry-After to a retryable error.
+// It does not look for the Idempotency-Key on other shards, because its callers have looked before or have no
+// key.
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
 	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
 	return result, at, again(err)

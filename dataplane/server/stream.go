@@ -42,8 +42,8 @@ const (
 // lifecycle is the connection of a worker stream.
 type lifecycle = connect.BidiStream[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 
-// rpcStream processes the frames of a stream until the client has sent its last frame, leaves, or loses the
-// right. It first answers all frames that have begun.
+// rpcStream processes the frames of a stream until the client has sent its last frame, leaves or loses the
+// right, or the node shuts down. Before it returns, it answers all frames that have begun.
 func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)

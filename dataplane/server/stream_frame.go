@@ -18,9 +18,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// frame is one frame of a stream: acks, then enqueues, then a fetch. Its ops go into the log in this order,
-// and after those of earlier frames, because they are admitted to the backlog in it. Their results are
-// awaited while later frames begin.
+// frame is one frame of a stream: acks, then enqueues, then a fetch. Its ops are admitted to the backlog in
+// this order, and after those of earlier frames, so they go into the log in it. Their results are awaited
+// while later frames begin.
 type frame struct {
 	stream *stream
 	m      *workerpb.StreamLifecycleRequest

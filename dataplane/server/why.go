@@ -59,7 +59,7 @@ type explanation struct {
 	says api.Why
 }
 
-// read reads the job and every possible reason on its shard from one snapshot.
+// read reads the job and every possible reason on its shard from one snapshot and the shard's resources.
 func (e *explanation) read(id job.ID) (err error) {
 	book := e.at.State().ResourceIndex()
 	snapshot := e.at.State().Snapshot()

@@ -168,8 +168,8 @@ func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload in
 }
 
 // retry converts a job's retry policy. If the request sets only one of the two delays, the default of the
-// other adapts to it: the first retry comes after exactly retry_base_delay, and no delay exceeds
-// retry_max_delay.
+// other adapts to it: before jitter the first retry comes after exactly retry_base_delay, and no delay
+// exceeds retry_max_delay.
 func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	out.Fill()
 	if n := r.MaxRetries; n != nil {

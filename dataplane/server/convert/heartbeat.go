@@ -57,7 +57,7 @@ const (
 )
 
 // ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
-// If a worker must release a job, the answer calls the job lost, although its lease was renewed.
+// If a worker must release a job, the answer lists the job as canceled, although its lease was renewed.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

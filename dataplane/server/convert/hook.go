@@ -58,8 +58,8 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// ToHook converts a webhook to its API form, without its secret. a is its delivery record, or nil before the
-// first attempt.
+// ToHook converts a webhook to its API form, without its secret. a is its delivery record, or nil before its
+// first delivery.
 func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	h := r.Webhook
 	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}

@@ -15,7 +15,7 @@ import (
 // ShippedPrefix begins the ids of prices that came with the server.
 const ShippedPrefix = "default:"
 
-// model converts the model that a job will use, as far as its enqueue says.
+// model converts the provider, the model and the cost estimate of a job, as far as the request has them.
 func model(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if name := providerName(f, r.Provider); name != "" {
 		n.Opt().Provider = name

@@ -15,8 +15,8 @@ const (
 	uniqueUntilPeriod  = "period"
 )
 
-// unique gives a job its unique key. It refuses a period without a key, because it would drop the period
-// silently while the sender relies on it.
+// unique gives a job its unique key. It refuses a period without a key, because a period that is dropped
+// silently would deceive a sender who relies on it.
 func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("unique_key", "%v", err)

@@ -9,7 +9,7 @@ import (
 // job.MaxNesting.
 const maxNesting = 10000
 
-// validJSON reports whether text is one JSON document in UTF-8. It gives the same answers as
+// validJSON reports whether text is one JSON document in UTF-8. For UTF-8 it gives the same answers as
 // encoding/json.Valid, which calls a function for each byte and takes four times as long, and would be most
 // of the cost of reading a job.
 func validJSON(text string) bool {

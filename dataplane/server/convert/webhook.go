@@ -58,7 +58,7 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue, Payload: webhookPayload(f, body)}}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		// What could be read of it is not looked at: the rest may be what matters.
+		// The parameters that could be read are ignored, because the others may be the ones that matter.
 		f.Invalid("query", "cannot be read: %v", err)
 		return b
 	}

@@ -6,5 +6,5 @@
 // schema refers to nothing outside itself, is bounded in size, depth and parts, and its regular expressions
 // are RE2. Small schemas that branch and recur remain; counting the work of a check bounds them.
 //
-// It may import the schema library, which no other package imports, and package job for the bounds.
+// It may import the schema library, which no other package imports, package job for the bounds, and api/text.
 package resultschema
