@@ -39,10 +39,10 @@ const (
 	HearFirst = time.Second
 )
 
-// kept stores the documents and the session on disk, by which the gateway serves after a restart while
-// the control plane is down. All of it can be fetched again, so a file that cannot be read or written
-// never stops a gateway that follows the control plane. Any goroutine may call buffer and state; only
-// that of run may call the other methods.
+// kept stores the documents and the session on disk, by which the gateway serves after a restart while the
+// control plane is down. All of it can be fetched again, so a file that cannot be read or written never stops
+// a gateway that follows the control plane. Any goroutine may call buffer, wake and state. The goroutine of
+// run alone may call the other methods until run has returned.
 type kept struct {
 	dir       string
 	log       *slog.Logger

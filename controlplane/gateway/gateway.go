@@ -68,7 +68,7 @@ type Config struct {
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
 
 	HTTP      *http.Client         // for the control plane; nil = a separate client
-	Transport http.RoundTripper    // for hosts; nil = two separate transports
+	Transport http.RoundTripper    // for hosts; nil = transports of the gateway's own
 	Tracer    trace.TracerProvider // nil = no traces
 	Metrics   *telemetry.Registry  // of this gateway alone; nil = a private registry
 	Logger    *slog.Logger         // nil = slog.Default()
@@ -100,7 +100,7 @@ type Gateway struct {
 }
 
 // New returns a gateway. It answers 503 until Run has received the documents, or uses the documents in
-// Config.DataDir. The error has every fault of the configuration.
+// Config.DataDir. An error means a mistake in the configuration or a data directory that cannot be used.
 func New(c Config) (*Gateway, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -195,8 +195,9 @@ func newTransport(protocols *http.Protocols) *http.Transport {
 	}
 }
 
-// routes returns one catch-all route for each method. They are Open in the table, because pass
-// authenticates requests itself, before it reads anything of the body.
+// routes returns the gateway's own routes and, for each method, catch-all routes for the data plane and the
+// cloud API. They are Open in the table, because pass authenticates requests itself, before it reads anything
+// of the body.
 func (g *Gateway) routes() []serve.Route {
 	all := []serve.Route{
 		{Method: http.MethodGet, Path: "/healthz", Permission: serve.Open, Handler: g.healthz},
@@ -245,9 +246,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain ends waiting polls, so that a graceful shutdown need not wait for them, and stops reading from
-// streams: frames that were received are answered, and workers reconnect to another gateway. It may be
-// called more than once.
+// Drain ends waiting polls and reads from the control plane, so that a graceful shutdown need not wait for
+// them, and stops reading from streams: frames that were received are answered, and workers reconnect to
+// another gateway. It may be called more than once.
 func (g *Gateway) Drain() {
 	why := unavailable("this gateway is shutting down: nothing was done, try again")
 	g.flight.drain(why)
@@ -273,7 +274,7 @@ func (g *Gateway) follow() fleet.Follow {
 	return f
 }
 
-// heartbeat records that every document has come.
+// heartbeat records that every document has come, and prompts the write of the session.
 func (g *Gateway) heartbeat(number int64) {
 	if !g.known.Swap(true) {
 		g.log.Info("the gateway has all documents and serves requests", "document", number)
@@ -292,7 +293,7 @@ func (g *Gateway) session() *fleet.Session {
 	return &s
 }
 
-// recheck ends requests whose credential expires while they run.
+// recheck ends requests whose credential expires while they run, and drops the rate limits of idle keys.
 func (g *Gateway) recheck(ctx context.Context) {
 	tick := time.NewTicker(RecheckEvery)
 	defer tick.Stop()

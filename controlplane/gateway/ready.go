@@ -52,7 +52,7 @@ func (g *Gateway) Ready() error {
 	return nil
 }
 
-// readyz stays ok while the control plane is down, because the gateway serves with the documents it has.
+// readyz stays ok while the control plane is down, until the documents are older than fleet.MaxAge.
 func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	following := "yes"
 	if !g.member.Connected() {

@@ -30,7 +30,7 @@ func (p *passage) drain(why error) {
 type flight struct {
 	mu       sync.Mutex
 	passages map[string]map[*passage]struct{}
-	draining error // with which new polls end at once; nil = they do not
+	draining error // with which new polls and streams end at once; nil = they do not
 }
 
 // begin adds a request; end removes it.
@@ -61,7 +61,7 @@ func (f *flight) end(p *passage) {
 	}
 }
 
-// drain ends all present and future polls.
+// drain ends all present and future polls, and the bodies of streams.
 func (f *flight) drain(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -159,7 +159,8 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 	return max(sleep, 0)
 }
 
-// observe reads all inputs of the plans.
+// observe reads the namespaces with work and the hosts. pass reads the reports about each namespace from the
+// Observations.
 func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
 	work, err := r.cfg.Store.Unsettled(ctx)
 	if err != nil || len(work) == 0 {

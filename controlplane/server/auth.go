@@ -143,8 +143,8 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 }
 
 // lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
-// log entry for each request would cost more than the request. It holds existing credentials only, so the
-// number of credentials bounds its size.
+// log entry for each request would cost more than the request. Only existing credentials enter it. A
+// revocation removes one; the time of a credential that has expired stays until the process ends.
 type lastUsed struct{ byID sync.Map } // id -> *atomic.Int64
 
 func (l *lastUsed) mark(id string, unix int64) {

@@ -103,8 +103,8 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
 	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
-// report takes the status of a member. A host reports its cells. A gateway has no cells and reports when keys
-// were last used.
+// report takes the report of a member: the cells of a host, and when keys were last used there. A gateway has
+// no cells.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error {
 	var body wire.Report
 	if err := serve.DecodeJSON(r, &body); err != nil {

@@ -12,7 +12,7 @@ import (
 const idempotencyHeader = "Idempotency-Key"
 
 // idempotency returns the idempotency key of a request with a hash of the request. The hash tells a repeat
-// from another request under the same key. idempotency returns nil when the client sent no key.
+// from another request under the same key. idempotency returns nil for a read, and if the client sent no key.
 func idempotency(r *http.Request, body []byte) (*store.Idempotency, error) {
 	values := r.Header.Values(idempotencyHeader)
 	if len(values) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {

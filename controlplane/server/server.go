@@ -111,7 +111,7 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the streams of documents and the waits for operations, refuses new ones, and makes the server
+// Drain ends the streams of documents and the waits for operations, refuses new streams, and makes the server
 // report that it is not ready. It returns when the streams are closed. All other requests are served as
 // before. Drain may be called more than once.
 func (s *Server) Drain() {
@@ -128,7 +128,8 @@ type request struct {
 	meta *store.Meta
 }
 
-// begin reads the body of a request into v. If v is nil, the request must have no body or an empty object.
+// begin reads the body of a request into v. If v is nil, the request must have no body or an empty object,
+// except that the body of a GET or HEAD is ignored.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	q := request{Request: r, who: serve.Principal(r.Context())}
 	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
