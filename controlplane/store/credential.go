@@ -111,8 +111,8 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	}
 }
 
-// addCredential adds a credential and renews the documents that show it. A rotation gives the lifetime to the
-// successor. If lifetimeNs is 0, it is computed from the credential's expiry.
+// addCredential adds a credential and renews the documents that show it. lifetimeNs is the lifetime that a
+// rotation passes on to the successor; if it is 0, addCredential computes it from the credential's expiry.
 func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if c.ExpiresNs != 0 && c.ExpiresNs <= tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the credential would end before it begins: choose a later expires_at")
@@ -190,7 +190,7 @@ func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Creden
 	return nil, err
 }
 
-// showCredential adds a written credential to the changes of the memory that readers use, which are applied after
+// showCredential adds a written credential to the changes that publish makes to the machine's memory after
 // the commit.
 func (tx *Tx) showCredential(id string) error {
 	c, err := tx.credential(id)

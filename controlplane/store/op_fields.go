@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// fields lists the fields that a message may have, by number. The generated decoder hides unknown fields. In
-// an op an unknown field means that a newer binary wrote it, and replicas that ignored the field would
-// diverge.
+// fields lists the fields that a message may have, by number. The generated decoder keeps unknown fields and
+// reports none. In an op an unknown field means that a newer binary wrote it, and replicas that ignored the
+// field would diverge.
 type fields struct {
 	name  protoreflect.FullName
 	known map[protowire.Number]*fields // the fields of a message field; nil for any other field

@@ -88,8 +88,8 @@ func (tx *Tx) admitKey() error {
 	return refusal
 }
 
-// purge removes some expired rows. It runs after the ops of an entry, so that no op depends on how many rows
-// have been removed.
+// purge removes some expired rows. It runs after the ops of an entry, so that no op of the entry depends on
+// how many rows it removes.
 func (tx *Tx) purge(most int) error {
 	n, err := tx.exec(`DELETE FROM idempotency WHERE (principal, key) IN
 		(SELECT principal, key FROM idempotency WHERE expires_ns <= ? ORDER BY expires_ns, principal, key LIMIT ?)`, tx.clockNs(), most)
