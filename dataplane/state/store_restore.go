@@ -148,7 +148,7 @@ func (s *Store) Held(p image.Part) string {
 	return path
 }
 
-// announce calls the hooks for everything in the store.
+// announce calls the hooks, except OnAudit, for the content of the store.
 func (s *Store) announce() error {
 	clockNs := s.head.Load().GetClockNs()
 	for _, q := range s.queues {
