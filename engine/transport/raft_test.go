@@ -67,8 +67,10 @@ func newCluster(t testing.TB, net *memnet.Net) *cluster {
 		config := raft.DefaultConfig()
 		config.LocalID = raft.ServerID(id)
 		config.Logger = hclog.NewNullLogger()
-		config.HeartbeatTimeout, config.ElectionTimeout = 500*time.Millisecond, 500*time.Millisecond
-		config.LeaderLeaseTimeout, config.CommitTimeout = 400*time.Millisecond, 20*time.Millisecond
+		// The timeouts are long, because a busy processor must not cause an election: an entry whose leader has
+		// lost an election is applied again.
+		config.HeartbeatTimeout, config.ElectionTimeout = 2*time.Second, 2*time.Second
+		config.LeaderLeaseTimeout, config.CommitTimeout = 1500*time.Millisecond, 20*time.Millisecond
 		store := raft.NewInmemStore()
 		if err := raft.BootstrapCluster(config, store, store, raft.NewDiscardSnapshotStore(), g, members); err != nil {
 			t.Fatal(err)
@@ -111,7 +113,7 @@ func (c *cluster) leader(among ...string) string {
 func (c *cluster) apply(text string, among ...string) {
 	c.t.Helper()
 	eventually(c.t, "an entry is committed", func() bool {
-		return c.raft[c.leader(among...)].Apply([]byte(text), time.Second).Error() == nil
+		return c.raft[c.leader(among...)].Apply([]byte(text), time.Minute).Error() == nil
 	})
 }
 
