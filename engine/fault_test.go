@@ -118,7 +118,7 @@ func TestFailingDiskOfAMember(t *testing.T) {
 			t.Run(where+", "+name, func(t *testing.T) {
 				t.Parallel()
 				faults := map[string]*faultlog.Faults{"a": {}, "b": {}, "c": {}}
-				c := newCluster(t, nil, 3, quick, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
+				c := newCluster(t, nil, 3, calm, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
 				// The first member cannot join its own group again, so another one fails.
 				c.must(c.members[0].Transfer(soon(t), "b"))
 				c.until("b leads", func() bool { return c.members[1].Leader() })
@@ -228,7 +228,7 @@ func TestLostLogIsRefused(t *testing.T) {
 func TestUnreadableEntryStopsTheReplica(t *testing.T) {
 	t.Parallel()
 	faults := map[string]*faultlog.Faults{"a": {}, "b": {}, "c": {}}
-	c := newCluster(t, nil, 3, quick, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
+	c := newCluster(t, nil, 3, calm, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
 	f := c.others(c.leader())[0]
 	faults[f.id].FailRead(1)
 	n := 0

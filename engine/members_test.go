@@ -12,8 +12,9 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// quick sets timeouts for tests in real time.
-func quick(c *engine.Config) { c.Heartbeat, c.Election = 300*time.Millisecond, 300*time.Millisecond }
+// calm sets timeouts for tests in real time. They are long, because a stalled disk or a busy processor must
+// not cause an election that the test has not asked for.
+func calm(c *engine.Config) { c.Heartbeat, c.Election = 2*time.Second, 2*time.Second }
 
 // TestWritesThroughEveryMember writes through every member of groups of each size, over real TCP and TLS.
 // Each member must show its own writes at once.
@@ -22,7 +23,7 @@ func TestWritesThroughEveryMember(t *testing.T) {
 	for _, size := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, nil, size, quick)
+			c := newCluster(t, nil, size, calm)
 			want := int64(0)
 			for range 5 {
 				for _, m := range c.members {
@@ -51,7 +52,7 @@ func TestWritesThroughEveryMember(t *testing.T) {
 // leader.
 func TestRefusalsThroughAFollower(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil, 3, quick)
+	c := newCluster(t, nil, 3, calm)
 	f := c.others(c.leader())[0]
 	_, at, err := f.propose(op{number: opRefuse, key: "x"})
 	wantCode(t, err, api.NotFound)
@@ -68,7 +69,7 @@ func TestRefusalsThroughAFollower(t *testing.T) {
 // and none may be lost or applied twice.
 func TestCloseHandsLeadershipOver(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil, 3, quick)
+	c := newCluster(t, nil, 3, calm)
 	leader := c.leader()
 	rest := c.others(leader)
 	var writing sync.WaitGroup
@@ -100,7 +101,7 @@ func TestCloseHandsLeadershipOver(t *testing.T) {
 
 func TestMembershipChangesUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil, 1, quick)
+	c := newCluster(t, nil, 1, calm)
 	first := c.members[0]
 	var writing sync.WaitGroup
 	var done atomic.Bool
@@ -143,7 +144,7 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 // TestRemoveKeepsAQuorum stops two of three members. None may be removed, because the rest could not go on.
 func TestRemoveKeepsAQuorum(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil, 3, quick)
+	c := newCluster(t, nil, 3, calm)
 	leader := c.leader()
 	rest := c.others(leader)
 	rest[0].kill()
@@ -153,7 +154,7 @@ func TestRemoveKeepsAQuorum(t *testing.T) {
 
 func TestLeadRunsWhileLeading(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil, 3, quick)
+	c := newCluster(t, nil, 3, calm)
 	ctx, cancel := context.WithCancel(t.Context())
 	var leading [3]atomic.Int32
 	var running sync.WaitGroup
