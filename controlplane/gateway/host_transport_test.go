@@ -27,7 +27,7 @@ func (e *endless) Read(b []byte) (int, error) {
 // namespace.
 func TestNamespacesShareNoConnection(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	host := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Namespace") == "stuck" {

@@ -91,13 +91,14 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 1)
 	const pieces = 10
+	const limit = 2 * time.Second // of a piece; all pieces together take twice as long
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/events" {
 			for range pieces {
 				_, _ = w.Write([]byte("data: 1\n\n"))
 				_ = http.NewResponseController(w).Flush()
 				select {
-				case <-time.After(60 * time.Millisecond):
+				case <-time.After(limit * 2 / pieces):
 				case <-r.Context().Done():
 				}
 			}
@@ -109,7 +110,7 @@ func TestSlowReader(t *testing.T) {
 				return
 			}
 		}
-	}, func(c *Config) { c.AnswerWait = 300 * time.Millisecond })
+	}, func(c *Config) { c.AnswerWait = limit })
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	if got := w.send("GET", "/api/v1/events", key, ""); len(got.body) != pieces*len("data: 1\n\n") {
 		t.Errorf("who reads on got %d %q", got.StatusCode, got.body)
