@@ -22,9 +22,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// patience is the nodes' --heartbeat here. A hand-over must take less time, and a busy machine must not
-// exceed it.
-const patience = 1500 * time.Millisecond
+// patience is the nodes' --heartbeat here. A hand-over must take less time, also on a busy machine.
+const patience = 5 * time.Second
 
 // TestThreePeers forms a cluster of three nodes that know each other's addresses. The same three remain one
 // cluster through all the events below.

@@ -36,7 +36,7 @@ func TestWhoHasTheTokenComesIn(t *testing.T) {
 	refused(t, []string{"--join", raft, "--node-id", "node-1", "--raft-bind", "127.0.0.1:0", "--data-dir", dir("nobody")}, "needs the cluster's join token")
 	refused(t, []string{"--join", raft, "--node-id", "node-1", "--raft-bind", "127.0.0.1:0", "--data-dir", dir("sharded"),
 		"--join-token-file", token, "--shards", "2"}, "1 shards, not 2")
-	if took := time.Since(begun); took > 20*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("three refusals took %v", took)
 	}
 
