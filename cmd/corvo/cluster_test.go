@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,16 +13,26 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
+// handedOut holds the addresses that freePort has returned, because their nodes may not listen yet.
+var handedOut sync.Map
+
 // freePort returns a free port of loopback. The nodes cannot choose their ports, because each learns the
-// others' before it starts.
+// others' before it starts. The port is below those that systems give to other listeners and to connections, so
+// that none of these takes it before its node starts, or while its node is down.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		address := fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000))
+		if _, taken := handedOut.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // awaitVoters waits until a node reports n voters and their leader.
