@@ -111,8 +111,9 @@ func TestBatchOverShards(t *testing.T) {
 				ID: id, Status: api.BatchOpen, Open: true, Total: 2, Pending: 2,
 				CallbackQueue: &done, CallbackPayload: json.RawMessage(`{"report":7}`), CreatedAt: n.batch(id).CreatedAt,
 			}
-			if got := n.batch(id); diff(t, got, want) || !strings.HasPrefix(id, job.BatchIDPrefix) {
-				t.Errorf("made it is %+v, want %+v", got, want)
+			equal(t, "the open batch", n.batch(id), want)
+			if !strings.HasPrefix(id, job.BatchIDPrefix) {
+				t.Errorf("its id is %s", id)
 			}
 			n.do("POST", "/api/v1/batches/"+id+"/jobs", fmt.Sprintf(`{"jobs":[%s]}`, one), 201, &more)
 			if more.BatchID != id || len(more.JobIDs) != 1 || len(more.Results) != 1 {
@@ -120,9 +121,7 @@ func TestBatchOverShards(t *testing.T) {
 			}
 			n.settle(queue)
 			want.Total, want.Pending, want.Failed, want.Succeeded = 3, 0, 1, 2
-			if got := n.batch(strings.ToLower(id)); diff(t, got, want) {
-				t.Errorf("settled it is %+v, want %+v", got, want)
-			}
+			equal(t, "the batch after its jobs have settled", n.batch(strings.ToLower(id)), want)
 			var sealed, again api.Batch
 			n.do("POST", "/api/v1/batches/"+id+"/seal", "", 200, &sealed)
 			n.do("POST", "/api/v1/batches/"+id+"/seal", "", 200, &again)

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -96,20 +95,6 @@ func eventually(t testing.TB, what string, holds func() bool) {
 
 // ptr returns a pointer to a value.
 func ptr[T any](v T) *T { return &v }
-
-// diff reports whether the JSON of two values differs.
-func diff(t *testing.T, a, b any) bool {
-	t.Helper()
-	x, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := json.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(x) != string(y)
-}
 
 // golden compares with a file, or writes it with -rewrite.
 func golden(t *testing.T, path string, got []byte) {

@@ -41,9 +41,8 @@ func TestLifecycle(t *testing.T) {
 		Attempt: 1, MaxRetries: 2, LeaseDuration: 90, LeaseToken: got.LeaseToken, Checkpoint: json.RawMessage(`{"at":7}`),
 		Tags: api.Strings{"tenant": "acme"}, Headers: api.Strings{"traceparent": "00-1-2-3"},
 	}
-	if diff(t, want, *got) || string(got.Payload) != string(want.Payload) || len(got.LeaseToken) != 32 {
-		t.Errorf("fetched %+v\nwant    %+v", got, want)
-	}
+	equal(t, "the fetched job", *got, want)
+	equal(t, "the length of the lease token", len(got.LeaseToken), 32)
 
 	beat, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
 		got.JobID: {LeaseToken: got.LeaseToken, Progress: json.RawMessage(`{"current":1}`), Usage: &api.ReportedUsage{InputTokens: 5, CostUSD: new(money.Reported(money.Dollar / 4))}},

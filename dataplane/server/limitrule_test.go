@@ -40,9 +40,7 @@ func TestLimitRules(t *testing.T) {
 			want.MaxConcurrency, want.RateLimit, want.RateWindowMs = ptr(3), ptr(10), ptr(int64(60000))
 		})
 		do("POST", "", body, 409)
-		if read := do("GET", path, "", 200); diff(t, read, made) {
-			t.Errorf("made %+v, read %+v", made, read)
-		}
+		equal(t, "the read rule", do("GET", path, "", 200), made)
 		changed := do("PUT", path, fmt.Sprintf(`{"queue":"q","key":%s,"paused":true}`, key), 200)
 		wantFields(t, "the changed rule", changed, func(want *api.LimitRule) {
 			want.Paused, want.MaxConcurrency, want.RateLimit, want.RateWindowMs, want.CreatedAt = true, nil, nil, nil, made.CreatedAt

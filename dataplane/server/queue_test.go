@@ -39,9 +39,7 @@ func TestPutQueue(t *testing.T) {
 		if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 {
 			t.Fatalf("%s: %d %s", c.body, a.status, a.body)
 		}
-		if got.Name != "q" || got.Paused != c.paused || diff(t, got.MaxConcurrency, c.concurrency) {
-			t.Errorf("%s: answered %s", c.body, a.body)
-		}
+		wantFields(t, c.body, got, func(want *api.Queue) { want.Name, want.Paused, want.MaxConcurrency = "q", c.paused, c.concurrency })
 		if read := n.send("GET", "/api/v1/queues/q", n.admin, ""); string(read.body) != string(a.body) {
 			t.Errorf("%s: PUT answered %s, GET %s", c.body, a.body, read.body)
 		}

@@ -223,9 +223,7 @@ func TestHeartbeatSorts(t *testing.T) {
 		Jobs:  map[string]api.HeartbeatStatus{held.JobID: {Status: "ok"}, lost.JobID: {Status: "cancel"}, nobody: {Status: "cancel"}, "nonsense": {Status: "cancel"}},
 		Acked: []string{held.JobID}, Unknown: []string{nobody, "nonsense"}, Canceled: []string{lost.JobID},
 	}
-	if diff(t, want, got) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
+	equal(t, "the answer", got, want)
 	if a := n.send("POST", "/api/v1/heartbeat", n.admin, ``); a.status != 200 || string(a.body) != `{"jobs":{},"acked":[],"unknown":[],"canceled":[]}`+"\n" {
 		t.Errorf("a heartbeat for nothing: %d %s", a.status, a.body)
 	}

@@ -42,8 +42,10 @@ func TestThroughput(t *testing.T) {
 		n.admin: {PeriodSeconds: 60, Rates: a.Plus(other.Rates), Queues: []api.QueueThroughput{a, other}},
 		mine:    {PeriodSeconds: 60, Rates: a.Rates, Queues: []api.QueueThroughput{a}},
 	} {
-		if got, err := n.client(key).Throughput(ctx); err != nil || diff(t, got, want) {
-			t.Errorf("%+v, %v; want %+v", got, err, want)
+		got, err := n.client(key).Throughput(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
+		equal(t, "the throughput", got, want)
 	}
 }

@@ -93,9 +93,7 @@ func TestAJobIsFollowed(t *testing.T) {
 		"traceparent: "+enqueuedBy, "tracestate: vendor=a")
 	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["other","llm"]}`, "traceparent: "+fetchedBy)
 	want := api.Strings{"x": "1", "traceparent": enqueuedBy, "tracestate": "vendor=a"}
-	if diff(t, got.Headers, want) {
-		t.Errorf("fetched with headers %v, want %v", got.Headers, want)
-	}
+	equal(t, "the job's headers", got.Headers, want)
 	answers[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":120,"output_tokens":30,
 		"cache_read_tokens":7,"model":"m-1","provider":"anthropic","cost_usd":0.25}}`, "traceparent: "+ackedBy)
 
@@ -171,9 +169,7 @@ func TestOwnTraceIsStored(t *testing.T) {
 	answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: vendor=a")
 	got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
 	produce := r.Await("enqueue q", nil)
-	if diff(t, got.Headers, api.Strings{"traceparent": produce.Traceparent()}) {
-		t.Errorf("headers %v, want those of %s", got.Headers, produce.Traceparent())
-	}
+	equal(t, "the job's headers", got.Headers, api.Strings{"traceparent": produce.Traceparent()})
 	fetch := r.Await("fetch q", nil)
 	if fetch.TraceID == produce.TraceID || len(fetch.Links) != 1 || fetch.Links[0] != (otlptest.Link{TraceID: produce.TraceID, SpanID: produce.SpanID}) {
 		t.Errorf("the fetch is of trace %s with links %v", fetch.TraceID, fetch.Links)
@@ -223,9 +219,7 @@ func TestBatchesAreFollowed(t *testing.T) {
 	}
 	// A job's own headers have precedence, even if they are invalid.
 	for i, want := range []api.Strings{{"traceparent": enqueuedBy, "tracestate": "v=1"}, {"traceparent": "mine"}, {"Traceparent": otherBy}} {
-		if diff(t, jobs.Jobs[i].Headers, want) {
-			t.Errorf("job %d has headers %v, want %v", i, jobs.Jobs[i].Headers, want)
-		}
+		equal(t, fmt.Sprintf("the headers of job %d", i), jobs.Jobs[i].Headers, want)
 	}
 	var items []string
 	for i, j := range jobs.Jobs {
@@ -309,9 +303,7 @@ func TestHeadersTravelWithoutSpans(t *testing.T) {
 		header := []string{"traceparent: " + c.given, "tracestate: v=1"}
 		answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, header...)
 		got := answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`, header...)
-		if diff(t, got.Headers, api.Strings{"traceparent": c.given, "tracestate": "v=1"}) {
-			t.Errorf("%s: headers %v", name, got.Headers)
-		}
+		equal(t, name, got.Headers, api.Strings{"traceparent": c.given, "tracestate": "v=1"})
 		answers[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`"}`, header...)
 		if c.endpoint == "" {
 			answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: v=1")
