@@ -12,7 +12,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -130,14 +129,15 @@ func TestNothingIsDoneToAnUnseenJob(t *testing.T) {
 // A job is not moved into a queue that is being deleted, on any shard.
 func TestNoMoveIntoADeletedQueue(t *testing.T) {
 	t.Parallel()
-	n := startShards(t, 2, func(c *server.Config) { c.ReadWait = 50 * time.Millisecond }) // because a worker keeps its job
+	n := startShards(t, 2, nil)
 	for shard := range 2 {
 		old := onShard(shard, 2, 0)
 		n.enqueue(old)
 		var f api.FetchedJob
 		n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q]}`, old), 200, &f)
 		id := n.enqueue(onShard(0, 2, 1))
-		n.do("DELETE", "/api/v1/queues/"+old+"?confirm=true", "", 202, nil)
+		// The deletion would wait for the worker, which keeps its job.
+		n.waitsAtMost(50*time.Millisecond, func() { n.do("DELETE", "/api/v1/queues/"+old+"?confirm=true", "", 202, nil) })
 		n.do("POST", "/api/v1/jobs/"+id+"/move", fmt.Sprintf(`{"queue":%q}`, old), 409, nil)
 		n.do("DELETE", "/api/v1/jobs/"+id, "", 200, nil)
 	}

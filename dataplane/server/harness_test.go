@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
@@ -121,6 +122,16 @@ func (n *node) inFlight() int {
 func (n *node) parked(count int) {
 	n.t.Helper()
 	eventually(n.t, "the polls wait", func() bool { return n.inFlight() == count })
+}
+
+// waitsAtMost does something while the server waits only so long for a write's effect. No other request may run,
+// because a short wait would refuse it on a busy machine.
+func (n *node) waitsAtMost(wait time.Duration, do func()) {
+	c := n.server.Config()
+	was := c.ReadWait
+	c.ReadWait = wait
+	do()
+	c.ReadWait = was
 }
 
 // shardCounts are the numbers of shards with which the tests run that must not depend on them.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/dataplane/server"
 )
 
 // answers fails the test unless a request gets this answer.
@@ -21,7 +20,7 @@ func (n *node) answers(status int, want, method, path, body string) {
 	}
 }
 
-// Every setting of a PUT is in the answer, and a PUT of the answer changes nothing.
+// GET shows every setting of a PUT, also after its repeat, and a PUT without settings resets them all.
 func TestPutQueueSetsAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -214,7 +213,7 @@ func TestClearQueue(t *testing.T) {
 
 func TestDeleteQueueWithJobs(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *server.Config) { c.ReadWait = 5 * time.Second })
+	n := startNode(t, nil)
 	c, ctx := n.client(n.admin), context.Background()
 
 	// At once if no worker has a job.
@@ -235,7 +234,7 @@ func TestDeleteQueueWithJobs(t *testing.T) {
 
 	// Later if a worker must first stop a job.
 	f = n.one(c, "busy")
-	n.answers(202, `{"status":"deleting"}`, "DELETE", "busy?confirm=true", ``)
+	n.waitsAtMost(50*time.Millisecond, func() { n.answers(202, `{"status":"deleting"}`, "DELETE", "busy?confirm=true", ``) })
 	if q := n.queue("busy"); q.Status != api.QueueDeleting {
 		t.Errorf("the queue is %+v", q)
 	}

@@ -226,19 +226,17 @@ func TestWorkerIsRefused(t *testing.T) {
 	})
 	n.settled(ids[2], "completed")
 	for i, word := range []string{"result", "progress"} {
-		for {
+		var failures []api.JobError
+		eventually(t, "the job of a report that is too large has failed", func() bool {
 			j, err := n.client(n.admin).Job(t.Context(), ids[i], client.Read{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(j.Errors) == 0 {
-				<-time.After(5 * time.Millisecond)
-				continue
-			}
-			if !strings.Contains(j.Errors[0].Error, word) {
-				t.Errorf("%+v", j.Errors)
-			}
-			break
+			failures = j.Errors
+			return len(failures) > 0
+		})
+		if !strings.Contains(failures[0].Error, word) {
+			t.Errorf("the error is %q, want the %s in it", failures[0].Error, word)
 		}
 	}
 }
