@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // The expected answers to a key for other queues, and the bodies of attacks.
@@ -192,11 +193,11 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
-// An invalid tool call is refused before anything happens, and the caller needs the right to enqueue the
-// tool's job.
+// An invalid tool call is refused before anything happens, and so is a call for a queue to which the worker's key has
+// no right.
 func TestToolCallsRefused(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *server.Config) { c.Dev = true })
+	n := startNode(t, nil)
 	id := n.enqueued(`{"queue":"agents"}`)
 	got := n.nextOf("agents")
 	ack := func(key, rest string) answer {
@@ -212,6 +213,10 @@ func TestToolCallsRefused(t *testing.T) {
 		if a := ack(n.admin, rest); a.status != http.StatusBadRequest {
 			t.Errorf("%.60s: %d %s", rest, a.status, a.body)
 		}
+	}
+	worker := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}, QueueScope: []tenancy.Glob{"agents"}})
+	if a := ack(worker, `"agent_status":"continue","tool_calls":[{"name":"a","queue":"q"}]`); a.status != http.StatusForbidden {
+		t.Errorf("a tool of another queue: %d %s", a.status, a.body)
 	}
 }
 

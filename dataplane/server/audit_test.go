@@ -39,8 +39,8 @@ func (n *node) newest() api.AuditRecord {
 	return all[len(all)-1]
 }
 
-// The list of recorded routes. A new route that changes something is recorded, unless it has a worker's
-// permission.
+// The golden file shows which routes are recorded. A route that changes something is recorded, unless the rights to
+// enqueue, to work or to read jobs suffice for it.
 func TestAuditedRoutes(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

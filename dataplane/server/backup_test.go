@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The roles that may take a backup, and the refusals of others.
+// Only an admin of all queues may take a backup.
 func TestBackupIsForWhoMayHaveAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

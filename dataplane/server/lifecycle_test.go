@@ -176,7 +176,7 @@ func TestFetchNothing(t *testing.T) {
 	}
 }
 
-// The arrival of a job wakes a waiting fetch, and not a timer. The speed depends on the machine, so the
+// The arrival of a job, and not a timer, wakes a waiting fetch. Other work of the machine delays a wake, so the
 // fastest of a few tries counts.
 func TestFetchWakes(t *testing.T) {
 	t.Parallel()

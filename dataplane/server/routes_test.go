@@ -46,7 +46,7 @@ func TestSummariesHaveTheirArticle(t *testing.T) {
 	}
 }
 
-// The table of roles and routes.
+// The golden file shows which roles may use each route, and whether keys with a queue scope may.
 func TestPermissionMatrix(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -127,7 +127,7 @@ func TestStreamPipelines(t *testing.T) {
 	}
 }
 
-// A frame that would get an empty answer waits for work, and the work wakes it.
+// A frame waits for work before it gets an empty answer.
 func TestStreamWaits(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -80,7 +80,7 @@ func TestJobThatCannotBeReadFailsAlone(t *testing.T) {
 	}
 }
 
-// The same for programs that call Fetch themselves.
+// A program that calls Fetch itself gets the jobs that can be read, and an error that names the others.
 func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
