@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"tenancy", "api/rpc", "engine/entry", "engine/image"},
 	{"billing", "tenancy/keyring", "tenancy/token"},
 	{"dataplane/job", "api/fleet", "api/client", "api/serve", "billing/stripe", "engine/raftlog", "engine/transport", "engine/pipeline", "engine/replica"},
-	{"dataplane/state", "engine", "controlplane/fleet", "terraform-provider"},
+	{"dataplane/state", "engine", "engine/optable", "controlplane/fleet", "terraform-provider"},
 	{"dataplane/op", "dataplane/view", "dataplane/backup", "controlplane/plan", "controlplane/store", "controlplane/provision"},
 	{"dataplane/duties", "dataplane/sinks", "controlplane/reconcile", "controlplane/gateway"},
 	{"dataplane/cell"},

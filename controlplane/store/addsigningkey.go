@@ -19,7 +19,7 @@ import (
 func (*AddSigningKey) Number() entry.Number { return numAddSigningKey }
 
 // Class returns AddSigningKey's priority among waiting proposals.
-func (*AddSigningKey) Class() pipeline.Class { return table[numAddSigningKey].class }
+func (*AddSigningKey) Class() pipeline.Class { return kindOf(numAddSigningKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *AddSigningKey) Validate() error {

@@ -21,7 +21,7 @@ import (
 func (*ApplyUsage) Number() entry.Number { return numApplyUsage }
 
 // Class returns ApplyUsage's priority among waiting proposals.
-func (*ApplyUsage) Class() pipeline.Class { return table[numApplyUsage].class }
+func (*ApplyUsage) Class() pipeline.Class { return kindOf(numApplyUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {

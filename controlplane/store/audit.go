@@ -42,7 +42,7 @@ func (r AuditRow) chain(before []byte) []byte {
 
 // audit records that the op being applied has changed the target.
 func (tx *Tx) audit(m *Meta, org tenancy.OrgID, target string) error {
-	return tx.addAudit(AuditRow{Org: org, Principal: m.GetPrincipal(), Action: tx.kind.name, Target: target, Count: 1})
+	return tx.addAudit(AuditRow{Org: org, Principal: m.GetPrincipal(), Action: tx.kind.Name, Target: target, Count: 1})
 }
 
 // Changes and refused requests share one sequence of numbers, but each has a hash chain of its own: the

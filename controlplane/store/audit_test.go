@@ -63,7 +63,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	last := int64(0)
 	for _, c := range everyOp() {
 		w.ok(c.op)
-		met[kindOf(c.op.Number()).name] = true
+		met[kindOf(c.op.Number()).Name] = true
 		rows, err := w.store().Audit(t.Context(), tenancy.EveryOrg, last, MaxPage)
 		if err != nil {
 			t.Fatal(err)
@@ -79,9 +79,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			t.Errorf("%T left %q, want %q", c.op, got, c.row)
 		}
 	}
-	for _, k := range kinds() {
-		if !met[k.name] {
-			t.Errorf("no %s was tried", k.name)
+	for _, k := range table.Rows() {
+		if !met[k.Name] {
+			t.Errorf("no %s was tried", k.Name)
 		}
 	}
 	if err := w.store().VerifyAudit(t.Context()); err != nil {

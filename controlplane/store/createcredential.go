@@ -16,7 +16,7 @@ import (
 func (*CreateCredential) Number() entry.Number { return numCreateCredential }
 
 // Class returns CreateCredential's priority among waiting proposals.
-func (*CreateCredential) Class() pipeline.Class { return table[numCreateCredential].class }
+func (*CreateCredential) Class() pipeline.Class { return kindOf(numCreateCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateCredential) Validate() error {

@@ -16,7 +16,7 @@ import (
 func (*CreateHost) Number() entry.Number { return numCreateHost }
 
 // Class returns CreateHost's priority among waiting proposals.
-func (*CreateHost) Class() pipeline.Class { return table[numCreateHost].class }
+func (*CreateHost) Class() pipeline.Class { return kindOf(numCreateHost).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateHost) Validate() error {

@@ -18,7 +18,7 @@ import (
 func (*CreateNamespace) Number() entry.Number { return numCreateNamespace }
 
 // Class returns CreateNamespace's priority among waiting proposals.
-func (*CreateNamespace) Class() pipeline.Class { return table[numCreateNamespace].class }
+func (*CreateNamespace) Class() pipeline.Class { return kindOf(numCreateNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateNamespace) Validate() error {

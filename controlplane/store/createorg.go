@@ -13,7 +13,7 @@ import (
 func (*CreateOrg) Number() entry.Number { return numCreateOrg }
 
 // Class returns CreateOrg's priority among waiting proposals.
-func (*CreateOrg) Class() pipeline.Class { return table[numCreateOrg].class }
+func (*CreateOrg) Class() pipeline.Class { return kindOf(numCreateOrg).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateOrg) Validate() error {

@@ -15,7 +15,7 @@ import (
 func (*DeleteNamespace) Number() entry.Number { return numDeleteNamespace }
 
 // Class returns DeleteNamespace's priority among waiting proposals.
-func (*DeleteNamespace) Class() pipeline.Class { return table[numDeleteNamespace].class }
+func (*DeleteNamespace) Class() pipeline.Class { return kindOf(numDeleteNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteNamespace) Validate() error {

@@ -14,7 +14,7 @@ import (
 func (*DeleteRole) Number() entry.Number { return numDeleteRole }
 
 // Class returns DeleteRole's priority among waiting proposals.
-func (*DeleteRole) Class() pipeline.Class { return table[numDeleteRole].class }
+func (*DeleteRole) Class() pipeline.Class { return kindOf(numDeleteRole).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteRole) Validate() error {

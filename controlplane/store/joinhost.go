@@ -11,7 +11,7 @@ import (
 func (*JoinHost) Number() entry.Number { return numJoinHost }
 
 // Class returns JoinHost's priority among waiting proposals.
-func (*JoinHost) Class() pipeline.Class { return table[numJoinHost].class }
+func (*JoinHost) Class() pipeline.Class { return kindOf(numJoinHost).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {

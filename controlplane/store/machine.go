@@ -142,7 +142,7 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 		for i, o := range ops {
 			r, err := tx.applyOne(o)
 			if err != nil {
-				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), kindOf(o.Number()).name, err)
+				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), kindOf(o.Number()).Name, err)
 			}
 			results[i] = r
 		}

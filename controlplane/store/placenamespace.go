@@ -14,7 +14,7 @@ import (
 func (*PlaceNamespace) Number() entry.Number { return numPlaceNamespace }
 
 // Class returns PlaceNamespace's priority among waiting proposals.
-func (*PlaceNamespace) Class() pipeline.Class { return table[numPlaceNamespace].class }
+func (*PlaceNamespace) Class() pipeline.Class { return kindOf(numPlaceNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {

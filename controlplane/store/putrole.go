@@ -19,7 +19,7 @@ func (*PutRole) Number() entry.Number { return numPutRole }
 
 // Class returns PutRole's priority among waiting proposals. It equals that of a revocation, because a change
 // of a role may take rights away.
-func (*PutRole) Class() pipeline.Class { return table[numPutRole].class }
+func (*PutRole) Class() pipeline.Class { return kindOf(numPutRole).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutRole) Validate() error {

@@ -17,7 +17,7 @@ import (
 func (*RecordRefusals) Number() entry.Number { return numRecordRefusals }
 
 // Class returns RecordRefusals' priority among waiting proposals.
-func (*RecordRefusals) Class() pipeline.Class { return table[numRecordRefusals].class }
+func (*RecordRefusals) Class() pipeline.Class { return kindOf(numRecordRefusals).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRefusals) Validate() error {

@@ -15,7 +15,7 @@ import (
 func (*RemoveAsideUsage) Number() entry.Number { return numRemoveAsideUsage }
 
 // Class returns RemoveAsideUsage's priority among waiting proposals.
-func (*RemoveAsideUsage) Class() pipeline.Class { return table[numRemoveAsideUsage].class }
+func (*RemoveAsideUsage) Class() pipeline.Class { return kindOf(numRemoveAsideUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveAsideUsage) Validate() error {

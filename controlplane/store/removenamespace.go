@@ -15,7 +15,7 @@ import (
 func (*RemoveNamespace) Number() entry.Number { return numRemoveNamespace }
 
 // Class returns RemoveNamespace's priority among waiting proposals.
-func (*RemoveNamespace) Class() pipeline.Class { return table[numRemoveNamespace].class }
+func (*RemoveNamespace) Class() pipeline.Class { return kindOf(numRemoveNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveNamespace) Validate() error {

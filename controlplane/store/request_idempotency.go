@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // remembered is the stored result of an earlier request.
@@ -27,7 +28,7 @@ func scanRemembered(rows *sql.Rows) (r remembered, err error) {
 func (tx *Tx) applyOnce(o op) (result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
-		return tx.kind.apply(tx, o)
+		return tx.kind.Apply(tx, o)
 	}
 	principal := o.GetMeta().GetPrincipal()
 	record, found, err := first(tx, scanRemembered,
@@ -37,7 +38,7 @@ func (tx *Tx) applyOnce(o op) (result, error) {
 	}
 	// An expired record counts as forgotten, even before it is purged.
 	if found && record.expiresNs > tx.clockNs() {
-		return tx.kind.repeat(key, record)
+		return repeat(tx.kind, key, record)
 	}
 	if found {
 		if err := tx.put("DELETE FROM idempotency WHERE principal = ? AND key = ?", principal, key.Key); err != nil {
@@ -48,26 +49,26 @@ func (tx *Tx) applyOnce(o op) (result, error) {
 	if err := tx.admitKey(); err != nil {
 		return nil, err
 	}
-	answer, err := tx.kind.apply(tx, o)
+	answer, err := tx.kind.Apply(tx, o)
 	if err != nil {
 		return nil, err
 	}
-	data, err := answer.MarshalVT()
+	data, err := tx.kind.EncodeResult(answer)
 	if err != nil {
-		return nil, fmt.Errorf("encode the result: %w", err)
+		return nil, err
 	}
 	tx.head.idempotencyRecords++
 	return answer, tx.put("INSERT INTO idempotency (principal, key, request_hash, op, result, expires_ns) VALUES (?, ?, ?, ?, ?, ?)",
-		principal, key.Key, key.RequestHash, int64(tx.kind.number), nonNil(data), tx.clockNs()+int64(IdempotencyPeriod))
+		principal, key.Key, key.RequestHash, int64(tx.kind.Number), nonNil(data), tx.clockNs()+int64(IdempotencyPeriod))
 }
 
 // repeat returns the result of the earlier request with the same key.
-func (k *kind) repeat(key *Idempotency, record remembered) (result, error) {
-	if record.op != int64(k.number) || !bytes.Equal(record.requestHash, key.RequestHash) {
+func repeat(k *kind, key *Idempotency, record remembered) (result, error) {
+	if record.op != int64(k.Number) || !bytes.Equal(record.requestHash, key.RequestHash) {
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
 	}
-	answer := k.newResult()
-	if err := answer.UnmarshalVT(record.result); err != nil {
+	answer := k.NewResult()
+	if err := optable.Unmarshal(record.result, answer); err != nil {
 		return nil, fmt.Errorf("decode the remembered result: %w", err)
 	}
 	return answer, nil

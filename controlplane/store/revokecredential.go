@@ -12,7 +12,7 @@ import (
 func (*RevokeCredential) Number() entry.Number { return numRevokeCredential }
 
 // Class returns RevokeCredential's priority among waiting proposals.
-func (*RevokeCredential) Class() pipeline.Class { return table[numRevokeCredential].class }
+func (*RevokeCredential) Class() pipeline.Class { return kindOf(numRevokeCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeCredential) Validate() error {

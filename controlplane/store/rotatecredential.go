@@ -18,7 +18,7 @@ import (
 func (*RotateCredential) Number() entry.Number { return numRotateCredential }
 
 // Class returns RotateCredential's priority among waiting proposals.
-func (*RotateCredential) Class() pipeline.Class { return table[numRotateCredential].class }
+func (*RotateCredential) Class() pipeline.Class { return kindOf(numRotateCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RotateCredential) Validate() error {

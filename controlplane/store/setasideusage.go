@@ -17,7 +17,7 @@ import (
 func (*SetAsideUsage) Number() entry.Number { return numSetAsideUsage }
 
 // Class returns SetAsideUsage's priority among waiting proposals.
-func (*SetAsideUsage) Class() pipeline.Class { return table[numSetAsideUsage].class }
+func (*SetAsideUsage) Class() pipeline.Class { return kindOf(numSetAsideUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetAsideUsage) Validate() error {

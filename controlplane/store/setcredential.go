@@ -20,7 +20,7 @@ import (
 func (*SetCredential) Number() entry.Number { return numSetCredential }
 
 // Class returns SetCredential's priority among waiting proposals.
-func (*SetCredential) Class() pipeline.Class { return table[numSetCredential].class }
+func (*SetCredential) Class() pipeline.Class { return kindOf(numSetCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetCredential) Validate() error {

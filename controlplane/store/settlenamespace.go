@@ -13,7 +13,7 @@ import (
 func (*SettleNamespace) Number() entry.Number { return numSettleNamespace }
 
 // Class returns SettleNamespace's priority among waiting proposals.
-func (*SettleNamespace) Class() pipeline.Class { return table[numSettleNamespace].class }
+func (*SettleNamespace) Class() pipeline.Class { return kindOf(numSettleNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SettleNamespace) Validate() error {

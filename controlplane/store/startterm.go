@@ -11,7 +11,7 @@ import (
 func (*StartTerm) Number() entry.Number { return numStartTerm }
 
 // Class returns StartTerm's priority among waiting proposals.
-func (*StartTerm) Class() pipeline.Class { return table[numStartTerm].class }
+func (*StartTerm) Class() pipeline.Class { return kindOf(numStartTerm).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"fmt"
-	"sync"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -47,8 +45,8 @@ const (
 	bulk   = pipeline.ClassManage
 )
 
-// table lists all ops by number.
-var table = [...]*kind{
+// table lists all ops by number. Their names appear in the audit log.
+var table = optable.New([]*kind{
 	numStartTerm:        newKind("start-term", urgent, (*StartTerm).Apply),
 	numCreateOrg:        newKind("create-org", people, (*CreateOrg).Apply),
 	numCreateNamespace:  newKind("create-namespace", people, (*CreateNamespace).Apply),
@@ -70,33 +68,20 @@ var table = [...]*kind{
 	numPutRole:          newKind("put-role", urgent, (*PutRole).Apply),
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
-}
+})
 
 // op is one change, as the pipeline proposes it and as the log stores it.
 type op interface {
 	pipeline.Op
 	proto.Message
 	GetMeta() *Meta
-	UnmarshalVT([]byte) error
 }
 
 // result is the outcome of an op that was not refused.
-type result interface {
-	proto.Message
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
+type result = proto.Message
 
 // kind is one row of the table of ops.
-type kind struct {
-	number    entry.Number
-	name      string // appears in the audit log
-	class     pipeline.Class
-	new       func() op
-	newResult func() result
-	apply     func(*Tx, op) (result, error)
-	fields    func() *fields
-}
+type kind = optable.Row[*Tx, op]
 
 // newKind builds the row of an op from its Apply, whose signature names the types of the op and its result.
 func newKind[O, R any, PO interface {
@@ -106,46 +91,18 @@ func newKind[O, R any, PO interface {
 	*R
 	result
 }](name string, class pipeline.Class, apply func(PO, *Tx) (PR, error)) *kind {
-	zero := PO(new(O))
-	return &kind{
-		number:    zero.Number(),
-		name:      name,
-		class:     class,
-		new:       func() op { return PO(new(O)) },
-		newResult: func() result { return PR(new(R)) },
-		apply: func(tx *Tx, o op) (result, error) {
-			r, err := apply(o.(PO), tx)
-			if err != nil {
-				return nil, err
-			}
-			return r, nil
-		},
-		// Descriptors do not exist yet while package variables are initialised.
-		fields: sync.OnceValue(func() *fields { return fieldsOf(zero.ProtoReflect().Descriptor()) }),
-	}
+	return optable.NewRow[op](name, class, apply)
 }
 
 // kindOf returns the row of a number; nil = unknown.
-func kindOf(n entry.Number) *kind {
-	if uint64(n) >= uint64(len(table)) {
-		return nil
-	}
-	return table[n]
-}
+func kindOf(n entry.Number) *kind { return table.Row(n) }
 
 // decode decodes one op of an entry. It fails on a number, a field or bytes that this binary does not
 // understand. The op shares no memory with the entry.
 func decode(framed entry.Op) (op, error) {
-	k := kindOf(framed.Number)
-	if k == nil {
-		return nil, fmt.Errorf("op number %d is not known to this binary: upgrade it", framed.Number)
+	k, err := table.Known(framed.Number)
+	if err != nil {
+		return nil, err
 	}
-	if err := k.fields().check(framed.Bytes); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", k.name, err)
-	}
-	o := k.new()
-	if err := o.UnmarshalVT(framed.Bytes); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", k.name, err)
-	}
-	return o, nil
+	return k.Decode(framed.Bytes)
 }

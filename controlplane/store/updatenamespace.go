@@ -14,7 +14,7 @@ import (
 func (*UpdateNamespace) Number() entry.Number { return numUpdateNamespace }
 
 // Class returns UpdateNamespace's priority among waiting proposals.
-func (*UpdateNamespace) Class() pipeline.Class { return table[numUpdateNamespace].class }
+func (*UpdateNamespace) Class() pipeline.Class { return kindOf(numUpdateNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *UpdateNamespace) Validate() error {

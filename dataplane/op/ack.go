@@ -26,7 +26,7 @@ import (
 func (*Ack) Number() entry.Number { return numAck }
 
 // Class is Ack's place among waiting proposals.
-func (*Ack) Class() pipeline.Class { return table[numAck].Class }
+func (*Ack) Class() pipeline.Class { return KindOf(numAck).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {

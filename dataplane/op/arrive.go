@@ -21,7 +21,7 @@ import (
 func (*Arrive) Number() entry.Number { return numArrive }
 
 // Class is Arrive's place among waiting proposals.
-func (*Arrive) Class() pipeline.Class { return table[numArrive].Class }
+func (*Arrive) Class() pipeline.Class { return KindOf(numArrive).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *Arrive) Validate() error {

@@ -14,7 +14,7 @@ import (
 func (*BalanceBudgets) Number() entry.Number { return numBalanceBudgets }
 
 // Class is BalanceBudgets's place among waiting proposals.
-func (*BalanceBudgets) Class() pipeline.Class { return table[numBalanceBudgets].Class }
+func (*BalanceBudgets) Class() pipeline.Class { return KindOf(numBalanceBudgets).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *BalanceBudgets) Validate() error {

@@ -18,7 +18,7 @@ import (
 func (*CancelBulk) Number() entry.Number { return numCancelBulk }
 
 // Class is CancelBulk's place among waiting proposals.
-func (*CancelBulk) Class() pipeline.Class { return table[numCancelBulk].Class }
+func (*CancelBulk) Class() pipeline.Class { return KindOf(numCancelBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CancelBulk) Validate() error {

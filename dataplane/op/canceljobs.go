@@ -19,7 +19,7 @@ import (
 func (*CancelJobs) Number() entry.Number { return numCancelJobs }
 
 // Class is CancelJobs's place among waiting proposals.
-func (*CancelJobs) Class() pipeline.Class { return table[numCancelJobs].Class }
+func (*CancelJobs) Class() pipeline.Class { return KindOf(numCancelJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CancelJobs) Validate() error {

@@ -21,7 +21,7 @@ import (
 func (*ClearQueue) Number() entry.Number { return numClearQueue }
 
 // Class is ClearQueue's place among waiting proposals.
-func (*ClearQueue) Class() pipeline.Class { return table[numClearQueue].Class }
+func (*ClearQueue) Class() pipeline.Class { return KindOf(numClearQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ClearQueue) Validate() error {

@@ -17,7 +17,7 @@ import (
 func (*CountBulk) Number() entry.Number { return numCountBulk }
 
 // Class is CountBulk's place among waiting proposals.
-func (*CountBulk) Class() pipeline.Class { return table[numCountBulk].Class }
+func (*CountBulk) Class() pipeline.Class { return KindOf(numCountBulk).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountBulk) Validate() error {

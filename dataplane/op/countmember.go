@@ -17,7 +17,7 @@ import (
 func (*CountMember) Number() entry.Number { return numCountMember }
 
 // Class is CountMember's place among waiting proposals.
-func (*CountMember) Class() pipeline.Class { return table[numCountMember].Class }
+func (*CountMember) Class() pipeline.Class { return KindOf(numCountMember).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountMember) Validate() error {

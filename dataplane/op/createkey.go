@@ -27,7 +27,7 @@ func (o *CreateKey) repeats() bool { return o.First }
 func (*CreateKey) Number() entry.Number { return numCreateKey }
 
 // Class is CreateKey's place among waiting proposals.
-func (*CreateKey) Class() pipeline.Class { return table[numCreateKey].Class }
+func (*CreateKey) Class() pipeline.Class { return KindOf(numCreateKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateKey) Validate() error {

@@ -15,7 +15,7 @@ import (
 func (*DeleteJobs) Number() entry.Number { return numDeleteJobs }
 
 // Class is DeleteJobs's place among waiting proposals.
-func (*DeleteJobs) Class() pipeline.Class { return table[numDeleteJobs].Class }
+func (*DeleteJobs) Class() pipeline.Class { return KindOf(numDeleteJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteJobs) Validate() error {

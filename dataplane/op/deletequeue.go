@@ -25,7 +25,7 @@ import (
 func (*DeleteQueue) Number() entry.Number { return numDeleteQueue }
 
 // Class is DeleteQueue's place among waiting proposals.
-func (*DeleteQueue) Class() pipeline.Class { return table[numDeleteQueue].Class }
+func (*DeleteQueue) Class() pipeline.Class { return KindOf(numDeleteQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteQueue) Validate() error {

@@ -17,7 +17,7 @@ import (
 func (*DeleteResource) Number() entry.Number { return numDeleteResource }
 
 // Class is DeleteResource's place among waiting proposals.
-func (*DeleteResource) Class() pipeline.Class { return table[numDeleteResource].Class }
+func (*DeleteResource) Class() pipeline.Class { return KindOf(numDeleteResource).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteResource) Validate() error {

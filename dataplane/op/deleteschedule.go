@@ -14,7 +14,7 @@ import (
 func (*DeleteSchedule) Number() entry.Number { return numDeleteSchedule }
 
 // Class is DeleteSchedule's place among waiting proposals.
-func (*DeleteSchedule) Class() pipeline.Class { return table[numDeleteSchedule].Class }
+func (*DeleteSchedule) Class() pipeline.Class { return KindOf(numDeleteSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteSchedule) Validate() error {

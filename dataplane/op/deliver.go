@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -35,7 +36,7 @@ func init() {
 	travellers = map[entry.Number]*Kind{}
 	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatchJob, numSettleDependency, numPutResource, numDeleteResource, numNotifyWebhooks,
 		numReturnBudget, numGrantBudget, numOpenBulk, numCountBulk, numCancelBulk} {
-		travellers[n] = table[n]
+		travellers[n] = KindOf(n)
 	}
 }
 
@@ -43,7 +44,7 @@ func init() {
 func (*Deliver) Number() entry.Number { return numDeliver }
 
 // Class is Deliver's place among waiting proposals.
-func (*Deliver) Class() pipeline.Class { return table[numDeliver].Class }
+func (*Deliver) Class() pipeline.Class { return KindOf(numDeliver).Class }
 
 // Validate refuses an op that no state could accept. It also refuses ops that this binary does not know, before
 // they reach the log and stop every replica.
@@ -77,14 +78,8 @@ func (s *Sent) decode() (*Kind, Op, error) {
 	if k == nil {
 		return nil, nil, fmt.Errorf("op number %d is none that travels, as far as this binary knows: upgrade it", s.GetNumber())
 	}
-	if err := k.schema().check(s.Op); err != nil {
-		return nil, nil, fmt.Errorf("decode %s: %w", k.Name, err)
-	}
-	o := k.New()
-	if err := o.UnmarshalVT(s.Op); err != nil {
-		return nil, nil, fmt.Errorf("decode %s: %w", k.Name, err)
-	}
-	return k, o, nil
+	o, err := k.Decode(s.Op)
+	return k, o, err
 }
 
 // Apply applies the ops that are new here.
@@ -106,7 +101,7 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 		}
 		k, sent, err := item.decode()
 		if err == nil {
-			_, err = k.apply(tx, sent)
+			_, err = k.Apply(tx, sent)
 		}
 		if err != nil {
 			// Wrapping turns a refusal into an error that stops the replica.
@@ -148,13 +143,13 @@ func send(tx *state.Tx, shard uint32, o Op) error {
 		return fmt.Errorf("op number %d does not travel", o.Number())
 	}
 	if shard == tx.Shard() {
-		if _, err := k.apply(tx, o); err != nil {
+		if _, err := k.Apply(tx, o); err != nil {
 			return fmt.Errorf("%s: %w", k.Name, err)
 		}
 		return nil
 	}
-	data := make([]byte, o.SizeVT())
-	if _, err := o.MarshalToSizedBufferVT(data); err != nil {
+	data, err := optable.Marshal(o)
+	if err != nil {
 		return fmt.Errorf("encode %s: %w", k.Name, err)
 	}
 	return tx.Send(shard, uint32(k.Number), data)

@@ -20,7 +20,7 @@ import (
 func (*Enqueue) Number() entry.Number { return numEnqueue }
 
 // Class is Enqueue's place among waiting proposals.
-func (*Enqueue) Class() pipeline.Class { return table[numEnqueue].Class }
+func (*Enqueue) Class() pipeline.Class { return KindOf(numEnqueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Enqueue) Validate() error {

@@ -11,7 +11,7 @@ import (
 // stops.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	late := *table[numSetQueue]
+	late := *KindOf(numSetQueue)
 	late.Since = 3
 	for level, refused := range map[uint32]api.Code{1: api.Unsupported, 2: api.Unsupported, 3: "", 4: ""} {
 		if err := late.admit(level); api.CodeOf(err) != refused {

@@ -18,7 +18,7 @@ const overError = "expired"
 func (*ExpireJobs) Number() entry.Number { return numExpireJobs }
 
 // Class is ExpireJobs's place among waiting proposals.
-func (*ExpireJobs) Class() pipeline.Class { return table[numExpireJobs].Class }
+func (*ExpireJobs) Class() pipeline.Class { return KindOf(numExpireJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ExpireJobs) Validate() error {

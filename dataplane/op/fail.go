@@ -25,7 +25,7 @@ import (
 func (*Fail) Number() entry.Number { return numFail }
 
 // Class is Fail's place among waiting proposals.
-func (*Fail) Class() pipeline.Class { return table[numFail].Class }
+func (*Fail) Class() pipeline.Class { return KindOf(numFail).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {

@@ -26,7 +26,7 @@ import (
 func (*Fetch) Number() entry.Number { return numFetch }
 
 // Class is Fetch's place among waiting proposals.
-func (*Fetch) Class() pipeline.Class { return table[numFetch].Class }
+func (*Fetch) Class() pipeline.Class { return KindOf(numFetch).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {

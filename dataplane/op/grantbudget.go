@@ -18,7 +18,7 @@ import (
 func (*GrantBudget) Number() entry.Number { return numGrantBudget }
 
 // Class is GrantBudget's place among waiting proposals.
-func (*GrantBudget) Class() pipeline.Class { return table[numGrantBudget].Class }
+func (*GrantBudget) Class() pipeline.Class { return KindOf(numGrantBudget).Class }
 
 // Validate refuses an op that the first shard cannot have sent.
 func (o *GrantBudget) Validate() error {

@@ -26,7 +26,7 @@ import (
 func (*Heartbeat) Number() entry.Number { return numHeartbeat }
 
 // Class is Heartbeat's place among waiting proposals.
-func (*Heartbeat) Class() pipeline.Class { return table[numHeartbeat].Class }
+func (*Heartbeat) Class() pipeline.Class { return KindOf(numHeartbeat).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Heartbeat) Validate() error {

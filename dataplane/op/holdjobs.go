@@ -20,7 +20,7 @@ const heldReason = "held by request"
 func (*HoldJobs) Number() entry.Number { return numHoldJobs }
 
 // Class is HoldJobs's place among waiting proposals.
-func (*HoldJobs) Class() pipeline.Class { return table[numHoldJobs].Class }
+func (*HoldJobs) Class() pipeline.Class { return KindOf(numHoldJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *HoldJobs) Validate() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // Memory bounds the idempotency keys that a shard remembers. At a bound, requests with new keys are refused
@@ -49,7 +50,7 @@ func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	if err != nil || !live(record, nowNs) {
 		return nil, err
 	}
-	return table[o.Number()].remembered(id, key, record)
+	return KindOf(o.Number()).remembered(id, key, record)
 }
 
 // live reports whether there is a record that has not expired. An expired record counts as forgotten even
@@ -70,7 +71,7 @@ type forgettable interface {
 func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembered bool, err error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
-		result, err = k.apply(tx, o)
+		result, err = k.Apply(tx, o)
 		return result, false, err
 	}
 	id := recordID(o.GetMeta().GetPrincipal(), key.Key)
@@ -87,16 +88,16 @@ func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembe
 			return nil, false, err
 		}
 	}
-	result, err = k.apply(tx, o)
+	result, err = k.Apply(tx, o)
 	if err != nil {
 		return nil, false, err
 	}
 	if f, ok := result.(forgettable); ok && f.didNothing() {
 		return result, false, nil
 	}
-	data, err := result.MarshalVT()
+	data, err := k.EncodeResult(result)
 	if err != nil {
-		return nil, false, fmt.Errorf("encode the result of %s: %w", k.Name, err)
+		return nil, false, err
 	}
 	return result, false, tx.PutIdempotency(id, &state.Idempotency{
 		RequestHash: key.RequestHash,
@@ -112,7 +113,7 @@ func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempoten
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
 	}
 	result := k.NewResult()
-	if err := result.UnmarshalVT(record.Result); err != nil {
+	if err := optable.Unmarshal(record.Result, result); err != nil {
 		return nil, fmt.Errorf("idempotency record %x: decode the result of %s: %w", id, k.Name, err)
 	}
 	return result, nil

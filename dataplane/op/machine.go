@@ -53,7 +53,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	results := make([]any, len(ops))
 	for _, settle := range [...]bool{true, false} {
 		for i, o := range ops {
-			k := table[o.Number()]
+			k := KindOf(o.Number())
 			if (k.Class == pipeline.ClassSettle) != settle {
 				continue
 			}
@@ -89,24 +89,17 @@ func (m *Machine) read(framed entry.Op, level uint32) (Op, error) {
 	if raise, ok := o.(*RaiseLevel); ok && raise.Level > m.maxLevel() {
 		return nil, fmt.Errorf("the feature level rises to %d, this binary knows %d: upgrade it", raise.Level, m.maxLevel())
 	}
-	return o, table[o.Number()].since(level)
+	return o, KindOf(o.Number()).since(level)
 }
 
 // Decode reads one op of an entry. It fails on a number, a field or bytes that
 // this binary does not understand. The op shares no memory with the entry.
 func Decode(framed entry.Op) (Op, error) {
-	k := KindOf(framed.Number)
-	if k == nil {
-		return nil, fmt.Errorf("op number %d is not known to this binary: upgrade it", framed.Number)
+	k, err := table.Known(framed.Number)
+	if err != nil {
+		return nil, err
 	}
-	if err := k.schema().check(framed.Bytes); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", k.Name, err)
-	}
-	o := k.New()
-	if err := o.UnmarshalVT(framed.Bytes); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", k.Name, err)
-	}
-	return o, nil
+	return k.Decode(framed.Bytes)
 }
 
 // Applied returns the position of the last entry in the store.

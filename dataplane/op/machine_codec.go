@@ -1,8 +1,6 @@
 package op
 
 import (
-	"fmt"
-
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/pipeline"
 )
@@ -22,35 +20,21 @@ func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 
 // EncodeResult encodes the result of an op with number n.
 func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
-	k := KindOf(n)
-	if k == nil {
-		return nil, fmt.Errorf("there is no op %d whose result could be encoded", n)
-	}
-	if !k.answers(result) {
-		return nil, fmt.Errorf("a %T is no result of %s", result, k.Name)
-	}
-	data, err := result.(Result).MarshalVT()
+	k, err := table.Known(n)
 	if err != nil {
-		return nil, fmt.Errorf("encode the result of %s: %w", k.Name, err)
+		return nil, err
 	}
-	return data, nil
+	return k.EncodeResult(result)
 }
 
 // DecodeResult decodes the output of EncodeResult. It refuses a number, a field or bytes that this binary
 // does not know.
 func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
-	k := KindOf(n)
-	if k == nil {
-		return nil, fmt.Errorf("op number %d is not known to this binary: upgrade it", n)
+	k, err := table.Known(n)
+	if err != nil {
+		return nil, err
 	}
-	if err := k.resultSchema().check(encoded); err != nil {
-		return nil, fmt.Errorf("decode the result of %s: %w", k.Name, err)
-	}
-	result := k.NewResult()
-	if err := result.UnmarshalVT(encoded); err != nil {
-		return nil, fmt.Errorf("decode the result of %s: %w", k.Name, err)
-	}
-	return result, nil
+	return k.DecodeResult(encoded)
 }
 
 // Repeats reports whether o may be applied a second time, see Repeat.

@@ -76,7 +76,7 @@ func TestCodecRefuses(t *testing.T) {
 		"a result cut short":                  {func() (any, error) { return codec.DecodeResult(2, []byte{0x0a}) }, "decode the result of fetch"},
 		"a result of another op":              {func() (any, error) { return codec.EncodeResult(1, &op.FetchResult{}) }, "a *op.FetchResult is no result of enqueue"},
 		"no result":                           {func() (any, error) { return codec.EncodeResult(1, nil) }, "a <nil> is no result of enqueue"},
-		"a result to encode of an unknown op": {func() (any, error) { return codec.EncodeResult(beyond, nil) }, "there is no op"},
+		"a result to encode of an unknown op": {func() (any, error) { return codec.EncodeResult(beyond, nil) }, "is not known to this binary"},
 	} {
 		if got, err := c.try(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want %q", name, got, err, c.want)

@@ -46,7 +46,7 @@ const (
 func (*MoveJobs) Number() entry.Number { return numMoveJobs }
 
 // Class is MoveJobs's place among waiting proposals.
-func (*MoveJobs) Class() pipeline.Class { return table[numMoveJobs].Class }
+func (*MoveJobs) Class() pipeline.Class { return KindOf(numMoveJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *MoveJobs) Validate() error {

@@ -19,7 +19,7 @@ import (
 func (*NotifyWebhooks) Number() entry.Number { return numNotifyWebhooks }
 
 // Class is NotifyWebhooks's place among waiting proposals.
-func (*NotifyWebhooks) Class() pipeline.Class { return table[numNotifyWebhooks].Class }
+func (*NotifyWebhooks) Class() pipeline.Class { return KindOf(numNotifyWebhooks).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *NotifyWebhooks) Validate() error {

@@ -18,7 +18,7 @@ import (
 func (*OpenBulk) Number() entry.Number { return numOpenBulk }
 
 // Class is OpenBulk's place among waiting proposals.
-func (*OpenBulk) Class() pipeline.Class { return table[numOpenBulk].Class }
+func (*OpenBulk) Class() pipeline.Class { return KindOf(numOpenBulk).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {

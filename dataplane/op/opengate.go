@@ -16,7 +16,7 @@ import (
 func (*OpenGate) Number() entry.Number { return numOpenGate }
 
 // Class is OpenGate's place among waiting proposals.
-func (*OpenGate) Class() pipeline.Class { return table[numOpenGate].Class }
+func (*OpenGate) Class() pipeline.Class { return KindOf(numOpenGate).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *OpenGate) Validate() error {

@@ -16,7 +16,7 @@ import (
 func (*PauseSchedule) Number() entry.Number { return numPauseSchedule }
 
 // Class is PauseSchedule's place among waiting proposals.
-func (*PauseSchedule) Class() pipeline.Class { return table[numPauseSchedule].Class }
+func (*PauseSchedule) Class() pipeline.Class { return KindOf(numPauseSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PauseSchedule) Validate() error {

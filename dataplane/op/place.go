@@ -19,7 +19,7 @@ import (
 func (*Place) Number() entry.Number { return numPlace }
 
 // Class is Place's place among waiting proposals.
-func (*Place) Class() pipeline.Class { return table[numPlace].Class }
+func (*Place) Class() pipeline.Class { return KindOf(numPlace).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *Place) Validate() error {

@@ -14,7 +14,7 @@ import (
 func (*Promote) Number() entry.Number { return numPromote }
 
 // Class is Promote's place among waiting proposals.
-func (*Promote) Class() pipeline.Class { return table[numPromote].Class }
+func (*Promote) Class() pipeline.Class { return KindOf(numPromote).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Promote) Validate() error {

@@ -16,7 +16,7 @@ import (
 func (*PurgeBatches) Number() entry.Number { return numPurgeBatches }
 
 // Class is PurgeBatches's place among waiting proposals.
-func (*PurgeBatches) Class() pipeline.Class { return table[numPurgeBatches].Class }
+func (*PurgeBatches) Class() pipeline.Class { return KindOf(numPurgeBatches).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeBatches) Validate() error {

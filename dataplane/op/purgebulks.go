@@ -18,7 +18,7 @@ const BulksAim = job.MaxBulks / 8 * 7
 func (*PurgeBulks) Number() entry.Number { return numPurgeBulks }
 
 // Class is PurgeBulks's place among waiting proposals.
-func (*PurgeBulks) Class() pipeline.Class { return table[numPurgeBulks].Class }
+func (*PurgeBulks) Class() pipeline.Class { return KindOf(numPurgeBulks).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeBulks) Validate() error {

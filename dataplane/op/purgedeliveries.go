@@ -18,7 +18,7 @@ const DeliveriesAim = job.MaxDeliveries / 8 * 7
 func (*PurgeDeliveries) Number() entry.Number { return numPurgeDeliveries }
 
 // Class is PurgeDeliveries's place among waiting proposals.
-func (*PurgeDeliveries) Class() pipeline.Class { return table[numPurgeDeliveries].Class }
+func (*PurgeDeliveries) Class() pipeline.Class { return KindOf(numPurgeDeliveries).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeDeliveries) Validate() error {

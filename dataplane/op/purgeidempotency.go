@@ -15,7 +15,7 @@ import (
 func (*PurgeIdempotency) Number() entry.Number { return numPurgeIdempotency }
 
 // Class is PurgeIdempotency's place among waiting proposals.
-func (*PurgeIdempotency) Class() pipeline.Class { return table[numPurgeIdempotency].Class }
+func (*PurgeIdempotency) Class() pipeline.Class { return KindOf(numPurgeIdempotency).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeIdempotency) Validate() error {

@@ -14,7 +14,7 @@ import (
 func (*PurgeJobs) Number() entry.Number { return numPurgeJobs }
 
 // Class is PurgeJobs's place among waiting proposals.
-func (*PurgeJobs) Class() pipeline.Class { return table[numPurgeJobs].Class }
+func (*PurgeJobs) Class() pipeline.Class { return KindOf(numPurgeJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeJobs) Validate() error {

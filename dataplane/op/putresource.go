@@ -28,7 +28,7 @@ import (
 func (*PutResource) Number() entry.Number { return numPutResource }
 
 // Class is PutResource's place among waiting proposals.
-func (*PutResource) Class() pipeline.Class { return table[numPutResource].Class }
+func (*PutResource) Class() pipeline.Class { return KindOf(numPutResource).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutResource) Validate() error {

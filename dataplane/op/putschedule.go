@@ -24,7 +24,7 @@ const MaxTimezone = 64
 func (*PutSchedule) Number() entry.Number { return numPutSchedule }
 
 // Class is PutSchedule's place among waiting proposals.
-func (*PutSchedule) Class() pipeline.Class { return table[numPutSchedule].Class }
+func (*PutSchedule) Class() pipeline.Class { return KindOf(numPutSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutSchedule) Validate() error {

@@ -18,7 +18,7 @@ import (
 func (*QueueDelivery) Number() entry.Number { return numQueueDelivery }
 
 // Class is QueueDelivery's place among waiting proposals.
-func (*QueueDelivery) Class() pipeline.Class { return table[numQueueDelivery].Class }
+func (*QueueDelivery) Class() pipeline.Class { return KindOf(numQueueDelivery).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *QueueDelivery) Validate() error {

@@ -17,7 +17,7 @@ import (
 func (*RaiseLevel) Number() entry.Number { return numRaiseLevel }
 
 // Class is RaiseLevel's place among waiting proposals.
-func (*RaiseLevel) Class() pipeline.Class { return table[numRaiseLevel].Class }
+func (*RaiseLevel) Class() pipeline.Class { return KindOf(numRaiseLevel).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RaiseLevel) Validate() error {

@@ -19,7 +19,7 @@ const expiredError = "lease expired"
 func (*Reclaim) Number() entry.Number { return numReclaim }
 
 // Class is Reclaim's place among waiting proposals.
-func (*Reclaim) Class() pipeline.Class { return table[numReclaim].Class }
+func (*Reclaim) Class() pipeline.Class { return KindOf(numReclaim).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Reclaim) Validate() error {

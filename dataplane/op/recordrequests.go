@@ -17,7 +17,7 @@ import (
 func (*RecordRequests) Number() entry.Number { return numRecordRequests }
 
 // Class is RecordRequests' place among waiting proposals.
-func (*RecordRequests) Class() pipeline.Class { return table[numRecordRequests].Class }
+func (*RecordRequests) Class() pipeline.Class { return KindOf(numRecordRequests).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRequests) Validate() error {

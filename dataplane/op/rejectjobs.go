@@ -17,7 +17,7 @@ const rejectedError = "rejected"
 func (*RejectJobs) Number() entry.Number { return numRejectJobs }
 
 // Class is RejectJobs's place among waiting proposals.
-func (*RejectJobs) Class() pipeline.Class { return table[numRejectJobs].Class }
+func (*RejectJobs) Class() pipeline.Class { return KindOf(numRejectJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RejectJobs) Validate() error {

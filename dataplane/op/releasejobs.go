@@ -16,7 +16,7 @@ import (
 func (*ReleaseJobs) Number() entry.Number { return numReleaseJobs }
 
 // Class is ReleaseJobs's place among waiting proposals.
-func (*ReleaseJobs) Class() pipeline.Class { return table[numReleaseJobs].Class }
+func (*ReleaseJobs) Class() pipeline.Class { return KindOf(numReleaseJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {

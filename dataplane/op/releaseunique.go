@@ -14,7 +14,7 @@ import (
 func (*ReleaseUnique) Number() entry.Number { return numReleaseUnique }
 
 // Class is ReleaseUnique's place among waiting proposals.
-func (*ReleaseUnique) Class() pipeline.Class { return table[numReleaseUnique].Class }
+func (*ReleaseUnique) Class() pipeline.Class { return KindOf(numReleaseUnique).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseUnique) Validate() error {

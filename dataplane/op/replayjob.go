@@ -26,7 +26,7 @@ import (
 func (*ReplayJob) Number() entry.Number { return numReplayJob }
 
 // Class is ReplayJob's place among waiting proposals.
-func (*ReplayJob) Class() pipeline.Class { return table[numReplayJob].Class }
+func (*ReplayJob) Class() pipeline.Class { return KindOf(numReplayJob).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReplayJob) Validate() error {

@@ -15,7 +15,7 @@ import (
 func (*Replenish) Number() entry.Number { return numReplenish }
 
 // Class is Replenish's place among waiting proposals.
-func (*Replenish) Class() pipeline.Class { return table[numReplenish].Class }
+func (*Replenish) Class() pipeline.Class { return KindOf(numReplenish).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Replenish) Validate() error {

@@ -18,7 +18,7 @@ import (
 func (*ReportDeliveries) Number() entry.Number { return numReportDeliveries }
 
 // Class is ReportDeliveries's place among waiting proposals.
-func (*ReportDeliveries) Class() pipeline.Class { return table[numReportDeliveries].Class }
+func (*ReportDeliveries) Class() pipeline.Class { return KindOf(numReportDeliveries).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReportDeliveries) Validate() error {

@@ -31,7 +31,7 @@ const (
 func (*ResolveDependents) Number() entry.Number { return numResolveDependents }
 
 // Class is ResolveDependents's place among waiting proposals.
-func (*ResolveDependents) Class() pipeline.Class { return table[numResolveDependents].Class }
+func (*ResolveDependents) Class() pipeline.Class { return KindOf(numResolveDependents).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ResolveDependents) Validate() error {

@@ -23,7 +23,7 @@ import (
 func (*RetryJobs) Number() entry.Number { return numRetryJobs }
 
 // Class is RetryJobs's place among waiting proposals.
-func (*RetryJobs) Class() pipeline.Class { return table[numRetryJobs].Class }
+func (*RetryJobs) Class() pipeline.Class { return KindOf(numRetryJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RetryJobs) Validate() error {

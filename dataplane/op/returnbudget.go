@@ -22,7 +22,7 @@ import (
 func (*ReturnBudget) Number() entry.Number { return numReturnBudget }
 
 // Class is ReturnBudget's place among waiting proposals.
-func (*ReturnBudget) Class() pipeline.Class { return table[numReturnBudget].Class }
+func (*ReturnBudget) Class() pipeline.Class { return KindOf(numReturnBudget).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *ReturnBudget) Validate() error {

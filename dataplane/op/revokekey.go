@@ -15,7 +15,7 @@ import (
 func (*RevokeKey) Number() entry.Number { return numRevokeKey }
 
 // Class is RevokeKey's place among waiting proposals.
-func (*RevokeKey) Class() pipeline.Class { return table[numRevokeKey].Class }
+func (*RevokeKey) Class() pipeline.Class { return KindOf(numRevokeKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeKey) Validate() error {

@@ -20,7 +20,7 @@ import (
 func (*RotateKey) Number() entry.Number { return numRotateKey }
 
 // Class is RotateKey's place among waiting proposals.
-func (*RotateKey) Class() pipeline.Class { return table[numRotateKey].Class }
+func (*RotateKey) Class() pipeline.Class { return KindOf(numRotateKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RotateKey) Validate() error {

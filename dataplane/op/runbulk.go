@@ -34,7 +34,7 @@ const bulkNotifyInterval = time.Second
 func (*RunBulk) Number() entry.Number { return numRunBulk }
 
 // Class is RunBulk's place among waiting proposals.
-func (*RunBulk) Class() pipeline.Class { return table[numRunBulk].Class }
+func (*RunBulk) Class() pipeline.Class { return KindOf(numRunBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RunBulk) Validate() error {

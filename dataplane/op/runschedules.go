@@ -23,7 +23,7 @@ import (
 func (*RunSchedules) Number() entry.Number { return numRunSchedules }
 
 // Class is RunSchedules's place among waiting proposals.
-func (*RunSchedules) Class() pipeline.Class { return table[numRunSchedules].Class }
+func (*RunSchedules) Class() pipeline.Class { return KindOf(numRunSchedules).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RunSchedules) Validate() error {

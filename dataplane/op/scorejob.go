@@ -18,7 +18,7 @@ import (
 func (*ScoreJob) Number() entry.Number { return numScoreJob }
 
 // Class is ScoreJob's place among waiting proposals.
-func (*ScoreJob) Class() pipeline.Class { return table[numScoreJob].Class }
+func (*ScoreJob) Class() pipeline.Class { return KindOf(numScoreJob).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ScoreJob) Validate() error {

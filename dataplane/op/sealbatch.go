@@ -16,7 +16,7 @@ import (
 func (*SealBatch) Number() entry.Number { return numSealBatch }
 
 // Class is SealBatch's place among waiting proposals.
-func (*SealBatch) Class() pipeline.Class { return table[numSealBatch].Class }
+func (*SealBatch) Class() pipeline.Class { return KindOf(numSealBatch).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SealBatch) Validate() error {

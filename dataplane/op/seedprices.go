@@ -17,7 +17,7 @@ import (
 func (*SeedPrices) Number() entry.Number { return numSeedPrices }
 
 // Class is SeedPrices's place among waiting proposals.
-func (*SeedPrices) Class() pipeline.Class { return table[numSeedPrices].Class }
+func (*SeedPrices) Class() pipeline.Class { return KindOf(numSeedPrices).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SeedPrices) Validate() error {

@@ -20,7 +20,7 @@ import (
 func (*SetAlerts) Number() entry.Number { return numSetAlerts }
 
 // Class is SetAlerts's place among waiting proposals.
-func (*SetAlerts) Class() pipeline.Class { return table[numSetAlerts].Class }
+func (*SetAlerts) Class() pipeline.Class { return KindOf(numSetAlerts).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {

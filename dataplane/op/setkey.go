@@ -20,7 +20,7 @@ import (
 func (*SetKey) Number() entry.Number { return numSetKey }
 
 // Class is SetKey's place among waiting proposals.
-func (*SetKey) Class() pipeline.Class { return table[numSetKey].Class }
+func (*SetKey) Class() pipeline.Class { return KindOf(numSetKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetKey) Validate() error {

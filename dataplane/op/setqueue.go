@@ -26,7 +26,7 @@ import (
 func (*SetQueue) Number() entry.Number { return numSetQueue }
 
 // Class is SetQueue's place among waiting proposals.
-func (*SetQueue) Class() pipeline.Class { return table[numSetQueue].Class }
+func (*SetQueue) Class() pipeline.Class { return KindOf(numSetQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetQueue) Validate() error {

@@ -20,7 +20,7 @@ import (
 func (*SetSettings) Number() entry.Number { return numSetSettings }
 
 // Class is SetSettings's place among waiting proposals.
-func (*SetSettings) Class() pipeline.Class { return table[numSetSettings].Class }
+func (*SetSettings) Class() pipeline.Class { return KindOf(numSetSettings).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetSettings) Validate() error {

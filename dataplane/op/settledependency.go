@@ -24,7 +24,7 @@ import (
 func (*SettleDependency) Number() entry.Number { return numSettleDependency }
 
 // Class is SettleDependency's place among waiting proposals.
-func (*SettleDependency) Class() pipeline.Class { return table[numSettleDependency].Class }
+func (*SettleDependency) Class() pipeline.Class { return KindOf(numSettleDependency).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *SettleDependency) Validate() error {

@@ -26,7 +26,7 @@ const homeShard = 0
 func (*StartBulk) Number() entry.Number { return numStartBulk }
 
 // Class is StartBulk's place among waiting proposals.
-func (*StartBulk) Class() pipeline.Class { return table[numStartBulk].Class }
+func (*StartBulk) Class() pipeline.Class { return KindOf(numStartBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *StartBulk) Validate() error {

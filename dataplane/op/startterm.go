@@ -13,7 +13,7 @@ import (
 func (*StartTerm) Number() entry.Number { return numStartTerm }
 
 // Class is StartTerm's place among waiting proposals.
-func (*StartTerm) Class() pipeline.Class { return table[numStartTerm].Class }
+func (*StartTerm) Class() pipeline.Class { return KindOf(numStartTerm).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {

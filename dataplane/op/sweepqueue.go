@@ -23,7 +23,7 @@ import (
 func (*SweepQueue) Number() entry.Number { return numSweepQueue }
 
 // Class is SweepQueue's place among waiting proposals.
-func (*SweepQueue) Class() pipeline.Class { return table[numSweepQueue].Class }
+func (*SweepQueue) Class() pipeline.Class { return KindOf(numSweepQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {

@@ -1,12 +1,11 @@
 package op
 
 import (
-	"sync"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -84,7 +83,7 @@ const (
 )
 
 // table has every op, by its number.
-var table = [...]*Kind{
+var table = optable.New([]*Kind{
 	numEnqueue:           kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
 	numFetch:             kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
 	numAck:               kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
@@ -154,37 +153,23 @@ var table = [...]*Kind{
 	numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
 	numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
 	numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
-}
+})
 
-// Op is one change of the state, with the methods that the pipeline and the log's decoder need.
+// Op is one change of the state, with the methods that the pipeline needs.
 type Op interface {
 	pipeline.Op
 	proto.Message
 	GetMeta() *Meta
-	UnmarshalVT([]byte) error
 }
 
 // Result is the answer of an op that was not refused.
-type Result interface {
-	proto.Message
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
+type Result = proto.Message
 
 // Kind is one row of the op table.
 type Kind struct {
-	Number    entry.Number
-	Name      string // for people: metrics labels, errors, logs
-	Class     pipeline.Class
-	Repeats   Repeat
-	Since     uint32 // the feature level the namespace must have; 1 is the first
-	New       func() Op
-	NewResult func() Result
-
-	apply        func(*state.Tx, Op) (Result, error)
-	answers      func(result any) bool // whether result is of the kind NewResult makes
-	schema       func() *schema
-	resultSchema func() *schema
+	*optable.Row[*state.Tx, Op]
+	Repeats Repeat
+	Since   uint32 // the feature level the namespace must have; 1 is the first
 }
 
 // kind returns the row of an op. The types of its Apply give the rest.
@@ -195,36 +180,11 @@ func kind[O, R any, PO interface {
 	*R
 	Result
 }](name string, class pipeline.Class, repeats Repeat, apply func(PO, *state.Tx) (PR, error)) *Kind {
-	zero := PO(new(O))
-	return &Kind{
-		Number:    zero.Number(),
-		Name:      name,
-		Class:     class,
-		Repeats:   repeats,
-		Since:     1,
-		New:       func() Op { return PO(new(O)) },
-		NewResult: func() Result { return PR(new(R)) },
-		apply: func(tx *state.Tx, o Op) (Result, error) {
-			result, err := apply(o.(PO), tx)
-			if err != nil {
-				return nil, err
-			}
-			return result, nil
-		},
-		answers: func(result any) bool { _, ok := result.(PR); return ok },
-		// Package variables are made before descriptors exist.
-		schema:       sync.OnceValue(func() *schema { return schemaOf(zero.ProtoReflect().Descriptor()) }),
-		resultSchema: sync.OnceValue(func() *schema { return schemaOf(PR(new(R)).ProtoReflect().Descriptor()) }),
-	}
+	return &Kind{Row: optable.NewRow[Op](name, class, apply), Repeats: repeats, Since: 1}
 }
 
-// Kinds returns the op table in the order of its numbers. Callers must not change it.
-func Kinds() []*Kind { return table[1:] }
+// Kinds returns the op table in the order of its numbers.
+func Kinds() []*Kind { return table.Rows() }
 
 // KindOf returns the row of a number, or nil if this binary has none.
-func KindOf(n entry.Number) *Kind {
-	if uint64(n) >= uint64(len(table)) {
-		return nil
-	}
-	return table[n]
-}
+func KindOf(n entry.Number) *Kind { return table.Row(n) }

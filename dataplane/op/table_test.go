@@ -89,7 +89,7 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 		{"unknown group", 10, protowire.AppendTag(nil, 5, protowire.StartGroupType), "corvo.op.v1.StartTerm has a field 5 "},
 		{"cut short", 1, field(2, []byte("xx"))[:3], "decode enqueue: "},
 		{"cut in a tag", 1, []byte{0x80}, "decode enqueue: "},
-		{"wrong wire type", 1, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1), "wrong wireType"},
+		{"wrong wire type", 1, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1), "field 2 has the wrong wire type 0"},
 	} {
 		_, err := op.Decode(entry.Op{Number: c.number, Bytes: c.bytes})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

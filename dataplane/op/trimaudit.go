@@ -18,7 +18,7 @@ import (
 func (*TrimAudit) Number() entry.Number { return numTrimAudit }
 
 // Class is TrimAudit's place among waiting proposals.
-func (*TrimAudit) Class() pipeline.Class { return table[numTrimAudit].Class }
+func (*TrimAudit) Class() pipeline.Class { return KindOf(numTrimAudit).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimAudit) Validate() error {

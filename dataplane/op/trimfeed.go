@@ -15,7 +15,7 @@ import (
 func (*TrimFeed) Number() entry.Number { return numTrimFeed }
 
 // Class is TrimFeed's place among waiting proposals.
-func (*TrimFeed) Class() pipeline.Class { return table[numTrimFeed].Class }
+func (*TrimFeed) Class() pipeline.Class { return KindOf(numTrimFeed).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimFeed) Validate() error {

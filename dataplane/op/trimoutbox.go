@@ -17,7 +17,7 @@ import (
 func (*TrimOutbox) Number() entry.Number { return numTrimOutbox }
 
 // Class is TrimOutbox's place among waiting proposals.
-func (*TrimOutbox) Class() pipeline.Class { return table[numTrimOutbox].Class }
+func (*TrimOutbox) Class() pipeline.Class { return KindOf(numTrimOutbox).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimOutbox) Validate() error {

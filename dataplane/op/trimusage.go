@@ -17,7 +17,7 @@ import (
 func (*TrimUsage) Number() entry.Number { return numTrimUsage }
 
 // Class is TrimUsage's place among waiting proposals.
-func (*TrimUsage) Class() pipeline.Class { return table[numTrimUsage].Class }
+func (*TrimUsage) Class() pipeline.Class { return KindOf(numTrimUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimUsage) Validate() error {

@@ -17,7 +17,7 @@ import (
 func (*TurnBudgets) Number() entry.Number { return numTurnBudgets }
 
 // Class is TurnBudgets's place among waiting proposals.
-func (*TurnBudgets) Class() pipeline.Class { return table[numTurnBudgets].Class }
+func (*TurnBudgets) Class() pipeline.Class { return KindOf(numTurnBudgets).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TurnBudgets) Validate() error {

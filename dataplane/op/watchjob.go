@@ -22,7 +22,7 @@ import (
 func (*WatchJob) Number() entry.Number { return numWatchJob }
 
 // Class is WatchJob's place among waiting proposals.
-func (*WatchJob) Class() pipeline.Class { return table[numWatchJob].Class }
+func (*WatchJob) Class() pipeline.Class { return KindOf(numWatchJob).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *WatchJob) Validate() error {

@@ -1,0 +1,109 @@
+package optable_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// wait is an op whose message has no generated codec.
+type wait struct{ durationpb.Duration }
+
+func (*wait) Validate() error { return nil }
+
+func (w *wait) Apply(now int64) (*timestamppb.Timestamp, error) {
+	return &timestamppb.Timestamp{Seconds: now + w.Seconds}, nil
+}
+
+type row = optable.Row[int64, *wait]
+
+func newTable() *optable.Table[*row] {
+	return optable.New([]*row{2: optable.NewRow[*wait]("wait", pipeline.ClassManage, (*wait).Apply)})
+}
+
+func TestATableNumbersItsRows(t *testing.T) {
+	t.Parallel()
+	table := newTable()
+	rows := table.Rows()
+	if len(rows) != 1 || rows[0].Number != 2 || rows[0].Name != "wait" || rows[0].Class != pipeline.ClassManage {
+		t.Fatalf("rows are %v", rows)
+	}
+	if table.Row(2) != rows[0] {
+		t.Error("number 2 has another row")
+	}
+	for _, n := range []entry.Number{0, 1, 3, 1<<32 - 1} {
+		if r := table.Row(n); r != nil {
+			t.Errorf("number %d is %s", n, r.Name)
+		}
+		if _, err := table.Known(n); err == nil || !strings.Contains(err.Error(), "is not known to this binary") {
+			t.Errorf("number %d: %v", n, err)
+		}
+	}
+	answer, err := rows[0].Apply(10, &wait{Duration: durationpb.Duration{Seconds: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer.(*timestamppb.Timestamp).Seconds; got != 15 {
+		t.Errorf("applied to %d", got)
+	}
+}
+
+func TestDecodeIsStrict(t *testing.T) {
+	t.Parallel()
+	r := newTable().Row(2)
+	number := func(field protowire.Number) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), 1)
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"unknown field", number(9), "google.protobuf.Duration has a field 9 that this binary does not know"},
+		{"wrong wire type", protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("x")), "field 1 has the wrong wire type 2"},
+		{"group", protowire.AppendTag(nil, 1, protowire.StartGroupType), "field 1 has the wrong wire type 3"},
+		{"half a tag", []byte{0xff}, "decode wait: "},
+		{"half a value", number(1)[:1], "decode wait: "},
+	} {
+		if _, err := r.Decode(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	if _, err := r.DecodeResult(number(9)); err == nil || !strings.Contains(err.Error(), "decode the result of wait: google.protobuf.Timestamp has a field 9") {
+		t.Errorf("result: %v", err)
+	}
+	o, err := r.Decode(number(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Seconds != 1 {
+		t.Errorf("decoded %d", o.Seconds)
+	}
+}
+
+func TestResultsHaveTheTypeOfTheRow(t *testing.T) {
+	t.Parallel()
+	r := newTable().Row(2)
+	if _, err := r.EncodeResult(&durationpb.Duration{}); err == nil {
+		t.Error("the row encoded the result of another op")
+	}
+	data, err := r.EncodeResult(&timestamppb.Timestamp{Seconds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := r.DecodeResult(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(read, &timestamppb.Timestamp{Seconds: 1}) {
+		t.Errorf("decoded %v", read)
+	}
+}
