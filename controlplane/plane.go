@@ -20,7 +20,6 @@ import (
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -177,7 +176,7 @@ func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind key
 
 // ensure proposes an op that creates a credential, unless the store has that credential already. A restart
 // therefore adds nothing to the log.
-func (p *Plane) ensure(ctx context.Context, c *store.Credential, o engine.Op) error {
+func (p *Plane) ensure(ctx context.Context, c *store.Credential, o store.Op) error {
 	if known, ok := p.store.Credential(c.Id); ok && string(known.Hash[:]) == string(c.Hash) && string(known.Kind) == c.Kind {
 		return nil
 	}

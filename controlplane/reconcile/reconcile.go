@@ -17,7 +17,6 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -219,7 +218,7 @@ func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Ste
 func (r *Reconciler) propose(ctx context.Context, ns fleet.Namespace, step plan.Step) error {
 	meta := &store.Meta{Principal: Principal, Trace: telemetry.Traceparent(ctx)}
 	id := string(ns.ID)
-	var o engine.Op
+	var o store.Op
 	switch step.Kind {
 	case plan.Place:
 		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host}

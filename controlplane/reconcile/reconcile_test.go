@@ -21,7 +21,6 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -46,7 +45,7 @@ func openStore(t *testing.T) (s *store.Store, shut func()) {
 	return s, shut
 }
 
-func propose(t *testing.T, s *store.Store, o engine.Op) {
+func propose(t *testing.T, s *store.Store, o store.Op) {
 	t.Helper()
 	if _, err := store.Propose[any](t.Context(), s, o); err != nil {
 		t.Fatal(err)

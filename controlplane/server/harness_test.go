@@ -21,7 +21,6 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -129,7 +128,7 @@ func (f *front) keep(k tenancy.Key, kind keyring.Kind, owner string) string {
 	return text
 }
 
-func (f *front) propose(o engine.Op) {
+func (f *front) propose(o store.Op) {
 	f.t.Helper()
 	if _, err := store.Propose[any](f.t.Context(), f.store, o); err != nil {
 		f.t.Fatal(err)

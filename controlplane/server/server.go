@@ -17,7 +17,6 @@ import (
 	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -169,7 +168,7 @@ func (q request) allowed(what tenancy.Permission, org tenancy.OrgID) bool {
 func (q request) operates() bool { return q.who.Org == tenancy.EveryOrg }
 
 // propose calls store.Propose with ProposeTimeout as the time limit.
-func propose[R any](ctx context.Context, s *Server, o engine.Op) (R, error) {
+func propose[R any](ctx context.Context, s *Server, o store.Op) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 	defer cancel()
 	return store.Propose[R](ctx, s.store, o)

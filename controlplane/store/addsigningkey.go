@@ -8,18 +8,10 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until trusted_until_ns,
 // or until their own end if that is earlier. They are deleted afterwards.
-
-// Number returns AddSigningKey's number in the log.
-func (*AddSigningKey) Number() entry.Number { return numAddSigningKey }
-
-// Class returns AddSigningKey's priority among waiting proposals.
-func (*AddSigningKey) Class() pipeline.Class { return kindOf(numAddSigningKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *AddSigningKey) Validate() error {

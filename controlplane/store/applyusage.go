@@ -9,19 +9,11 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ApplyUsage adds a frame [from, to] of a source if from follows the last applied number. It adds the rows
 // unchanged to the journal, and to the sums from which queries are answered. It leaves no audit row, because
 // no person decided it.
-
-// Number returns ApplyUsage's number in the log.
-func (*ApplyUsage) Number() entry.Number { return numApplyUsage }
-
-// Class returns ApplyUsage's priority among waiting proposals.
-func (*ApplyUsage) Class() pipeline.Class { return kindOf(numApplyUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {

@@ -63,7 +63,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	last := int64(0)
 	for _, c := range everyOp() {
 		w.ok(c.op)
-		met[kindOf(c.op.Number()).Name] = true
+		met[table.Of(c.op).Name] = true
 		rows, err := w.store().Audit(t.Context(), tenancy.EveryOrg, last, MaxPage)
 		if err != nil {
 			t.Fatal(err)

@@ -3,20 +3,12 @@ package store
 import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // CreateCredential adds a credential. With ensure set, a credential that exists with the same hash is a
 // success and nothing changes.
-
-// Number returns CreateCredential's number in the log.
-func (*CreateCredential) Number() entry.Number { return numCreateCredential }
-
-// Class returns CreateCredential's priority among waiting proposals.
-func (*CreateCredential) Class() pipeline.Class { return kindOf(numCreateCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateCredential) Validate() error {

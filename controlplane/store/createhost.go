@@ -4,19 +4,11 @@ import (
 	"fmt"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // CreateHost registers a host or gateway together with its credential. With ensure set, a credential that
 // exists with the same hash is a success and nothing changes.
-
-// Number returns CreateHost's number in the log.
-func (*CreateHost) Number() entry.Number { return numCreateHost }
-
-// Class returns CreateHost's priority among waiting proposals.
-func (*CreateHost) Class() pipeline.Class { return kindOf(numCreateHost).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateHost) Validate() error {

@@ -6,19 +6,11 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
 
 // CreateNamespace adds a namespace in the phase provisioning, and the operation that ends when the namespace
 // is ready.
-
-// Number returns CreateNamespace's number in the log.
-func (*CreateNamespace) Number() entry.Number { return numCreateNamespace }
-
-// Class returns CreateNamespace's priority among waiting proposals.
-func (*CreateNamespace) Class() pipeline.Class { return kindOf(numCreateNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateNamespace) Validate() error {

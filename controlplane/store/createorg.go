@@ -2,18 +2,10 @@ package store
 
 import (
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
 
 // CreateOrg adds an organisation.
-
-// Number returns CreateOrg's number in the log.
-func (*CreateOrg) Number() entry.Number { return numCreateOrg }
-
-// Class returns CreateOrg's priority among waiting proposals.
-func (*CreateOrg) Class() pipeline.Class { return kindOf(numCreateOrg).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateOrg) Validate() error {

@@ -3,19 +3,11 @@ package store
 import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // DeleteNamespace begins to delete a namespace. Its keys stop at once; its host deletes the data later. If
 // the namespace is being deleted already, the result names the running operation. A create operation that has
 // not ended fails.
-
-// Number returns DeleteNamespace's number in the log.
-func (*DeleteNamespace) Number() entry.Number { return numDeleteNamespace }
-
-// Class returns DeleteNamespace's priority among waiting proposals.
-func (*DeleteNamespace) Class() pipeline.Class { return kindOf(numDeleteNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteNamespace) Validate() error {

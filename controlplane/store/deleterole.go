@@ -2,19 +2,11 @@ package store
 
 import (
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // DeleteRole deletes a custom role that no key has.
-
-// Number returns DeleteRole's number in the log.
-func (*DeleteRole) Number() entry.Number { return numDeleteRole }
-
-// Class returns DeleteRole's priority among waiting proposals.
-func (*DeleteRole) Class() pipeline.Class { return kindOf(numDeleteRole).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteRole) Validate() error {

@@ -1,17 +1,6 @@
 package store
 
-import (
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
-)
-
 // JoinHost records the address and the version of a host.
-
-// Number returns JoinHost's number in the log.
-func (*JoinHost) Number() entry.Number { return numJoinHost }
-
-// Class returns JoinHost's priority among waiting proposals.
-func (*JoinHost) Class() pipeline.Class { return kindOf(numJoinHost).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {

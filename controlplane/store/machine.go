@@ -142,7 +142,7 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 		for i, o := range ops {
 			r, err := tx.applyOne(o)
 			if err != nil {
-				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), kindOf(o.Number()).Name, err)
+				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), table.Of(o).Name, err)
 			}
 			results[i] = r
 		}
@@ -160,7 +160,7 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 // applyOne applies one op and returns its result or its refusal.
 func (tx *Tx) applyOne(o op) (any, error) {
 	var answer result
-	tx.kind = kindOf(o.Number())
+	tx.kind = table.Of(o)
 	refused, err := tx.attempt(func() (err error) {
 		answer, err = tx.applyOnce(o)
 		return err

@@ -3,18 +3,10 @@ package store
 import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // PlaceNamespace sets the host of a namespace that has none.
-
-// Number returns PlaceNamespace's number in the log.
-func (*PlaceNamespace) Number() entry.Number { return numPlaceNamespace }
-
-// Class returns PlaceNamespace's priority among waiting proposals.
-func (*PlaceNamespace) Class() pipeline.Class { return kindOf(numPlaceNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {

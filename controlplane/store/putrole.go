@@ -5,21 +5,12 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // PutRole creates a custom role of a namespace, or replaces the permissions that it grants to all keys with
 // the role.
-
-// Number returns PutRole's number in the log.
-func (*PutRole) Number() entry.Number { return numPutRole }
-
-// Class returns PutRole's priority among waiting proposals. It equals that of a revocation, because a change
-// of a role may take rights away.
-func (*PutRole) Class() pipeline.Class { return kindOf(numPutRole).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutRole) Validate() error {

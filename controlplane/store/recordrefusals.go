@@ -4,20 +4,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
 
 // RecordRefusals adds refused requests to the audit log. A server collects them first, so that a caller who
 // floods it causes few commits and rows. The batch id makes a repeat harmless. Meta's idempotency key was
 // rejected, because each key takes a row for a day in a bounded table.
-
-// Number returns RecordRefusals' number in the log.
-func (*RecordRefusals) Number() entry.Number { return numRecordRefusals }
-
-// Class returns RecordRefusals' priority among waiting proposals.
-func (*RecordRefusals) Class() pipeline.Class { return kindOf(numRecordRefusals).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRefusals) Validate() error {

@@ -2,20 +2,11 @@ package store
 
 import (
 	"fmt"
-
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RemoveAsideUsage removes a frame that was set aside, once an operator has decided about it. The audit log
 // names the frame and the operator. The usage of the frame's source stays applied up to the same number, so
 // that no host sends the frame again.
-
-// Number returns RemoveAsideUsage's number in the log.
-func (*RemoveAsideUsage) Number() entry.Number { return numRemoveAsideUsage }
-
-// Class returns RemoveAsideUsage's priority among waiting proposals.
-func (*RemoveAsideUsage) Class() pipeline.Class { return kindOf(numRemoveAsideUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveAsideUsage) Validate() error {

@@ -2,20 +2,12 @@ package store
 
 import (
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // RemoveNamespace records that the host has deleted the namespace's data, or that the namespace was never
 // placed. It deletes the namespace's credentials and ends its delete operation. The row stays, for the
 // document that tells gateways of the deletion and for the usage.
-
-// Number returns RemoveNamespace's number in the log.
-func (*RemoveNamespace) Number() entry.Number { return numRemoveNamespace }
-
-// Class returns RemoveNamespace's priority among waiting proposals.
-func (*RemoveNamespace) Class() pipeline.Class { return kindOf(numRemoveNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveNamespace) Validate() error {

@@ -1,18 +1,7 @@
 package store
 
-import (
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
-)
-
 // RevokeCredential ends a credential at once. A component of the cloud may end any credential. If a caller of
 // the API asks, the op is refused under the same conditions as SetCredential.
-
-// Number returns RevokeCredential's number in the log.
-func (*RevokeCredential) Number() entry.Number { return numRevokeCredential }
-
-// Class returns RevokeCredential's priority among waiting proposals.
-func (*RevokeCredential) Class() pipeline.Class { return kindOf(numRevokeCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeCredential) Validate() error {

@@ -6,19 +6,11 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RotateCredential creates a credential with the name, owner, roles and scope of an old one. The old one ends
 // at old_expires_ns, or at its own expiry if that is earlier. The new one has the lifetime that the old one
 // was created with.
-
-// Number returns RotateCredential's number in the log.
-func (*RotateCredential) Number() entry.Number { return numRotateCredential }
-
-// Class returns RotateCredential's priority among waiting proposals.
-func (*RotateCredential) Class() pipeline.Class { return kindOf(numRotateCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RotateCredential) Validate() error {

@@ -6,18 +6,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SetAsideUsage stores a frame that ApplyUsage refuses, so that the source can continue after it and its
 // namespace can be deleted. It adds nothing to the sums: an operator decides whether the organisation pays.
-
-// Number returns SetAsideUsage's number in the log.
-func (*SetAsideUsage) Number() entry.Number { return numSetAsideUsage }
-
-// Class returns SetAsideUsage's priority among waiting proposals.
-func (*SetAsideUsage) Class() pipeline.Class { return kindOf(numSetAsideUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetAsideUsage) Validate() error {

@@ -7,20 +7,12 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // SetCredential replaces the settings of an API key or a cloud token: name, roles, scope, expiry and whether
 // it is enabled. Its secret stays.
-
-// Number returns SetCredential's number in the log.
-func (*SetCredential) Number() entry.Number { return numSetCredential }
-
-// Class returns SetCredential's priority among waiting proposals.
-func (*SetCredential) Class() pipeline.Class { return kindOf(numSetCredential).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetCredential) Validate() error {

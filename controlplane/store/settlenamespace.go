@@ -2,18 +2,10 @@ package store
 
 import (
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SettleNamespace records that the host has opened the namespace. The namespace becomes active and its create
 // operation ends.
-
-// Number returns SettleNamespace's number in the log.
-func (*SettleNamespace) Number() entry.Number { return numSettleNamespace }
-
-// Class returns SettleNamespace's priority among waiting proposals.
-func (*SettleNamespace) Class() pipeline.Class { return kindOf(numSettleNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SettleNamespace) Validate() error {

@@ -74,7 +74,7 @@ func (s *simulation) step() {
 	for range 1 + s.rng.IntN(5) {
 		o := s.draw()
 		ops = append(ops, o)
-		if err := errors.Join(o.Validate(), b.Add(o.Number(), o.SizeVT(), o)); err != nil {
+		if err := errors.Join(o.Validate(), addTo(&b, o)); err != nil {
 			s.t.Fatalf("drew %T %v: %v", o, o, err)
 		}
 	}

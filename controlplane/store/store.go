@@ -61,7 +61,7 @@ func Open(c Config) (_ *Store, err error) {
 	}
 	s.group, err = engine.Open(engine.Config{
 		Dir: raft, Group: group, NodeID: c.NodeID, Machine: s.machine,
-		StartTerm: func() engine.Op { return &StartTerm{Meta: &Meta{Principal: "engine"}} },
+		StartTerm: func() engine.Op { return table.Proposal(&StartTerm{Meta: &Meta{Principal: "engine"}}) },
 		Tuning:    engine.Tuning{SnapshotBytes: c.SnapshotBytes},
 		Level:     func() uint32 { return FeatureLevel },
 		Now:       c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
@@ -91,8 +91,8 @@ func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
 // Propose commits one op and returns its result. A refused op has changed nothing. Every error is an
 // *api.Error. Every read that begins after Propose has returned sees the op's changes.
-func Propose[R any](ctx context.Context, s *Store, o engine.Op) (R, error) {
-	answer, _, err := engine.Propose[R](ctx, s.group, o)
+func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
+	answer, _, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
 	return answer, err
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -328,7 +329,7 @@ func TestUnknownOpStops(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	want := history(t, s)
-	if _, err := Propose[any](t.Context(), s, raw{number: 99}); refused(err, api.Unhealthy) != nil {
+	if _, _, err := engine.Propose[any](t.Context(), s.group, raw{number: 99}); refused(err, api.Unhealthy) != nil {
 		t.Errorf("the unknown op answers %v", err)
 	}
 	if _, err := Propose[*CreateOrgResult](t.Context(), s, newOrg("late")); refused(err, api.Unhealthy) != nil {

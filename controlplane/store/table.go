@@ -65,17 +65,20 @@ var table = optable.New([]*kind{
 	numSetAsideUsage:    newKind("set-aside-usage", bulk, (*SetAsideUsage).Apply),
 	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
 	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
+	// A change of a role may take rights away, so it has the class of a revocation.
 	numPutRole:          newKind("put-role", urgent, (*PutRole).Apply),
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
 })
 
-// op is one change, as the pipeline proposes it and as the log stores it.
+// op is one change.
 type op interface {
-	pipeline.Op
-	proto.Message
+	optable.Op
 	GetMeta() *Meta
 }
+
+// Op is a change that Propose commits.
+type Op = op
 
 // result is the outcome of an op that was not refused.
 type result = proto.Message
@@ -93,9 +96,6 @@ func newKind[O, R any, PO interface {
 }](name string, class pipeline.Class, apply func(PO, *Tx) (PR, error)) *kind {
 	return optable.NewRow[op](name, class, apply)
 }
-
-// kindOf returns the row of a number; nil = unknown.
-func kindOf(n entry.Number) *kind { return table.Row(n) }
 
 // decode decodes one op of an entry. It fails on a number, a field or bytes that this binary does not
 // understand. The op shares no memory with the entry.

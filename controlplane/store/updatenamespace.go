@@ -3,18 +3,10 @@ package store
 import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // UpdateNamespace changes the variable part of a namespace's spec. Hosts need not act on the change, so the
 // generation stays.
-
-// Number returns UpdateNamespace's number in the log.
-func (*UpdateNamespace) Number() entry.Number { return numUpdateNamespace }
-
-// Class returns UpdateNamespace's priority among waiting proposals.
-func (*UpdateNamespace) Class() pipeline.Class { return kindOf(numUpdateNamespace).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *UpdateNamespace) Validate() error {

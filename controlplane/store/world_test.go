@@ -20,6 +20,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
+	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -79,11 +80,20 @@ func (w *world) reopen() {
 	w.limits = limits
 }
 
+// addTo adds an op to an entry. A raw op is a proposal of its own.
+func addTo(b *entry.Builder, o op) error {
+	p, ok := o.(pipeline.Op)
+	if !ok {
+		p = table.Proposal(o)
+	}
+	return b.Add(p.Number(), p.SizeVT(), p)
+}
+
 func encode(t testing.TB, level uint32, clockNs int64, ops ...op) []byte {
 	t.Helper()
 	var b entry.Builder
 	for _, o := range ops {
-		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+		if err := addTo(&b, o); err != nil {
 			t.Fatal(err)
 		}
 	}

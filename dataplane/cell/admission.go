@@ -5,6 +5,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -21,7 +22,7 @@ func (c *Cell) admission() func(pipeline.Op) error {
 // heartbeats always pass, because a worker that cannot settle a job loses its lease and the work is done
 // twice. The ops of duties, of other shards and of operators pass as well.
 func (c *Cell) admit(o pipeline.Op) error {
-	switch o.(type) {
+	switch optable.Proposed(o).(type) {
 	case *op.Enqueue, *op.Fetch:
 	default:
 		return nil

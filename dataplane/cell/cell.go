@@ -176,7 +176,7 @@ func open(cfg Config) (_ *Cell, err error) {
 		Level:     c.machine.Level,
 		Codec:     op.Codec{},
 		Admit:     c.admission(),
-		StartTerm: func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
+		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
 		Join:      cfg.Join,
 		Tuning:    cfg.Engine,
 		Tracer:    cfg.Tracer,
@@ -197,7 +197,7 @@ func (c *Cell) newBackground() error {
 	}
 	of := duties.Config{
 		Store:     c.store,
-		Propose:   func(ctx context.Context, o pipeline.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
+		Propose:   func(ctx context.Context, o op.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
 		NowNs:     func() int64 { return c.group.ClockNs() },
 		ViewSeq:   func() uint64 { seq, _ := c.view.Cursor(); return seq },
 		FeedKeep:  cmp.Or(c.cfg.FeedKeep, DefaultFeedKeep),
@@ -363,19 +363,17 @@ type Index uint64
 
 // Propose commits one op and returns its result and its index. It refuses an op that is newer than the
 // feature level in force.
-func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, error) {
+func Propose[R any](ctx context.Context, c *Cell, o op.Op) (R, Index, error) {
 	return ProposeWithin[R](ctx, 0, c, o)
 }
 
 // ProposeWithin does the same as Propose, but gives up after limit; 0 sets no limit.
-func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o pipeline.Op) (R, Index, error) {
-	if of, ok := o.(op.Op); ok {
-		if err := op.Admit(of, c.machine.Level()); err != nil {
-			var none R
-			return none, 0, err
-		}
+func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o op.Op) (R, Index, error) {
+	if err := op.Admit(o, c.machine.Level()); err != nil {
+		var none R
+		return none, 0, err
 	}
-	result, position, err := engine.ProposeWithin[R](ctx, limit, c.group, o)
+	result, position, err := engine.ProposeWithin[R](ctx, limit, c.group, op.Proposal(o))
 	return result, Index(position.Index), err
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // never is a due time that does not come.
@@ -35,7 +34,7 @@ const (
 type Config struct {
 	Store *state.Store
 	// Propose hands an op to the shard's leader and waits for its commit.
-	Propose func(ctx context.Context, o pipeline.Op) error
+	Propose func(ctx context.Context, o op.Op) error
 	// NowNs returns the time with which entries are stamped, in Unix nanoseconds.
 	NowNs func() int64
 	// ViewSeq returns the next feed sequence that this node's own view needs. The feed keeps the events from

@@ -18,7 +18,6 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // The tests of this package use these words. A shard is a real store and machine with the duties on top, in a
@@ -35,8 +34,8 @@ type shard struct {
 	store    *state.Store
 	machine  *op.Machine
 	duties   *Duties
-	mu       sync.Mutex    // serializes apply and guards proposed
-	proposed []pipeline.Op // by the duties
+	mu       sync.Mutex // serializes apply and guards proposed
+	proposed []op.Op    // by the duties
 	refuse   atomic.Pointer[error]
 	viewSeq  atomic.Uint64
 	ids      int
@@ -65,7 +64,7 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		}
 		s.machine = op.NewMachine(s.store)
 		cfg.Store = s.store
-		cfg.Propose = func(_ context.Context, o pipeline.Op) error {
+		cfg.Propose = func(_ context.Context, o op.Op) error {
 			s.mu.Lock()
 			s.proposed = append(s.proposed, o)
 			s.mu.Unlock()
@@ -102,14 +101,15 @@ func (s *shard) lead() {
 	synctest.Wait()
 }
 
-func (s *shard) apply(o pipeline.Op) (any, error) {
+func (s *shard) apply(o op.Op) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	var b entry.Builder
-	if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+	p := op.Proposal(o)
+	if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 		return nil, err
 	}
 	e, err := entry.Decode(b.Finish(entry.Header{Level: 1, Incarnation: entry.Incarnation{1}, ClockNs: time.Now().UnixNano()}))
@@ -130,7 +130,7 @@ func (s *shard) proposals() int {
 	return len(s.proposed)
 }
 
-func (s *shard) mustApply(o pipeline.Op) any {
+func (s *shard) mustApply(o op.Op) any {
 	s.t.Helper()
 	result, err := s.apply(o)
 	if err == nil {

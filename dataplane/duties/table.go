@@ -7,7 +7,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Duty is one row of the table.
@@ -44,31 +43,31 @@ var Table = []Duty{
 	{"seed-prices", "seed-prices", seedPrices},
 }
 
-func promote(meta *op.Meta, ids [][]byte) pipeline.Op {
+func promote(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.Promote{Meta: meta, JobIds: ids}
 }
 
-func reclaim(meta *op.Meta, ids [][]byte) pipeline.Op {
+func reclaim(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.Reclaim{Meta: meta, JobIds: ids}
 }
 
-func expireJobs(meta *op.Meta, ids [][]byte) pipeline.Op {
+func expireJobs(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.ExpireJobs{Meta: meta, JobIds: ids}
 }
 
-func releaseUnique(meta *op.Meta, ids [][]byte) pipeline.Op {
+func releaseUnique(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.ReleaseUnique{Meta: meta, JobIds: ids}
 }
 
-func purgeIdempotency(meta *op.Meta, ids [][]byte) pipeline.Op {
+func purgeIdempotency(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.PurgeIdempotency{Meta: meta, RecordIds: ids}
 }
 
-func purgeBatches(meta *op.Meta, ids [][]byte) pipeline.Op {
+func purgeBatches(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.PurgeBatches{Meta: meta, BatchIds: ids}
 }
 
-func resolveDependents(meta *op.Meta, ids [][]byte) pipeline.Op {
+func resolveDependents(meta *op.Meta, ids [][]byte) op.Op {
 	return &op.ResolveDependents{Meta: meta, JobIds: ids}
 }
 
@@ -77,7 +76,7 @@ func resolveDependents(meta *op.Meta, ids [][]byte) pipeline.Op {
 func onTimer(
 	class state.TimerClass,
 	choose func(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error),
-	build func(meta *op.Meta, ids [][]byte) pipeline.Op,
+	build func(meta *op.Meta, ids [][]byte) op.Op,
 ) func(context.Context, *Duties) (int64, error) {
 	return func(ctx context.Context, d *Duties) (int64, error) {
 		for {

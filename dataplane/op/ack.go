@@ -7,8 +7,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Ack ends attempts with success, each item on its own. It completes the job, or ends one iteration of an
@@ -21,12 +19,6 @@ import (
 //
 // A repeated ack with the token of the lease that it ended succeeds without changing anything: for a
 // completed job always, for a job that goes on until the next fetch leases it.
-
-// Number is Ack's number in the log.
-func (*Ack) Number() entry.Number { return numAck }
-
-// Class is Ack's place among waiting proposals.
-func (*Ack) Class() pipeline.Class { return KindOf(numAck).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Arrive stores a job that another shard has sent, with everything that belongs to the job. The job exists on
@@ -16,12 +14,6 @@ import (
 // It does nothing if the job is already here, or was here and has moved on. Then the arrival is a repeat, or
 // its sender was restored to a time before it sent the job. In both cases the later history is the one on
 // this shard.
-
-// Number is Arrive's number in the log.
-func (*Arrive) Number() entry.Number { return numArrive }
-
-// Class is Arrive's place among waiting proposals.
-func (*Arrive) Class() pipeline.Class { return KindOf(numArrive).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *Arrive) Validate() error {

@@ -2,19 +2,11 @@ package op
 
 import (
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // BalanceBudgets does the timed work of shared budgets. This shard reports to the first shard the changes of
 // its slice and returns money that it has not used for long. The first shard serves the shards that wait for
 // money. A budget with nothing due at the entry's clock is skipped.
-
-// Number is BalanceBudgets's number in the log.
-func (*BalanceBudgets) Number() entry.Number { return numBalanceBudgets }
-
-// Class is BalanceBudgets's place among waiting proposals.
-func (*BalanceBudgets) Class() pipeline.Class { return KindOf(numBalanceBudgets).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *BalanceBudgets) Validate() error {

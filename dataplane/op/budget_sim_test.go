@@ -332,7 +332,7 @@ func (s *budgetSim) play(ops ...op.Op) {
 
 // after orders ops: those with 0 are applied before those with 1.
 func after(o op.Op) int {
-	if o.Class() == pipeline.ClassSettle {
+	if op.KindFor(o).Class == pipeline.ClassSettle {
 		return 0
 	}
 	return 1

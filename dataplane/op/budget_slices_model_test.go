@@ -372,14 +372,14 @@ func (s *sliceSim) underway(from, to *sliceShard, id []byte) (sum int64) {
 		}
 		back, grant := &op.ReturnBudget{}, &op.GrantBudget{}
 		switch row.Op.Number {
-		case uint32(back.Number()):
+		case uint32(op.KindFor(back).Number):
 			if err := back.UnmarshalVT(row.Op.Op); err != nil {
 				s.t.Fatal(err)
 			}
 			if string(back.Id) == string(id) {
 				sum += back.GoneNanoUsd
 			}
-		case uint32(grant.Number()):
+		case uint32(op.KindFor(grant).Number):
 			if err := grant.UnmarshalVT(row.Op.Op); err != nil {
 				s.t.Fatal(err)
 			}

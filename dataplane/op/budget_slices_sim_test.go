@@ -118,7 +118,7 @@ func (s *sliceSim) apply(sh *sliceShard, o op.Op) any {
 		s.t.Fatalf("%T: %v", o, err)
 	}
 	var b entry.Builder
-	if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+	if err := addTo(&b, o); err != nil {
 		s.t.Fatal(err)
 	}
 	sh.log = append(sh.log, b.Finish(entry.Header{

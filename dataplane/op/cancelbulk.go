@@ -4,8 +4,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // CancelBulk ends a bulk operation before all its jobs are done. Jobs that are done stay as they are. The
@@ -13,12 +11,6 @@ import (
 //
 // Cancelling a cancelled operation again succeeds. An operation that has ended otherwise is refused with
 // STATE_CONFLICT, an unknown one with NOT_FOUND. A CancelBulk for a shard's part refuses nothing.
-
-// Number is CancelBulk's number in the log.
-func (*CancelBulk) Number() entry.Number { return numCancelBulk }
-
-// Class is CancelBulk's place among waiting proposals.
-func (*CancelBulk) Class() pipeline.Class { return KindOf(numCancelBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CancelBulk) Validate() error {

@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // CancelJobs cancels jobs. A waiting or held job is cancelled at once. An active job is only marked: the next
@@ -14,12 +12,6 @@ import (
 //
 // Cancelling a job again succeeds. An item is refused with NOT_FOUND, or with STATE_CONFLICT if the job is
 // completed or dead.
-
-// Number is CancelJobs's number in the log.
-func (*CancelJobs) Number() entry.Number { return numCancelJobs }
-
-// Class is CancelJobs's place among waiting proposals.
-func (*CancelJobs) Class() pipeline.Class { return KindOf(numCancelJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CancelJobs) Validate() error {

@@ -102,7 +102,7 @@ func (s *story) origin(o *job.Origin) string {
 
 // printSent prints an op on its way to another shard.
 func (s *story) printSent(seq uint64, o op.Op) {
-	fmt.Fprintf(&s.out, "  %d %s", seq, op.KindOf(o.Number()).Name)
+	fmt.Fprintf(&s.out, "  %d %s", seq, op.KindFor(o).Name)
 	if place, ok := o.(*op.Place); ok {
 		for i, nj := range place.Jobs {
 			fmt.Fprintf(&s.out, " %s for %s: %s, previous %s, after %s", s.name(place.Meta.Ids[i]), nj.Queue, nj.Payload.GetData(), nj.Previous.GetData(), s.origin(nj.Origin))

@@ -4,8 +4,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ClearQueue removes the waiting jobs of a queue: the pending, scheduled and retrying jobs that were created
@@ -16,12 +14,6 @@ import (
 //
 // It is refused with NOT_FOUND for an unknown queue, and with CONFLICT for a queue that is being deleted,
 // because the deletion removes all its jobs.
-
-// Number is ClearQueue's number in the log.
-func (*ClearQueue) Number() entry.Number { return numClearQueue }
-
-// Class is ClearQueue's place among waiting proposals.
-func (*ClearQueue) Class() pipeline.Class { return KindOf(numClearQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ClearQueue) Validate() error {

@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // CountBulk reports to the home shard the progress of one shard's part of a bulk operation. The counts cover
 // all jobs of the part so far. It refuses nothing. A report for an unknown operation or for a part that has
 // ended comes from a shard that was restored to an earlier time, and is skipped.
-
-// Number is CountBulk's number in the log.
-func (*CountBulk) Number() entry.Number { return numCountBulk }
-
-// Class is CountBulk's place among waiting proposals.
-func (*CountBulk) Class() pipeline.Class { return KindOf(numCountBulk).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountBulk) Validate() error {

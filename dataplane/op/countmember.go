@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // CountMember reports to a batch how a member settled, on whichever shard the member was. It refuses nothing.
 // A batch that is gone or has counted all its members ignores the report, because then one of the two shards
 // was restored to an earlier time.
-
-// Number is CountMember's number in the log.
-func (*CountMember) Number() entry.Number { return numCountMember }
-
-// Class is CountMember's place among waiting proposals.
-func (*CountMember) Class() pipeline.Class { return KindOf(numCountMember).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountMember) Validate() error {

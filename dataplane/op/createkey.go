@@ -9,8 +9,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // CreateKey stores an API key and marks the store secured for ever. With first set it is refused once any key
@@ -22,12 +20,6 @@ import (
 
 // repeats reports whether a repeat cannot bring back a key that was revoked meanwhile.
 func (o *CreateKey) repeats() bool { return o.First }
-
-// Number is CreateKey's number in the log.
-func (*CreateKey) Number() entry.Number { return numCreateKey }
-
-// Class is CreateKey's place among waiting proposals.
-func (*CreateKey) Class() pipeline.Class { return KindOf(numCreateKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *CreateKey) Validate() error {

@@ -3,19 +3,11 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // DeleteJobs removes jobs in any state with everything that belongs to them. A job that has not settled is
 // cancelled first, because its batch, its chain and the jobs that depend on it wait for its outcome. An
 // active job is therefore removed when its attempt ends. An item is refused with NOT_FOUND.
-
-// Number is DeleteJobs's number in the log.
-func (*DeleteJobs) Number() entry.Number { return numDeleteJobs }
-
-// Class is DeleteJobs's place among waiting proposals.
-func (*DeleteJobs) Class() pipeline.Class { return KindOf(numDeleteJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteJobs) Validate() error {

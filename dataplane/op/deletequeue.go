@@ -7,8 +7,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // DeleteQueue removes a queue, its settings, its totals and its jobs. A queue without jobs is gone at once.
@@ -20,12 +18,6 @@ import (
 // the version that the client saw, and with STATE_CONFLICT if the client wants only settled jobs removed and
 // some have not settled. Fetches that wait on the name go on waiting: a later queue with the name is a new
 // one.
-
-// Number is DeleteQueue's number in the log.
-func (*DeleteQueue) Number() entry.Number { return numDeleteQueue }
-
-// Class is DeleteQueue's place among waiting proposals.
-func (*DeleteQueue) Class() pipeline.Class { return KindOf(numDeleteQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteQueue) Validate() error {

@@ -6,18 +6,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // DeleteResource removes a resource and the records that derive from it. It is refused with NOT_FOUND if the
 // resource does not exist, and with PRECONDITION_FAILED if it has another version than the client saw.
-
-// Number is DeleteResource's number in the log.
-func (*DeleteResource) Number() entry.Number { return numDeleteResource }
-
-// Class is DeleteResource's place among waiting proposals.
-func (*DeleteResource) Class() pipeline.Class { return KindOf(numDeleteResource).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteResource) Validate() error {

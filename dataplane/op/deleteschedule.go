@@ -3,18 +3,10 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // DeleteSchedule removes a schedule. The jobs that it has created stay. It is refused with NOT_FOUND if the
 // schedule does not exist, and with PRECONDITION_FAILED if it has another version than the client saw.
-
-// Number is DeleteSchedule's number in the log.
-func (*DeleteSchedule) Number() entry.Number { return numDeleteSchedule }
-
-// Class is DeleteSchedule's place among waiting proposals.
-func (*DeleteSchedule) Class() pipeline.Class { return KindOf(numDeleteSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteSchedule) Validate() error {

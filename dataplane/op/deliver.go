@@ -8,7 +8,6 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/optable"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Deliver applies the ops that another shard has sent, each once and in the order of their numbers. The
@@ -28,23 +27,12 @@ import (
 // MaxDeliverItems is the largest number of ops in one Deliver.
 const MaxDeliverItems = 1000
 
-// travellers maps the ops that one shard may send to another. init fills it, because Deliver's Apply reads
-// these rows of the table that contains Deliver itself.
-var travellers map[entry.Number]*Kind
-
-func init() {
-	travellers = map[entry.Number]*Kind{}
-	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatchJob, numSettleDependency, numPutResource, numDeleteResource, numNotifyWebhooks,
-		numReturnBudget, numGrantBudget, numOpenBulk, numCountBulk, numCancelBulk} {
-		travellers[n] = KindOf(n)
-	}
+// travellers holds the numbers of the ops that one shard may send to another.
+var travellers = map[entry.Number]bool{
+	numArrive: true, numPlace: true, numCountMember: true, numWatchJob: true, numSettleDependency: true,
+	numPutResource: true, numDeleteResource: true, numNotifyWebhooks: true, numReturnBudget: true, numGrantBudget: true,
+	numOpenBulk: true, numCountBulk: true, numCancelBulk: true,
 }
-
-// Number is Deliver's number in the log.
-func (*Deliver) Number() entry.Number { return numDeliver }
-
-// Class is Deliver's place among waiting proposals.
-func (*Deliver) Class() pipeline.Class { return KindOf(numDeliver).Class }
 
 // Validate refuses an op that no state could accept. It also refuses ops that this binary does not know, before
 // they reach the log and stop every replica.
@@ -74,10 +62,11 @@ func (o *Deliver) Validate() error {
 
 // decode decodes the sent op and returns it with its row of the table.
 func (s *Sent) decode() (*Kind, Op, error) {
-	k := travellers[entry.Number(s.GetNumber())]
-	if k == nil {
+	n := entry.Number(s.GetNumber())
+	if !travellers[n] {
 		return nil, nil, fmt.Errorf("op number %d is none that travels, as far as this binary knows: upgrade it", s.GetNumber())
 	}
+	k := KindOf(n)
 	o, err := k.Decode(s.Op)
 	return k, o, err
 }
@@ -138,9 +127,9 @@ func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, err
 // another shard when it is delivered there. Before it sends an op that a full outbox may refuse, the caller
 // checks Tx.CanSend.
 func send(tx *state.Tx, shard uint32, o Op) error {
-	k := travellers[o.Number()]
-	if k == nil {
-		return fmt.Errorf("op number %d does not travel", o.Number())
+	k := KindFor(o)
+	if !travellers[k.Number] {
+		return fmt.Errorf("%s does not travel", k.Name)
 	}
 	if shard == tx.Shard() {
 		if _, err := k.Apply(tx, o); err != nil {

@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Enqueue creates all of its jobs or none. The proposer gives each job its id in meta.ids and fills in every
@@ -15,12 +13,6 @@ import (
 // is returned.
 //
 // A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing.
-
-// Number is Enqueue's number in the log.
-func (*Enqueue) Number() entry.Number { return numEnqueue }
-
-// Class is Enqueue's place among waiting proposals.
-func (*Enqueue) Class() pipeline.Class { return KindOf(numEnqueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Enqueue) Validate() error {

@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ExpireJobs ends jobs that have reached their expiry, whether they wait, are held or run. A running job is
@@ -13,12 +11,6 @@ import (
 
 // overError is the error text of an expired job.
 const overError = "expired"
-
-// Number is ExpireJobs's number in the log.
-func (*ExpireJobs) Number() entry.Number { return numExpireJobs }
-
-// Class is ExpireJobs's place among waiting proposals.
-func (*ExpireJobs) Class() pipeline.Class { return KindOf(numExpireJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ExpireJobs) Validate() error {

@@ -8,8 +8,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff
@@ -20,12 +18,6 @@ import (
 //
 // A repeat by the same request with the same token does not end another attempt: until the job is fetched
 // again, it gets the first answer. After that the lease is over, as for any late worker.
-
-// Number is Fail's number in the log.
-func (*Fail) Number() entry.Number { return numFail }
-
-// Class is Fail's place among waiting proposals.
-func (*Fail) Class() pipeline.Class { return KindOf(numFail).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {

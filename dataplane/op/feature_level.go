@@ -35,7 +35,7 @@ func (m *Machine) CheckLevel() error {
 // Admit refuses an op that needs a higher feature level than the namespace has, because some members may not know
 // the op. Proposers call it before they propose.
 func Admit(o Op, level uint32) error {
-	return KindOf(o.Number()).admit(level)
+	return KindFor(o).admit(level)
 }
 
 func (k *Kind) admit(level uint32) error {

@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Fetch leases up to count jobs to a worker, from the queues in the given order, and within each queue by
@@ -21,12 +19,6 @@ import (
 // A job that has reached its expiry is ended instead of leased, before the duty does it. A job that a check
 // keeps back (see Decide) is put aside. A fetch does this to at most as many jobs as one op of a duty,
 // because otherwise one fetch could go through a whole backlog.
-
-// Number is Fetch's number in the log.
-func (*Fetch) Number() entry.Number { return numFetch }
-
-// Class is Fetch's place among waiting proposals.
-func (*Fetch) Class() pipeline.Class { return KindOf(numFetch).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {

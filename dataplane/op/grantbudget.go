@@ -5,20 +5,12 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // GrantBudget gives a shard more of a shared budget, tells it that there is no more, or asks it for its
 // unused part. The shard keeps a grant for a moment for the job that asked. Otherwise two shards that lack
 // money would take it from each other again and again, and neither job would begin. It refuses nothing: if
 // the budget has been deleted meanwhile, there is nothing to grant.
-
-// Number is GrantBudget's number in the log.
-func (*GrantBudget) Number() entry.Number { return numGrantBudget }
-
-// Class is GrantBudget's place among waiting proposals.
-func (*GrantBudget) Class() pipeline.Class { return KindOf(numGrantBudget).Class }
 
 // Validate refuses an op that the first shard cannot have sent.
 func (o *GrantBudget) Validate() error {

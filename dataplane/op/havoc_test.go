@@ -105,7 +105,7 @@ func (h *havoc) step() {
 func (h *havoc) apply(s *havocShard, ops ...op.Op) []any {
 	var b entry.Builder
 	for _, o := range ops {
-		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+		if err := addTo(&b, o); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Heartbeat renews leases from the entry's clock and stores the workers' reports, each item on its own. A
@@ -21,12 +19,6 @@ import (
 // Each request's usage is counted once, because the lease remembers the newest request that reported usage.
 // One is enough, because a worker has the answer to one heartbeat of a job before it sends the next. A repeat
 // does everything else again, which changes nothing.
-
-// Number is Heartbeat's number in the log.
-func (*Heartbeat) Number() entry.Number { return numHeartbeat }
-
-// Class is Heartbeat's place among waiting proposals.
-func (*Heartbeat) Class() pipeline.Class { return KindOf(numHeartbeat).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Heartbeat) Validate() error {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // HoldJobs keeps waiting jobs from being fetched until a person approves or rejects them. A held job expires
@@ -15,12 +13,6 @@ import (
 
 // heldReason is the hold reason if the request gives none.
 const heldReason = "held by request"
-
-// Number is HoldJobs's number in the log.
-func (*HoldJobs) Number() entry.Number { return numHoldJobs }
-
-// Class is HoldJobs's place among waiting proposals.
-func (*HoldJobs) Class() pipeline.Class { return KindOf(numHoldJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *HoldJobs) Validate() error {

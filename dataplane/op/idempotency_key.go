@@ -50,7 +50,7 @@ func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	if err != nil || !live(record, nowNs) {
 		return nil, err
 	}
-	return KindOf(o.Number()).remembered(id, key, record)
+	return KindFor(o).remembered(id, key, record)
 }
 
 // live reports whether there is a record that has not expired. An expired record counts as forgotten even

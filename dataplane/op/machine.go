@@ -41,7 +41,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > m.maxLevel() {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())
 	}
-	ops := make([]Op, len(e.Ops))
+	ops := make([]decodedOp, len(e.Ops))
 	for i, framed := range e.Ops {
 		o, err := m.read(framed, e.Level)
 		if err != nil {
@@ -53,11 +53,10 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	results := make([]any, len(ops))
 	for _, settle := range [...]bool{true, false} {
 		for i, o := range ops {
-			k := KindOf(o.Number())
-			if (k.Class == pipeline.ClassSettle) != settle {
+			if (o.kind.Class == pipeline.ClassSettle) != settle {
 				continue
 			}
-			result, err := m.applyAudited(tx, k, o)
+			result, err := m.applyAudited(tx, o.kind, o.op)
 			if err == nil {
 				results[i] = result
 				continue
@@ -65,7 +64,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			// Only a bare refusal is an answer. A wrapped one comes from a step that should never refuse.
 			refused, ok := err.(*api.Error)
 			if !ok {
-				return nil, fmt.Errorf("entry %d, op %d of %d (%s): %w", at.Index, i+1, len(ops), k.Name, err)
+				return nil, fmt.Errorf("entry %d, op %d of %d (%s): %w", at.Index, i+1, len(ops), o.kind.Name, err)
 			}
 			results[i] = refused
 		}
@@ -79,27 +78,39 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return results, nil
 }
 
+// decodedOp is one op of an entry, with its row.
+type decodedOp struct {
+	kind *Kind
+	op   Op
+}
+
 // read decodes one op of an entry that was written at a level. It fails if this machine could not continue after
 // the op.
-func (m *Machine) read(framed entry.Op, level uint32) (Op, error) {
-	o, err := Decode(framed)
+func (m *Machine) read(framed entry.Op, level uint32) (decodedOp, error) {
+	k, o, err := decode(framed)
 	if err != nil {
-		return nil, err
+		return decodedOp{}, err
 	}
 	if raise, ok := o.(*RaiseLevel); ok && raise.Level > m.maxLevel() {
-		return nil, fmt.Errorf("the feature level rises to %d, this binary knows %d: upgrade it", raise.Level, m.maxLevel())
+		return decodedOp{}, fmt.Errorf("the feature level rises to %d, this binary knows %d: upgrade it", raise.Level, m.maxLevel())
 	}
-	return o, KindOf(o.Number()).since(level)
+	return decodedOp{k, o}, k.since(level)
 }
 
 // Decode reads one op of an entry. It fails on a number, a field or bytes that
 // this binary does not understand. The op shares no memory with the entry.
 func Decode(framed entry.Op) (Op, error) {
+	_, o, err := decode(framed)
+	return o, err
+}
+
+func decode(framed entry.Op) (*Kind, Op, error) {
 	k, err := table.Known(framed.Number)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return k.Decode(framed.Bytes)
+	o, err := k.Decode(framed.Bytes)
+	return k, o, err
 }
 
 // Applied returns the position of the last entry in the store.

@@ -2,6 +2,7 @@ package op
 
 import (
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -15,7 +16,7 @@ func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, nil
+	return Proposal(o), nil
 }
 
 // EncodeResult encodes the result of an op with number n.
@@ -39,10 +40,10 @@ func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
 
 // Repeats reports whether o may be applied a second time, see Repeat.
 func (Codec) Repeats(o pipeline.Op) bool {
-	typed, ok := o.(Op)
+	typed, ok := optable.Proposed(o).(Op)
 	if !ok {
 		return false
 	}
-	k := KindOf(typed.Number())
+	k := KindFor(typed)
 	return k != nil && k.repeats(typed)
 }

@@ -15,17 +15,19 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// raw is encoded bytes under an op's number.
+// raw is encoded bytes under an op's number. It is a proposal of its own.
 type raw struct {
 	*op.StartTerm
 	number entry.Number
 	data   []byte
 }
 
-func (r raw) Number() entry.Number { return r.number }
-func (r raw) SizeVT() int          { return len(r.data) }
+func (r raw) Number() entry.Number  { return r.number }
+func (r raw) Class() pipeline.Class { return pipeline.ClassSettle }
+func (r raw) SizeVT() int           { return len(r.data) }
 func (r raw) MarshalToSizedBufferVT(to []byte) (int, error) {
 	return copy(to, r.data), nil
 }
@@ -78,7 +80,7 @@ func TestImpossibleOpsStop(t *testing.T) {
 		&op.Reclaim{JobIds: [][]byte{{1}}},
 		&op.PurgeIdempotency{RecordIds: [][]byte{{1}}},
 	} {
-		name := op.KindOf(o.Number()).Name
+		name := op.KindFor(o).Name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)

@@ -7,8 +7,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // MoveJobs moves jobs to another queue, each item on its own. A job moves in every state but active and
@@ -41,12 +39,6 @@ const (
 	MaxMoveBytes   = 16 << 20
 	MaxArriveBytes = job.MaxOpBytes - 64<<10
 )
-
-// Number is MoveJobs's number in the log.
-func (*MoveJobs) Number() entry.Number { return numMoveJobs }
-
-// Class is MoveJobs's place among waiting proposals.
-func (*MoveJobs) Class() pipeline.Class { return KindOf(numMoveJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *MoveJobs) Validate() error {

@@ -69,7 +69,7 @@ func (s *story) deliver(items []item) op.Op {
 		if _, err := arrive.MarshalToSizedBufferVT(data); err != nil {
 			s.t.Fatal(err)
 		}
-		o.Items = append(o.Items, &op.Sent{Number: uint32(part.number(s.t, "op", uint64(arrive.Number()))), Op: data})
+		o.Items = append(o.Items, &op.Sent{Number: uint32(part.number(s.t, "op", uint64(op.KindFor(arrive).Number))), Op: data})
 	}
 	return o
 }

@@ -82,7 +82,7 @@ func (s *shard) entry(ops ...op.Op) []any {
 	s.t.Helper()
 	var b entry.Builder
 	for _, o := range ops {
-		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+		if err := addTo(&b, o); err != nil {
 			s.t.Fatal(err)
 		}
 	}

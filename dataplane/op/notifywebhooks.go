@@ -6,20 +6,12 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // NotifyWebhooks queues the deliveries of a shard's events to webhooks. Only the first shard calls webhooks; the
 // others send it this op in the commit of the events. It skips events for a webhook that is gone, disabled or no
 // longer asks for them. If too many deliveries wait, it drops the event and counts it. meta.ids has an id for
 // each delivery.
-
-// Number is NotifyWebhooks's number in the log.
-func (*NotifyWebhooks) Number() entry.Number { return numNotifyWebhooks }
-
-// Class is NotifyWebhooks's place among waiting proposals.
-func (*NotifyWebhooks) Class() pipeline.Class { return KindOf(numNotifyWebhooks).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *NotifyWebhooks) Validate() error {

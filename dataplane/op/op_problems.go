@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fault"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // problems collects everything that is wrong with an op. The zero value is ready for use;
@@ -61,7 +62,7 @@ func (p *problems) ids(field string, ids [][]byte) {
 
 // whole records an op that is too large to be logged.
 func (p *problems) whole(o Op) {
-	if size := o.SizeVT(); size > job.MaxOpBytes {
+	if size := optable.Size(o); size > job.MaxOpBytes {
 		p.Add(api.PayloadTooLarge, "request", "takes %d bytes; at most %d are allowed: split it", size, job.MaxOpBytes)
 	}
 }

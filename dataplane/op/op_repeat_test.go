@@ -102,7 +102,7 @@ var prepare = map[string]func(w *world) op.Op{
 
 // sent returns an op in the form of an outbox.
 func sent(t testing.TB, o op.Op) *op.Sent {
-	return &op.Sent{Number: uint32(o.Number()), Op: encoded(t, o)}
+	return &op.Sent{Number: uint32(op.KindFor(o).Number), Op: encoded(t, o)}
 }
 
 // arriving returns the arrival of a job from another shard.
@@ -193,7 +193,7 @@ func TestRepeats(t *testing.T) {
 				before := settled(t, once)
 				first := apply(once, make(once), 1)
 				o := make(twice)
-				if !(op.Codec{}).Repeats(o) {
+				if !(op.Codec{}).Repeats(op.Proposal(o)) {
 					t.Error("the codec says that it does not repeat")
 				}
 				second := apply(twice, o, 2)
@@ -298,7 +298,7 @@ func TestRepeatsIsExact(t *testing.T) {
 		"a change of an alert":            {&op.SetAlerts{}, false},
 		"a setting with a key":            {&op.SetQueue{Meta: idempotent("", "k", ""), Queue: "q"}, true},
 	} {
-		if got := (op.Codec{}).Repeats(c.o); got != c.want {
+		if got := (op.Codec{}).Repeats(op.Proposal(c.o)); got != c.want {
 			t.Errorf("%s repeats: %v", name, got)
 		}
 	}

@@ -6,19 +6,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter means the jobs that exist
 // now. Jobs that are created here later or arrive from another shard are not meant, so the operation never
 // reaches a job twice that its own action created or moved. It refuses nothing.
-
-// Number is OpenBulk's number in the log.
-func (*OpenBulk) Number() entry.Number { return numOpenBulk }
-
-// Class is OpenBulk's place among waiting proposals.
-func (*OpenBulk) Class() pipeline.Class { return KindOf(numOpenBulk).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {

@@ -3,20 +3,12 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room
 // for them; Apply decides on each again, as a fetch would. It skips a job that its gate still keeps and moves
 // a job that another gate keeps to that gate. A job that must be held or die for another reason is held or
 // dies, so that no job waits at a gate for a reason that is not behind the gate.
-
-// Number is OpenGate's number in the log.
-func (*OpenGate) Number() entry.Number { return numOpenGate }
-
-// Class is OpenGate's place among waiting proposals.
-func (*OpenGate) Class() pipeline.Class { return KindOf(numOpenGate).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *OpenGate) Validate() error {

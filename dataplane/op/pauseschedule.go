@@ -4,19 +4,11 @@ import (
 	"errors"
 
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PauseSchedule pauses a schedule, or resumes it at the next run that the proposer has computed. The runs that it
 // missed while it was paused are not made up for. The op is refused with NOT_FOUND if the schedule does not
 // exist, and does nothing if the schedule already is as asked.
-
-// Number is PauseSchedule's number in the log.
-func (*PauseSchedule) Number() entry.Number { return numPauseSchedule }
-
-// Class is PauseSchedule's place among waiting proposals.
-func (*PauseSchedule) Class() pipeline.Class { return KindOf(numPauseSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PauseSchedule) Validate() error {

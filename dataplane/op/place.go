@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Place creates jobs that follow from others: the next step of a chain, a batch's callback, a schedule's run, an
@@ -14,12 +12,6 @@ import (
 // ignores the limits on queues and their length. It skips a job whose id is or was on this shard. If another job
 // holds the unique key, it creates no job, as for the enqueue of a duplicate, and adds an event of the holder to
 // the feed.
-
-// Number is Place's number in the log.
-func (*Place) Number() entry.Number { return numPlace }
-
-// Class is Place's place among waiting proposals.
-func (*Place) Class() pipeline.Class { return KindOf(numPlace).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *Place) Validate() error {

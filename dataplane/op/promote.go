@@ -3,18 +3,10 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Promote makes due scheduled and retrying jobs pending. The proposer found them due; Apply skips jobs that have
 // changed since, and jobs that still wait for others.
-
-// Number is Promote's number in the log.
-func (*Promote) Number() entry.Number { return numPromote }
-
-// Class is Promote's place among waiting proposals.
-func (*Promote) Class() pipeline.Class { return KindOf(numPromote).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Promote) Validate() error {

@@ -5,18 +5,10 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PurgeBatches removes completed batches whose retention is over. Their jobs keep the batch id. The proposer
 // found them due; Apply skips batches that are already gone.
-
-// Number is PurgeBatches's number in the log.
-func (*PurgeBatches) Number() entry.Number { return numPurgeBatches }
-
-// Class is PurgeBatches's place among waiting proposals.
-func (*PurgeBatches) Class() pipeline.Class { return KindOf(numPurgeBatches).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeBatches) Validate() error {

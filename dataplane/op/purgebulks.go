@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PurgeBulks removes bulk operations that ended long ago. While more than BulksAim are kept, it also removes
@@ -13,12 +11,6 @@ import (
 
 // BulksAim is the number of bulk operations above which ended ones are removed before their time.
 const BulksAim = job.MaxBulks / 8 * 7
-
-// Number is PurgeBulks's number in the log.
-func (*PurgeBulks) Number() entry.Number { return numPurgeBulks }
-
-// Class is PurgeBulks's place among waiting proposals.
-func (*PurgeBulks) Class() pipeline.Class { return KindOf(numPurgeBulks).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeBulks) Validate() error {

@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PurgeDeliveries removes deliveries that ended long ago. While more than DeliveriesAim are kept, it also removes
@@ -13,12 +11,6 @@ import (
 
 // DeliveriesAim is the number of deliveries above which ended ones are removed before their time.
 const DeliveriesAim = job.MaxDeliveries / 8 * 7
-
-// Number is PurgeDeliveries's number in the log.
-func (*PurgeDeliveries) Number() entry.Number { return numPurgeDeliveries }
-
-// Class is PurgeDeliveries's place among waiting proposals.
-func (*PurgeDeliveries) Class() pipeline.Class { return KindOf(numPurgeDeliveries).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeDeliveries) Validate() error {

@@ -4,18 +4,10 @@ import (
 	"fmt"
 
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PurgeIdempotency deletes idempotency records that have expired. The proposer saw them due. A record
 // whose key has been used again since then is skipped.
-
-// Number is PurgeIdempotency's number in the log.
-func (*PurgeIdempotency) Number() entry.Number { return numPurgeIdempotency }
-
-// Class is PurgeIdempotency's place among waiting proposals.
-func (*PurgeIdempotency) Class() pipeline.Class { return KindOf(numPurgeIdempotency).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeIdempotency) Validate() error {

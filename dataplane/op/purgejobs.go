@@ -2,19 +2,11 @@ package op
 
 import (
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PurgeJobs removes settled jobs whose retention is over, with everything that belongs to them. The proposer
 // found them due; Apply skips a job that is gone, was revived, or is kept for longer by a changed retention of
 // its queue or namespace.
-
-// Number is PurgeJobs's number in the log.
-func (*PurgeJobs) Number() entry.Number { return numPurgeJobs }
-
-// Class is PurgeJobs's place among waiting proposals.
-func (*PurgeJobs) Class() pipeline.Class { return KindOf(numPurgeJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeJobs) Validate() error {

@@ -12,8 +12,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PutResource declares a resource of the namespace, or replaces the one with its name and keeps its id and
@@ -23,12 +21,6 @@ import (
 //
 // The first shard decides and sends the decided resource to the others, in order. So all shards have the same
 // resources a moment later, and no shard refuses a resource that another accepted.
-
-// Number is PutResource's number in the log.
-func (*PutResource) Number() entry.Number { return numPutResource }
-
-// Class is PutResource's place among waiting proposals.
-func (*PutResource) Class() pipeline.Class { return KindOf(numPutResource).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutResource) Validate() error {

@@ -9,8 +9,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // PutSchedule creates a schedule, or replaces the one with its id and keeps its creation time and last run. It is
@@ -19,12 +17,6 @@ import (
 
 // MaxTimezone is the maximum length of a time zone's name in bytes.
 const MaxTimezone = 64
-
-// Number is PutSchedule's number in the log.
-func (*PutSchedule) Number() entry.Number { return numPutSchedule }
-
-// Class is PutSchedule's place among waiting proposals.
-func (*PutSchedule) Class() pipeline.Class { return KindOf(numPutSchedule).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *PutSchedule) Validate() error {

@@ -6,19 +6,11 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // QueueDelivery queues a delivery that no alert caused to a webhook, whether or not the webhook asks for such
 // events. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT if it is disabled or the
 // number of deliveries is at its limit. meta.ids has the delivery's id.
-
-// Number is QueueDelivery's number in the log.
-func (*QueueDelivery) Number() entry.Number { return numQueueDelivery }
-
-// Class is QueueDelivery's place among waiting proposals.
-func (*QueueDelivery) Class() pipeline.Class { return KindOf(numQueueDelivery).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *QueueDelivery) Validate() error {

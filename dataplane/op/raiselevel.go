@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RaiseLevel raises the feature level at which entries are written. The leader proposes it once every member
 // knows the level. A member that does not know it stops at this op, before anything that it might misread. The
 // level never falls: a lower one is refused with STATE_CONFLICT. The present level changes nothing.
-
-// Number is RaiseLevel's number in the log.
-func (*RaiseLevel) Number() entry.Number { return numRaiseLevel }
-
-// Class is RaiseLevel's place among waiting proposals.
-func (*RaiseLevel) Class() pipeline.Class { return KindOf(numRaiseLevel).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RaiseLevel) Validate() error {

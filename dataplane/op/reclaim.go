@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Reclaim ends the attempts whose lease has expired. The attempt counts and its error is kept. The job becomes
@@ -14,12 +12,6 @@ import (
 
 // expiredError is the recorded error of a reclaimed attempt.
 const expiredError = "lease expired"
-
-// Number is Reclaim's number in the log.
-func (*Reclaim) Number() entry.Number { return numReclaim }
-
-// Class is Reclaim's place among waiting proposals.
-func (*Reclaim) Class() pipeline.Class { return KindOf(numReclaim).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Reclaim) Validate() error {

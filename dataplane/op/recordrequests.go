@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RecordRequests adds requests that led to no op to the audit log: refused requests, and requests to a node that
 // change no state. Servers collect them and write them together, so that many forbidden requests cost little. A
 // repeat is known by its request id and adds nothing.
-
-// Number is RecordRequests' number in the log.
-func (*RecordRequests) Number() entry.Number { return numRecordRequests }
-
-// Class is RecordRequests' place among waiting proposals.
-func (*RecordRequests) Class() pipeline.Class { return KindOf(numRecordRequests).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRequests) Validate() error {

@@ -3,8 +3,6 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RejectJobs rejects held jobs: they die with the reason as their error. The refusal of an item is NOT_FOUND, or
@@ -12,12 +10,6 @@ import (
 
 // rejectedError is the error where the request gives no reason.
 const rejectedError = "rejected"
-
-// Number is RejectJobs's number in the log.
-func (*RejectJobs) Number() entry.Number { return numRejectJobs }
-
-// Class is RejectJobs's place among waiting proposals.
-func (*RejectJobs) Class() pipeline.Class { return KindOf(numRejectJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RejectJobs) Validate() error {

@@ -3,20 +3,12 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ReleaseJobs approves held jobs: they become pending at once and wait neither for a due time nor for other jobs.
 // The op may change the options of a job. If an approval policy holds a job, the policy never holds that job
 // again. The refusal of an item is NOT_FOUND; STATE_CONFLICT for a job that is not held, or whose agent has
 // already reached its new bounds; or BUDGET_EXCEEDED for a job that a budget holds and still has no room for.
-
-// Number is ReleaseJobs's number in the log.
-func (*ReleaseJobs) Number() entry.Number { return numReleaseJobs }
-
-// Class is ReleaseJobs's place among waiting proposals.
-func (*ReleaseJobs) Class() pipeline.Class { return KindOf(numReleaseJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {

@@ -3,18 +3,10 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ReleaseUnique frees unique keys whose period is over. Their jobs continue without a key. The proposer found the
 // periods over; Apply skips jobs that have no key, or no longer have it.
-
-// Number is ReleaseUnique's number in the log.
-func (*ReleaseUnique) Number() entry.Number { return numReleaseUnique }
-
-// Class is ReleaseUnique's place among waiting proposals.
-func (*ReleaseUnique) Class() pipeline.Class { return KindOf(numReleaseUnique).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseUnique) Validate() error {

@@ -7,8 +7,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ReplayJob creates a job that repeats an iteration of an existing job and continues from there. The new job has
@@ -21,12 +19,6 @@ import (
 // that checkpoint.
 //
 // A repeated ReplayJob is known by its id, gives the same answer and changes nothing.
-
-// Number is ReplayJob's number in the log.
-func (*ReplayJob) Number() entry.Number { return numReplayJob }
-
-// Class is ReplayJob's place among waiting proposals.
-func (*ReplayJob) Class() pipeline.Class { return KindOf(numReplayJob).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReplayJob) Validate() error {

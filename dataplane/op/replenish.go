@@ -3,19 +3,11 @@ package op
 import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // Replenish makes the store look again at queues that their rate limits have blocked. The number of fetchable
 // jobs follows from the entry's clock, so each replica finds the same number and wakes as many polls. It changes
 // no record of a queue and leaves queues that are unknown or still blocked as they are.
-
-// Number is Replenish's number in the log.
-func (*Replenish) Number() entry.Number { return numReplenish }
-
-// Class is Replenish's place among waiting proposals.
-func (*Replenish) Class() pipeline.Class { return KindOf(numReplenish).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *Replenish) Validate() error {

@@ -7,18 +7,10 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ReportDeliveries records how attempts to deliver events ended. Each attempt counts once: Apply skips a report
 // that is not about the next attempt of its delivery.
-
-// Number is ReportDeliveries's number in the log.
-func (*ReportDeliveries) Number() entry.Number { return numReportDeliveries }
-
-// Class is ReportDeliveries's place among waiting proposals.
-func (*ReportDeliveries) Class() pipeline.Class { return KindOf(numReportDeliveries).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ReportDeliveries) Validate() error {

@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxNotified waiters at a
@@ -26,12 +24,6 @@ const (
 	// retryNotify is the delay after which it tries passed-over waiters again.
 	retryNotify = time.Second
 )
-
-// Number is ResolveDependents's number in the log.
-func (*ResolveDependents) Number() entry.Number { return numResolveDependents }
-
-// Class is ResolveDependents's place among waiting proposals.
-func (*ResolveDependents) Class() pipeline.Class { return KindOf(numResolveDependents).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ResolveDependents) Validate() error {

@@ -6,8 +6,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RetryJobs makes settled jobs run again, at their old place in the queue and from their checkpoint. A retry
@@ -18,12 +16,6 @@ import (
 //
 // The refusal of an item is NOT_FOUND, STATE_CONFLICT, or CONFLICT if another job now holds the job's unique key.
 // A job does not take a key again whose period is over.
-
-// Number is RetryJobs's number in the log.
-func (*RetryJobs) Number() entry.Number { return numRetryJobs }
-
-// Class is RetryJobs's place among waiting proposals.
-func (*RetryJobs) Class() pipeline.Class { return KindOf(numRetryJobs).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RetryJobs) Validate() error {

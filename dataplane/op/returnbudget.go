@@ -7,8 +7,6 @@ import (
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ReturnBudget reports to the first shard how another shard has used its slice of a shared budget: the amounts
@@ -17,12 +15,6 @@ import (
 //
 // A shard that was restored to an earlier time may report money twice. The first shard books it again, but takes
 // no more from the shard's share than it has.
-
-// Number is ReturnBudget's number in the log.
-func (*ReturnBudget) Number() entry.Number { return numReturnBudget }
-
-// Class is ReturnBudget's place among waiting proposals.
-func (*ReturnBudget) Class() pipeline.Class { return KindOf(numReturnBudget).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *ReturnBudget) Validate() error {

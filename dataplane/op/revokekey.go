@@ -4,18 +4,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RevokeKey deletes an API key. The store stays secured after its last key: nobody can use it without one. With
 // spare_last, the op refuses to delete the last administrator; requests of people set it.
-
-// Number is RevokeKey's number in the log.
-func (*RevokeKey) Number() entry.Number { return numRevokeKey }
-
-// Class is RevokeKey's place among waiting proposals.
-func (*RevokeKey) Class() pipeline.Class { return KindOf(numRevokeKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeKey) Validate() error {

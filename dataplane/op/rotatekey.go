@@ -8,19 +8,11 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RotateKey gives an API key a new secret under the same id. The previous secret stays valid for the overlap; the
 // secret before that ends at once. So a key never has more than two secrets, and a rotation without overlap ends
 // all earlier ones.
-
-// Number is RotateKey's number in the log.
-func (*RotateKey) Number() entry.Number { return numRotateKey }
-
-// Class is RotateKey's place among waiting proposals.
-func (*RotateKey) Class() pipeline.Class { return KindOf(numRotateKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RotateKey) Validate() error {

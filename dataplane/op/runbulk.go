@@ -9,8 +9,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -29,12 +27,6 @@ import (
 // bulkNotifyInterval is the interval, by the entry clock, at which a running part reports to the home shard. It reports
 // kept errors and its end at once.
 const bulkNotifyInterval = time.Second
-
-// Number is RunBulk's number in the log.
-func (*RunBulk) Number() entry.Number { return numRunBulk }
-
-// Class is RunBulk's place among waiting proposals.
-func (*RunBulk) Class() pipeline.Class { return KindOf(numRunBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RunBulk) Validate() error {

@@ -7,8 +7,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that has run
@@ -18,12 +16,6 @@ import (
 //
 // A run by hand creates an additional job, even of a paused schedule, and leaves the schedule's times as they
 // are.
-
-// Number is RunSchedules's number in the log.
-func (*RunSchedules) Number() entry.Number { return numRunSchedules }
-
-// Class is RunSchedules's place among waiting proposals.
-func (*RunSchedules) Class() pipeline.Class { return KindOf(numRunSchedules).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *RunSchedules) Validate() error {

@@ -7,18 +7,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // ScoreJob stores a score of a job in any state. A scorer has one score in each dimension: a later one replaces
 // the earlier.
-
-// Number is ScoreJob's number in the log.
-func (*ScoreJob) Number() entry.Number { return numScoreJob }
-
-// Class is ScoreJob's place among waiting proposals.
-func (*ScoreJob) Class() pipeline.Class { return KindOf(numScoreJob).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *ScoreJob) Validate() error {

@@ -4,19 +4,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SealBatch closes an open batch: it accepts no more members. If all its members have settled, or it has none, it
 // completes. An unknown batch is refused with NOT_FOUND. A batch that is already closed is the answer as it is,
 // so a repeat does no harm.
-
-// Number is SealBatch's number in the log.
-func (*SealBatch) Number() entry.Number { return numSealBatch }
-
-// Class is SealBatch's place among waiting proposals.
-func (*SealBatch) Class() pipeline.Class { return KindOf(numSealBatch).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SealBatch) Validate() error {

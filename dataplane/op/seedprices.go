@@ -6,18 +6,10 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SeedPrices replaces an older shipped price book in the store and drops prices that the new book no longer has.
 // The namespace's own prices and past charges stay as they are.
-
-// Number is SeedPrices's number in the log.
-func (*SeedPrices) Number() entry.Number { return numSeedPrices }
-
-// Class is SeedPrices's place among waiting proposals.
-func (*SeedPrices) Class() pipeline.Class { return KindOf(numSeedPrices).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SeedPrices) Validate() error {

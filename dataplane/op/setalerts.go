@@ -7,20 +7,12 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SetAlerts records which alert rules fire and which no longer do. Apply skips unchanged rules and rules that are
 // gone or have another version than the proposer saw, so that two leaders which both believe to lead report a
 // change once. meta.ids has an id for the delivery of each change. The op is not repeatable: between two
 // identical ones, others may have changed the alert back, and the duty evaluates again and needs no lost answer.
-
-// Number is SetAlerts's number in the log.
-func (*SetAlerts) Number() entry.Number { return numSetAlerts }
-
-// Class is SetAlerts's place among waiting proposals.
-func (*SetAlerts) Class() pipeline.Class { return KindOf(numSetAlerts).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {

@@ -9,18 +9,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SetKey replaces the fields of an API key that a person chooses: name, roles, scope, expiry and whether it is
 // enabled. Its secret stays. The last key that administers the namespace cannot lose that right.
-
-// Number is SetKey's number in the log.
-func (*SetKey) Number() entry.Number { return numSetKey }
-
-// Class is SetKey's place among waiting proposals.
-func (*SetKey) Class() pipeline.Class { return KindOf(numSetKey).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetKey) Validate() error {

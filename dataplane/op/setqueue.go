@@ -8,8 +8,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the next
@@ -21,12 +19,6 @@ import (
 //
 // The op is refused with CONFLICT if the number of queues is at its limit or the queue is being deleted; and with
 // PRECONDITION_FAILED if the settings are not those that the client saw, or create is set and the queue exists.
-
-// Number is SetQueue's number in the log.
-func (*SetQueue) Number() entry.Number { return numSetQueue }
-
-// Class is SetQueue's place among waiting proposals.
-func (*SetQueue) Class() pipeline.Class { return KindOf(numSetQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetQueue) Validate() error {

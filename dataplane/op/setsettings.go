@@ -8,19 +8,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SetSettings replaces the namespace's settings. The retention applies to settled jobs of queues without their
 // own, whenever they settled, and to batches that complete later. The handling of unknown models applies to jobs
 // that are fetched later.
-
-// Number is SetSettings's number in the log.
-func (*SetSettings) Number() entry.Number { return numSetSettings }
-
-// Class is SetSettings's place among waiting proposals.
-func (*SetSettings) Class() pipeline.Class { return KindOf(numSetSettings).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SetSettings) Validate() error {

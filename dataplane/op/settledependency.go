@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SettleDependency tells a waiting job that one of its dependencies has settled or does not exist, once for each
@@ -19,12 +17,6 @@ import (
 // The op does nothing if the waiter no longer waits, because it has settled, is deleted or was released by a
 // person; if the job is not one of the tools that an agent's job waits for; or if the policy holds a waiter that
 // is held already.
-
-// Number is SettleDependency's number in the log.
-func (*SettleDependency) Number() entry.Number { return numSettleDependency }
-
-// Class is SettleDependency's place among waiting proposals.
-func (*SettleDependency) Class() pipeline.Class { return KindOf(numSettleDependency).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *SettleDependency) Validate() error {

@@ -8,8 +8,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // StartBulk begins a bulk operation: one action on many jobs, which are named by ids or found by a filter, on all
@@ -21,12 +19,6 @@ import (
 
 // homeShard is the shard of records that belong to the whole namespace.
 const homeShard = 0
-
-// Number is StartBulk's number in the log.
-func (*StartBulk) Number() entry.Number { return numStartBulk }
-
-// Class is StartBulk's place among waiting proposals.
-func (*StartBulk) Class() pipeline.Class { return KindOf(numStartBulk).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *StartBulk) Validate() error {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // SweepQueue removes some jobs of a queue that is being cleared or deleted and, with `last`, ends the clear or
@@ -18,12 +16,6 @@ import (
 // Once the entry is full the op removes no more jobs, and the proposer continues with the rest. `last` counts
 // only if all jobs of the op were looked at, the clear is the one that the proposer saw (known by its bound), and
 // a queue that is being deleted has no jobs left.
-
-// Number is SweepQueue's number in the log.
-func (*SweepQueue) Number() entry.Number { return numSweepQueue }
-
-// Class is SweepQueue's place among waiting proposals.
-func (*SweepQueue) Class() pipeline.Class { return KindOf(numSweepQueue).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {

@@ -82,83 +82,86 @@ const (
 	numRotateKey         entry.Number = 69
 )
 
-// table has every op, by its number.
-var table = optable.New([]*Kind{
-	numEnqueue:           kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
-	numFetch:             kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
-	numAck:               kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
-	numFail:              kind("fail", pipeline.ClassSettle, RepeatAnswers, (*Fail).Apply),
-	numHeartbeat:         kind("heartbeat", pipeline.ClassSettle, RepeatAnswers, (*Heartbeat).Apply),
-	numSetQueue:          kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
-	numPromote:           kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
-	numReclaim:           kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
-	numPurgeIdempotency:  kind("purge-idempotency", pipeline.ClassSettle, RepeatHarmless, (*PurgeIdempotency).Apply),
-	numStartTerm:         kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
-	numTrimFeed:          kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
-	numCreateKey:         kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),
-	numRevokeKey:         kind("revoke-key", pipeline.ClassManage, RepeatNever, (*RevokeKey).Apply),
-	numTrimUsage:         kind("trim-usage", pipeline.ClassSettle, RepeatHarmless, (*TrimUsage).Apply),
-	numDeleteQueue:       kind("delete-queue", pipeline.ClassManage, RepeatNever, (*DeleteQueue).Apply),
-	numRaiseLevel:        kind("raise-level", pipeline.ClassManage, RepeatHarmless, (*RaiseLevel).Apply),
-	numMoveJobs:          kind("move-jobs", pipeline.ClassManage, RepeatNever, (*MoveJobs).Apply),
-	numArrive:            kind("arrive", pipeline.ClassEnqueue, RepeatHarmless, (*Arrive).Apply),
-	numDeliver:           kind("deliver", pipeline.ClassEnqueue, RepeatHarmless, (*Deliver).Apply),
-	numTrimOutbox:        kind("trim-outbox", pipeline.ClassSettle, RepeatHarmless, (*TrimOutbox).Apply),
-	numCancelJobs:        kind("cancel-jobs", pipeline.ClassManage, RepeatHarmless, (*CancelJobs).Apply),
-	numRetryJobs:         kind("retry-jobs", pipeline.ClassManage, RepeatNever, (*RetryJobs).Apply),
-	numHoldJobs:          kind("hold-jobs", pipeline.ClassManage, RepeatNever, (*HoldJobs).Apply),
-	numReleaseJobs:       kind("release-jobs", pipeline.ClassManage, RepeatNever, (*ReleaseJobs).Apply),
-	numRejectJobs:        kind("reject-jobs", pipeline.ClassManage, RepeatNever, (*RejectJobs).Apply),
-	numDeleteJobs:        kind("delete-jobs", pipeline.ClassManage, RepeatHarmless, (*DeleteJobs).Apply),
-	numExpireJobs:        kind("expire-jobs", pipeline.ClassSettle, RepeatHarmless, (*ExpireJobs).Apply),
-	numReleaseUnique:     kind("release-unique", pipeline.ClassSettle, RepeatHarmless, (*ReleaseUnique).Apply),
-	numPurgeJobs:         kind("purge-jobs", pipeline.ClassSettle, RepeatHarmless, (*PurgeJobs).Apply),
-	numPlace:             kind("place", pipeline.ClassEnqueue, RepeatNever, (*Place).Apply),
-	numSealBatch:         kind("seal-batch", pipeline.ClassManage, RepeatAnswers, (*SealBatch).Apply),
-	numCountMember:       kind("count-member", pipeline.ClassSettle, RepeatNever, (*CountMember).Apply),
-	numPurgeBatches:      kind("purge-batches", pipeline.ClassSettle, RepeatHarmless, (*PurgeBatches).Apply),
-	numWatchJob:          kind("watch-job", pipeline.ClassSettle, RepeatHarmless, (*WatchJob).Apply),
-	numSettleDependency:  kind("settle-dependency", pipeline.ClassSettle, RepeatNever, (*SettleDependency).Apply),
-	numResolveDependents: kind("resolve-dependents", pipeline.ClassSettle, RepeatHarmless, (*ResolveDependents).Apply),
-	numPutSchedule:       kind("put-schedule", pipeline.ClassManage, RepeatNever, (*PutSchedule).Apply),
-	numPauseSchedule:     kind("pause-schedule", pipeline.ClassManage, RepeatNever, (*PauseSchedule).Apply),
-	numDeleteSchedule:    kind("delete-schedule", pipeline.ClassManage, RepeatNever, (*DeleteSchedule).Apply),
-	numRunSchedules:      kind("run-schedules", pipeline.ClassSettle, RepeatHarmless, (*RunSchedules).Apply),
-	numClearQueue:        kind("clear-queue", pipeline.ClassManage, RepeatNever, (*ClearQueue).Apply),
-	numSweepQueue:        kind("sweep-queue", pipeline.ClassSettle, RepeatHarmless, (*SweepQueue).Apply),
-	numReplenish:         kind("replenish", pipeline.ClassSettle, RepeatHarmless, (*Replenish).Apply),
-	numSetSettings:       kind("set-settings", pipeline.ClassManage, RepeatNever, (*SetSettings).Apply),
-	numPutResource:       kind("put-resource", pipeline.ClassManage, RepeatNever, (*PutResource).Apply),
-	numDeleteResource:    kind("delete-resource", pipeline.ClassManage, RepeatNever, (*DeleteResource).Apply),
-	numSeedPrices:        kind("seed-prices", pipeline.ClassManage, RepeatHarmless, (*SeedPrices).Apply),
-	numTurnBudgets:       kind("turn-budgets", pipeline.ClassSettle, RepeatHarmless, (*TurnBudgets).Apply),
-	numOpenGate:          kind("open-gate", pipeline.ClassSettle, RepeatHarmless, (*OpenGate).Apply),
-	numScoreJob:          kind("score-job", pipeline.ClassManage, RepeatNever, (*ScoreJob).Apply),
-	numReplayJob:         kind("replay-job", pipeline.ClassManage, RepeatAnswers, (*ReplayJob).Apply),
-	numSetAlerts:         kind("set-alerts", pipeline.ClassSettle, RepeatNever, (*SetAlerts).Apply),
-	numReportDeliveries:  kind("report-deliveries", pipeline.ClassSettle, RepeatHarmless, (*ReportDeliveries).Apply),
-	numPurgeDeliveries:   kind("purge-deliveries", pipeline.ClassSettle, RepeatHarmless, (*PurgeDeliveries).Apply),
-	numQueueDelivery:     kind("queue-delivery", pipeline.ClassManage, RepeatNever, (*QueueDelivery).Apply),
-	numNotifyWebhooks:    kind("notify-webhooks", pipeline.ClassSettle, RepeatHarmless, (*NotifyWebhooks).Apply),
-	numReturnBudget:      kind("return-budget", pipeline.ClassSettle, RepeatNever, (*ReturnBudget).Apply),
-	numGrantBudget:       kind("grant-budget", pipeline.ClassSettle, RepeatNever, (*GrantBudget).Apply),
-	numBalanceBudgets:    kind("balance-budgets", pipeline.ClassSettle, RepeatHarmless, (*BalanceBudgets).Apply),
-	numStartBulk:         kind("start-bulk", pipeline.ClassManage, RepeatAnswers, (*StartBulk).Apply),
-	numOpenBulk:          kind("open-bulk", pipeline.ClassManage, RepeatNever, (*OpenBulk).Apply),
-	numRunBulk:           kind("run-bulk", pipeline.ClassManage, RepeatHarmless, (*RunBulk).Apply),
-	numCountBulk:         kind("count-bulk", pipeline.ClassManage, RepeatNever, (*CountBulk).Apply),
-	numCancelBulk:        kind("cancel-bulk", pipeline.ClassManage, RepeatHarmless, (*CancelBulk).Apply),
-	numPurgeBulks:        kind("purge-bulks", pipeline.ClassSettle, RepeatHarmless, (*PurgeBulks).Apply),
-	numRecordRequests:    kind("record-requests", pipeline.ClassManage, RepeatAnswers, (*RecordRequests).Apply),
-	numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
-	numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
-	numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
-})
+// table has every op, by its number. init fills it, because the Apply of Deliver reads it.
+var table *optable.Table[*Kind]
 
-// Op is one change of the state, with the methods that the pipeline needs.
+func init() {
+	table = optable.New([]*Kind{
+		numEnqueue:           kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
+		numFetch:             kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
+		numAck:               kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
+		numFail:              kind("fail", pipeline.ClassSettle, RepeatAnswers, (*Fail).Apply),
+		numHeartbeat:         kind("heartbeat", pipeline.ClassSettle, RepeatAnswers, (*Heartbeat).Apply),
+		numSetQueue:          kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
+		numPromote:           kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
+		numReclaim:           kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
+		numPurgeIdempotency:  kind("purge-idempotency", pipeline.ClassSettle, RepeatHarmless, (*PurgeIdempotency).Apply),
+		numStartTerm:         kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
+		numTrimFeed:          kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
+		numCreateKey:         kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),
+		numRevokeKey:         kind("revoke-key", pipeline.ClassManage, RepeatNever, (*RevokeKey).Apply),
+		numTrimUsage:         kind("trim-usage", pipeline.ClassSettle, RepeatHarmless, (*TrimUsage).Apply),
+		numDeleteQueue:       kind("delete-queue", pipeline.ClassManage, RepeatNever, (*DeleteQueue).Apply),
+		numRaiseLevel:        kind("raise-level", pipeline.ClassManage, RepeatHarmless, (*RaiseLevel).Apply),
+		numMoveJobs:          kind("move-jobs", pipeline.ClassManage, RepeatNever, (*MoveJobs).Apply),
+		numArrive:            kind("arrive", pipeline.ClassEnqueue, RepeatHarmless, (*Arrive).Apply),
+		numDeliver:           kind("deliver", pipeline.ClassEnqueue, RepeatHarmless, (*Deliver).Apply),
+		numTrimOutbox:        kind("trim-outbox", pipeline.ClassSettle, RepeatHarmless, (*TrimOutbox).Apply),
+		numCancelJobs:        kind("cancel-jobs", pipeline.ClassManage, RepeatHarmless, (*CancelJobs).Apply),
+		numRetryJobs:         kind("retry-jobs", pipeline.ClassManage, RepeatNever, (*RetryJobs).Apply),
+		numHoldJobs:          kind("hold-jobs", pipeline.ClassManage, RepeatNever, (*HoldJobs).Apply),
+		numReleaseJobs:       kind("release-jobs", pipeline.ClassManage, RepeatNever, (*ReleaseJobs).Apply),
+		numRejectJobs:        kind("reject-jobs", pipeline.ClassManage, RepeatNever, (*RejectJobs).Apply),
+		numDeleteJobs:        kind("delete-jobs", pipeline.ClassManage, RepeatHarmless, (*DeleteJobs).Apply),
+		numExpireJobs:        kind("expire-jobs", pipeline.ClassSettle, RepeatHarmless, (*ExpireJobs).Apply),
+		numReleaseUnique:     kind("release-unique", pipeline.ClassSettle, RepeatHarmless, (*ReleaseUnique).Apply),
+		numPurgeJobs:         kind("purge-jobs", pipeline.ClassSettle, RepeatHarmless, (*PurgeJobs).Apply),
+		numPlace:             kind("place", pipeline.ClassEnqueue, RepeatNever, (*Place).Apply),
+		numSealBatch:         kind("seal-batch", pipeline.ClassManage, RepeatAnswers, (*SealBatch).Apply),
+		numCountMember:       kind("count-member", pipeline.ClassSettle, RepeatNever, (*CountMember).Apply),
+		numPurgeBatches:      kind("purge-batches", pipeline.ClassSettle, RepeatHarmless, (*PurgeBatches).Apply),
+		numWatchJob:          kind("watch-job", pipeline.ClassSettle, RepeatHarmless, (*WatchJob).Apply),
+		numSettleDependency:  kind("settle-dependency", pipeline.ClassSettle, RepeatNever, (*SettleDependency).Apply),
+		numResolveDependents: kind("resolve-dependents", pipeline.ClassSettle, RepeatHarmless, (*ResolveDependents).Apply),
+		numPutSchedule:       kind("put-schedule", pipeline.ClassManage, RepeatNever, (*PutSchedule).Apply),
+		numPauseSchedule:     kind("pause-schedule", pipeline.ClassManage, RepeatNever, (*PauseSchedule).Apply),
+		numDeleteSchedule:    kind("delete-schedule", pipeline.ClassManage, RepeatNever, (*DeleteSchedule).Apply),
+		numRunSchedules:      kind("run-schedules", pipeline.ClassSettle, RepeatHarmless, (*RunSchedules).Apply),
+		numClearQueue:        kind("clear-queue", pipeline.ClassManage, RepeatNever, (*ClearQueue).Apply),
+		numSweepQueue:        kind("sweep-queue", pipeline.ClassSettle, RepeatHarmless, (*SweepQueue).Apply),
+		numReplenish:         kind("replenish", pipeline.ClassSettle, RepeatHarmless, (*Replenish).Apply),
+		numSetSettings:       kind("set-settings", pipeline.ClassManage, RepeatNever, (*SetSettings).Apply),
+		numPutResource:       kind("put-resource", pipeline.ClassManage, RepeatNever, (*PutResource).Apply),
+		numDeleteResource:    kind("delete-resource", pipeline.ClassManage, RepeatNever, (*DeleteResource).Apply),
+		numSeedPrices:        kind("seed-prices", pipeline.ClassManage, RepeatHarmless, (*SeedPrices).Apply),
+		numTurnBudgets:       kind("turn-budgets", pipeline.ClassSettle, RepeatHarmless, (*TurnBudgets).Apply),
+		numOpenGate:          kind("open-gate", pipeline.ClassSettle, RepeatHarmless, (*OpenGate).Apply),
+		numScoreJob:          kind("score-job", pipeline.ClassManage, RepeatNever, (*ScoreJob).Apply),
+		numReplayJob:         kind("replay-job", pipeline.ClassManage, RepeatAnswers, (*ReplayJob).Apply),
+		numSetAlerts:         kind("set-alerts", pipeline.ClassSettle, RepeatNever, (*SetAlerts).Apply),
+		numReportDeliveries:  kind("report-deliveries", pipeline.ClassSettle, RepeatHarmless, (*ReportDeliveries).Apply),
+		numPurgeDeliveries:   kind("purge-deliveries", pipeline.ClassSettle, RepeatHarmless, (*PurgeDeliveries).Apply),
+		numQueueDelivery:     kind("queue-delivery", pipeline.ClassManage, RepeatNever, (*QueueDelivery).Apply),
+		numNotifyWebhooks:    kind("notify-webhooks", pipeline.ClassSettle, RepeatHarmless, (*NotifyWebhooks).Apply),
+		numReturnBudget:      kind("return-budget", pipeline.ClassSettle, RepeatNever, (*ReturnBudget).Apply),
+		numGrantBudget:       kind("grant-budget", pipeline.ClassSettle, RepeatNever, (*GrantBudget).Apply),
+		numBalanceBudgets:    kind("balance-budgets", pipeline.ClassSettle, RepeatHarmless, (*BalanceBudgets).Apply),
+		numStartBulk:         kind("start-bulk", pipeline.ClassManage, RepeatAnswers, (*StartBulk).Apply),
+		numOpenBulk:          kind("open-bulk", pipeline.ClassManage, RepeatNever, (*OpenBulk).Apply),
+		numRunBulk:           kind("run-bulk", pipeline.ClassManage, RepeatHarmless, (*RunBulk).Apply),
+		numCountBulk:         kind("count-bulk", pipeline.ClassManage, RepeatNever, (*CountBulk).Apply),
+		numCancelBulk:        kind("cancel-bulk", pipeline.ClassManage, RepeatHarmless, (*CancelBulk).Apply),
+		numPurgeBulks:        kind("purge-bulks", pipeline.ClassSettle, RepeatHarmless, (*PurgeBulks).Apply),
+		numRecordRequests:    kind("record-requests", pipeline.ClassManage, RepeatAnswers, (*RecordRequests).Apply),
+		numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
+		numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
+		numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
+	})
+}
+
+// Op is one change of the state.
 type Op interface {
-	pipeline.Op
-	proto.Message
+	optable.Op
 	GetMeta() *Meta
 }
 
@@ -188,3 +191,9 @@ func Kinds() []*Kind { return table.Rows() }
 
 // KindOf returns the row of a number, or nil if this binary has none.
 func KindOf(n entry.Number) *Kind { return table.Row(n) }
+
+// KindFor returns the row of an op.
+func KindFor(o Op) *Kind { return table.Of(o) }
+
+// Proposal returns an op in the form that the engine takes.
+func Proposal(o Op) pipeline.Op { return table.Proposal(o) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -42,17 +43,17 @@ func TestTableIsGolden(t *testing.T) {
 	}
 }
 
-// The numbers and classes that ops say of themselves are the table's, field 1
-// of each is its Meta, and no message has a map.
+// The table finds each op by its number and by its message, field 1 of each is its Meta, and no message has a
+// map.
 func TestTableIsWhole(t *testing.T) {
 	t.Parallel()
 	for i, k := range op.Kinds() {
 		o := k.New()
-		if int(k.Number) != i+1 || o.Number() != k.Number || op.KindOf(k.Number) != k {
-			t.Errorf("%s stands at %d, is number %d and says %d", k.Name, i+1, k.Number, o.Number())
+		if int(k.Number) != i+1 || op.KindOf(k.Number) != k || op.KindFor(o) != k {
+			t.Errorf("%s stands at %d and is number %d", k.Name, i+1, k.Number)
 		}
-		if o.Class() != k.Class {
-			t.Errorf("%s is of class %d and says %d", k.Name, k.Class, o.Class())
+		if p := op.Proposal(o); p.Number() != k.Number || p.Class() != k.Class {
+			t.Errorf("%s is proposed with number %d and class %d", k.Name, p.Number(), p.Class())
 		}
 		d := o.ProtoReflect().Descriptor()
 		if f := d.Fields().ByNumber(1); f == nil || f.Message() == nil || f.Message().FullName() != "corvo.op.v1.Meta" {
@@ -101,8 +102,8 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 // encoded returns an op in the form of an entry.
 func encoded(t testing.TB, o op.Op) []byte {
 	t.Helper()
-	data := make([]byte, o.SizeVT())
-	if _, err := o.MarshalToSizedBufferVT(data); err != nil {
+	data, err := optable.Marshal(o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return data
@@ -117,15 +118,16 @@ func FuzzOps(f *testing.F) {
 		f.Add(uint32(k.Number), encoded(f, ops[k.Name]))
 	}
 	enqueue := (&world{t: f, clockNs: epochNs}).newJobs("q", 2)
-	f.Add(uint32(enqueue.Number()), encoded(f, enqueue))
+	f.Add(uint32(op.KindFor(enqueue).Number), encoded(f, enqueue))
 	f.Fuzz(func(t *testing.T, number uint32, data []byte) {
 		o, err := op.Decode(entry.Op{Number: entry.Number(number), Bytes: data})
 		if err != nil {
 			return
 		}
 		_ = o.Validate()
-		again := make([]byte, o.SizeVT())
-		if n, err := o.MarshalToSizedBufferVT(again); err != nil || n != len(again) {
+		p := op.Proposal(o)
+		again := make([]byte, p.SizeVT())
+		if n, err := p.MarshalToSizedBufferVT(again); err != nil || n != len(again) {
 			t.Fatalf("encoded again it takes %d of %d bytes: %v", n, len(again), err)
 		}
 		if _, err := op.Decode(entry.Op{Number: entry.Number(number), Bytes: again}); err != nil {

@@ -5,20 +5,12 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // TrimAudit removes the audit records numbered below first_seq. The head keeps the hash of the last removed
 // record, so that the chain of the others can still be verified. A first_seq behind the first record kept, or
 // beyond the next one, is refused with STATE_CONFLICT, as for usage. The work does not depend on the number of
 // removed records.
-
-// Number is TrimAudit's number in the log.
-func (*TrimAudit) Number() entry.Number { return numTrimAudit }
-
-// Class is TrimAudit's place among waiting proposals.
-func (*TrimAudit) Class() pipeline.Class { return KindOf(numTrimAudit).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimAudit) Validate() error {

@@ -4,18 +4,10 @@ import (
 	"errors"
 
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // TrimFeed removes the feed's events before first_seq, as far as there are any. A first_seq behind the feed's
 // start changes nothing.
-
-// Number is TrimFeed's number in the log.
-func (*TrimFeed) Number() entry.Number { return numTrimFeed }
-
-// Class is TrimFeed's place among waiting proposals.
-func (*TrimFeed) Class() pipeline.Class { return KindOf(numTrimFeed).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimFeed) Validate() error {

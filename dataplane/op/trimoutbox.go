@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // TrimOutbox removes the ops sent to a shard up to a number, because that shard has applied them. They exist
 // nowhere else, so a number that was not given yet, which only a proposer with another history can know, is
 // refused with STATE_CONFLICT. A number that is removed already changes nothing.
-
-// Number is TrimOutbox's number in the log.
-func (*TrimOutbox) Number() entry.Number { return numTrimOutbox }
-
-// Class is TrimOutbox's place among waiting proposals.
-func (*TrimOutbox) Class() pipeline.Class { return KindOf(numTrimOutbox).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimOutbox) Validate() error {

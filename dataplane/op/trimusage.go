@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // TrimUsage removes the usage rows numbered below first_seq. Removed rows are lost for good, so a first_seq
 // behind the first row kept, or beyond the next one, which only a proposer with another history can name, is
 // refused with STATE_CONFLICT. The work does not depend on the number of removed rows.
-
-// Number is TrimUsage's number in the log.
-func (*TrimUsage) Number() entry.Number { return numTrimUsage }
-
-// Class is TrimUsage's place among waiting proposals.
-func (*TrimUsage) Class() pipeline.Class { return KindOf(numTrimUsage).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TrimUsage) Validate() error {

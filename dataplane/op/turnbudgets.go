@@ -5,19 +5,11 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // TurnBudgets begins new windows of budgets whose calendar window is over. Nothing is spent in a new window; the
 // reserves of running attempts stay. The proposer computes the start and end of the windows. Apply skips windows
 // that were turned or changed since the proposer read them, and windows that are not over by the entry's clock.
-
-// Number is TurnBudgets's number in the log.
-func (*TurnBudgets) Number() entry.Number { return numTurnBudgets }
-
-// Class is TurnBudgets's place among waiting proposals.
-func (*TurnBudgets) Class() pipeline.Class { return KindOf(numTurnBudgets).Class }
 
 // Validate refuses an op that no state could accept.
 func (o *TurnBudgets) Validate() error {

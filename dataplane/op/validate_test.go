@@ -41,11 +41,11 @@ func valid(t testing.TB) map[string]op.Op {
 		&op.Deliver{From: 1, Incarnation: make([]byte, 16), FirstSeq: 1, Items: []*op.Sent{sent(t, w.arriving("q"))}},
 		&op.TrimOutbox{Shard: 1, UpTo: 1},
 	} {
-		ops[op.KindOf(o.Number()).Name] = o
+		ops[op.KindFor(o).Name] = o
 	}
 	for _, more := range moreValid {
 		o := more(w)
-		ops[op.KindOf(o.Number()).Name] = o
+		ops[op.KindFor(o).Name] = o
 	}
 	return ops
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/entry"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // WatchJob registers a waiter for the outcome of a job. It goes first to the shard where the job was created and
@@ -17,12 +15,6 @@ import (
 // A shard that a job has left forwards the request after the job, so the request cannot overtake it. To send it
 // first to the shard where the proposer believes the job to be was rejected, because there it could arrive before
 // the job.
-
-// Number is WatchJob's number in the log.
-func (*WatchJob) Number() entry.Number { return numWatchJob }
-
-// Class is WatchJob's place among waiting proposals.
-func (*WatchJob) Class() pipeline.Class { return KindOf(numWatchJob).Class }
 
 // Validate refuses an op that no shard can have sent.
 func (o *WatchJob) Validate() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // The tests of this package use these words. A world is a machine on a real store, with a clock that only the
@@ -90,12 +91,21 @@ func at(index uint64) entry.Applied {
 	return entry.Applied{Group: "test", Incarnation: incarnation, Index: index, Term: 1}
 }
 
+// addTo adds an op to an entry. A raw op is a proposal of its own.
+func addTo(b *entry.Builder, o op.Op) error {
+	p, ok := o.(pipeline.Op)
+	if !ok {
+		p = op.Proposal(o)
+	}
+	return b.Add(p.Number(), p.SizeVT(), p)
+}
+
 // encode makes an entry of ops.
 func (w *world) encode(level uint32, ops ...op.Op) []byte {
 	w.t.Helper()
 	var b entry.Builder
 	for _, o := range ops {
-		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+		if err := addTo(&b, o); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func (n *node) cutOff(to, from int) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	o := &op.Deliver{From: uint32(from), Incarnation: make([]byte, 16), FirstSeq: 1, Items: []*op.Sent{{Number: uint32(count.Number()), Op: data}}}
+	o := &op.Deliver{From: uint32(from), Incarnation: make([]byte, 16), FirstSeq: 1, Items: []*op.Sent{{Number: uint32(op.KindFor(count).Number), Op: data}}}
 	if _, _, err := cell.Propose[*op.DeliverResult](n.t.Context(), shards.All()[to], o); err != nil {
 		n.t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -372,7 +371,7 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 // propose calls cell.ProposeWithin with the timeout of a write, and adds a Retry-After to a retryable error.
 // It does not look for the Idempotency-Key on other shards, because its callers have looked before or have no
 // key.
-func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
+func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o op.Op) (R, cell.Index, error) {
 	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
 	return result, at, again(err)
 }

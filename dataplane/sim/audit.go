@@ -47,7 +47,7 @@ func (m *model) apply(o op.Op) outcome {
 	if refused != "" {
 		status = uint32(refused.Status())
 	}
-	m.record(meta, meta.Audit, op.KindOf(o.Number()).Name, meta.Principal, status, 1)
+	m.record(meta, meta.Audit, op.KindFor(o).Name, meta.Principal, status, 1)
 	return out
 }
 
@@ -112,7 +112,7 @@ func (m *model) compareAudit(v *state.Snapshot) error {
 // audited adds audit data to some management ops, as a server does for its management routes.
 func (w *workload) audited(o op.Op) op.Op {
 	meta := o.GetMeta()
-	if meta == nil || o.Class() != pipeline.ClassManage || !w.chance(3) {
+	if meta == nil || op.KindFor(o).Class != pipeline.ClassManage || !w.chance(3) {
 		return o
 	}
 	meta.Audit = w.audit(200)

@@ -215,7 +215,7 @@ func (m *model) applyOnce(o op.Op) outcome {
 	}
 	key := meta.GetPrincipal() + "\x00" + idem.GetKey()
 	if old, ok := m.remembered[key]; ok && old.expireNs > m.clockNs {
-		if !bytes.Equal(old.hash, idem.GetRequestHash()) || old.op.Number() != o.Number() {
+		if !bytes.Equal(old.hash, idem.GetRequestHash()) || op.KindFor(old.op) != op.KindFor(o) {
 			return outcome{refused: api.IdempotencyMismatch}
 		}
 		out := old.outcome

@@ -140,10 +140,11 @@ func (sh *shard) elect() error {
 func (sh *shard) commit(ops ...op.Op) error {
 	var b entry.Builder
 	for _, o := range ops {
-		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+		p := op.Proposal(o)
+		if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 			return err
 		}
-		sh.kinds[op.KindOf(o.Number()).Name]++
+		sh.kinds[op.KindFor(o).Name]++
 	}
 	clockNs := sh.clockNs + sh.skewNs
 	seed := entry.Seed(sh.work.bytes(len(entry.Seed{})))
@@ -178,7 +179,7 @@ func (sh *shard) judge(ops []op.Op, results []any) error {
 	for i := range order {
 		order[i] = i
 	}
-	settlesFirst := func(i int) int { return min(int(ops[i].Class()), 1) }
+	settlesFirst := func(i int) int { return min(int(op.KindFor(ops[i]).Class), 1) }
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(settlesFirst(a), settlesFirst(b)) })
 	for _, i := range order {
 		fmt.Fprintf(sh.transcript, "%v\n", answerOf(ops[i], results[i]))
@@ -195,7 +196,7 @@ func answerOf(o op.Op, result any) []byte {
 	if err, refused := result.(error); refused {
 		return []byte(err.Error())
 	}
-	data, err := op.Codec{}.EncodeResult(o.Number(), result)
+	data, err := op.KindFor(o).EncodeResult(result)
 	if err != nil {
 		return []byte(err.Error())
 	}

@@ -71,7 +71,8 @@ func (m *member) apply(o op.Op) (op.Result, error) {
 		return nil, err
 	}
 	var b entry.Builder
-	if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+	p := op.Proposal(o)
+	if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 		return nil, err
 	}
 	m.log = append(m.log, b.Finish(entry.Header{Level: 1, Incarnation: entry.Incarnation{0xa0 + byte(m.number)}, ClockNs: time.Now().UnixNano()}))

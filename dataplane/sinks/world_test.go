@@ -213,7 +213,8 @@ func (w *world) apply(o op.Op) (any, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+	p := op.Proposal(o)
+	if err := b.Add(p.Number(), p.SizeVT(), p); err != nil {
 		return nil, err
 	}
 	w.log = append(w.log, b.Finish(entry.Header{Level: 1, Incarnation: entry.Incarnation{0xab}, ClockNs: time.Now().UnixNano()}))

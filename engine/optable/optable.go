@@ -8,20 +8,32 @@ package optable
 
 import (
 	"fmt"
+	"sync"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
 )
+
+// Op is the message of one change.
+type Op interface {
+	proto.Message
+	// Validate refuses an op that no state could accept. It looks only at the op.
+	Validate() error
+}
 
 // Table holds rows of type R by number: a *Row, or a pointer to a struct that embeds one.
 type Table[R row] struct {
-	byNumber []R
+	byNumber  []R
+	byMessage func() map[protoreflect.MessageDescriptor]R
 }
 
 type row interface {
 	comparable
 	setNumber(entry.Number)
+	place() (entry.Number, pipeline.Class)
 	message() protoreflect.MessageDescriptor
 }
 
@@ -34,7 +46,16 @@ func New[R row](rows []R) *Table[R] {
 			r.setNumber(entry.Number(n))
 		}
 	}
-	return &Table[R]{byNumber: rows}
+	t := &Table[R]{byNumber: rows}
+	// Package variables are made before descriptors exist.
+	t.byMessage = sync.OnceValue(func() map[protoreflect.MessageDescriptor]R {
+		all := map[protoreflect.MessageDescriptor]R{}
+		for _, r := range t.Rows() {
+			all[r.message()] = r
+		}
+		return all
+	})
+	return t
 }
 
 // Rows returns the rows in the order of their numbers. Callers must not change them.
@@ -67,3 +88,6 @@ func (t *Table[R]) Known(n entry.Number) (R, error) {
 	}
 	return r, nil
 }
+
+// Of returns the row of an op, or nil if the table has none.
+func (t *Table[R]) Of(o Op) R { return t.byMessage()[o.ProtoReflect().Descriptor()] }

@@ -107,3 +107,73 @@ func TestResultsHaveTheTypeOfTheRow(t *testing.T) {
 		t.Errorf("decoded %v", read)
 	}
 }
+
+// ordered is an op that is wrapped to wait for its turn.
+type ordered struct {
+	optable.Op
+	admitted *bool
+}
+
+func (o ordered) AdmitInOrder(admit func() error) error {
+	*o.admitted = true
+	return admit()
+}
+
+func TestAProposalEncodesTheOp(t *testing.T) {
+	t.Parallel()
+	table := newTable()
+	admitted := false
+	w := &wait{Duration: durationpb.Duration{Seconds: 300, Nanos: 5}}
+	for _, o := range []optable.Op{w, ordered{w, &admitted}} {
+		p := table.Proposal(o)
+		if p.Number() != 2 || p.Class() != pipeline.ClassManage {
+			t.Errorf("%T has number %d and class %d", o, p.Number(), p.Class())
+		}
+		if got := optable.Proposed(p); got != o {
+			t.Errorf("%T proposes a %T", o, got)
+		}
+		to := make([]byte, p.SizeVT())
+		n, err := p.MarshalToSizedBufferVT(to)
+		if err != nil || n != len(to) {
+			t.Fatalf("%T: %d of %d bytes, %v", o, n, len(to), err)
+		}
+		read, err := table.Row(2).Decode(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read.Seconds != 300 || read.Nanos != 5 {
+			t.Errorf("decoded %v", read)
+		}
+		if n, err := p.MarshalToSizedBufferVT(make([]byte, len(to)-1)); err == nil {
+			t.Errorf("%d bytes were written into a buffer that is too small", n)
+		}
+		_, waits := o.(pipeline.OrderedOp)
+		in, ok := p.(pipeline.OrderedOp)
+		if ok != waits {
+			t.Fatalf("the proposal of a %T waits: %v", o, ok)
+		}
+		if waits && (in.AdmitInOrder(func() error { return nil }) != nil || !admitted) {
+			t.Error("the op did not decide about its admission")
+		}
+	}
+}
+
+// instant is the message of another table.
+type instant struct{ timestamppb.Timestamp }
+
+func (*instant) Validate() error { return nil }
+
+func TestAnOpOfAnotherTableIsNotEncoded(t *testing.T) {
+	t.Parallel()
+	table := newTable()
+	if r := table.Of(&instant{}); r != nil {
+		t.Errorf("its row is %s", r.Name)
+	}
+	var b entry.Builder
+	if p := table.Proposal(&instant{}); b.Add(p.Number(), p.SizeVT(), p) == nil {
+		t.Error("an entry took an op without a number")
+	}
+	if optable.Proposed(nil) != nil {
+		t.Error("a proposal of another kind has an op")
+	}
+}

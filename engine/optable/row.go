@@ -13,7 +13,7 @@ import (
 
 // Row is one row of a table. Tx is the transaction that ops apply in. I is the interface that all ops of the
 // table implement.
-type Row[Tx any, I proto.Message] struct {
+type Row[Tx any, I Op] struct {
 	Number    entry.Number // set by New
 	Name      string       // for people: metrics labels, errors, logs, audit records
 	Class     pipeline.Class
@@ -26,9 +26,9 @@ type Row[Tx any, I proto.Message] struct {
 }
 
 // NewRow returns the row of an op. The types of its Apply give the rest.
-func NewRow[I proto.Message, Tx, O, R any, PO interface {
+func NewRow[I Op, Tx, O, R any, PO interface {
 	*O
-	proto.Message
+	Op
 }, PR interface {
 	*R
 	proto.Message
@@ -92,6 +92,8 @@ func decode(s *schema, data []byte, into proto.Message) error {
 }
 
 func (r *Row[Tx, I]) setNumber(n entry.Number) { r.Number = n }
+
+func (r *Row[Tx, I]) place() (entry.Number, pipeline.Class) { return r.Number, r.Class }
 
 func (r *Row[Tx, I]) message() protoreflect.MessageDescriptor {
 	return r.New().ProtoReflect().Descriptor()

@@ -10,7 +10,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/view"
-	"github.com/corvo/corvo/engine/pipeline"
 )
 
 // fuzzNow is the time on the clock of the conversions.
@@ -56,34 +55,34 @@ func FuzzDecode(f *testing.F) {
 var fuzzID = job.ID{1, 2, 3}
 
 // decoders lists the conversions. Each turns a body into an op, or into nothing if its request makes none.
-var decoders = []func(*Faults, []byte) (pipeline.Op, error){
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+var decoders = []func(*Faults, []byte) (op.Op, error){
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b EnqueueBody
 		err := into(body, &b)
 		return created(FromEnqueue(f, &b, fuzzNow, job.MaxPayload)), err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b EnqueueBatchBody
 		err := into(body, &b)
 		return created(FromEnqueueBatch(f, &b, fuzzNow, job.MaxPayload)...), err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.FetchBatchRequest
 		err := into(body, &b)
 		ask := FromFetchBatch(f, &b)
 		return ask.Op(&op.Meta{LeaseSeed: make([]byte, 16)}), err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b AckBody
 		err := into(body, &b)
 		return &op.Ack{Items: []*op.AckItem{FromAck(f, fuzzID, &b)}}, err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.FailRequest
 		err := into(body, &b)
 		return &op.Fail{Items: []*op.FailItem{FromFail(f, fuzzID, &b)}}, err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.HeartbeatRequest
 		err := into(body, &b)
 		o := &op.Heartbeat{}
@@ -97,7 +96,7 @@ var decoders = []func(*Faults, []byte) (pipeline.Op, error){
 		}
 		return o, err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.SearchRequest
 		err := into(body, &b)
 		if _, wrong := view.ParseSearch(b); wrong != nil {
@@ -105,7 +104,7 @@ var decoders = []func(*Faults, []byte) (pipeline.Op, error){
 		}
 		return nil, err
 	},
-	func(f *Faults, body []byte) (pipeline.Op, error) {
+	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.CreateKeyRequest
 		err := into(body, &b)
 		k := FromCreateKey(f, &b, time.Unix(0, fuzzNow))
@@ -118,7 +117,7 @@ func into(body []byte, v any) error {
 	return serve.Decode(httptest.NewRequest("POST", "/", nil), body, v)
 }
 
-func created(jobs ...*op.NewJob) pipeline.Op {
+func created(jobs ...*op.NewJob) op.Op {
 	o := &op.Enqueue{Meta: &op.Meta{}, Jobs: jobs}
 	for i, n := range jobs {
 		id := job.NewID(fuzzNow/1e6, n.Queue, job.Entropy{1: byte(i), 2: byte(i >> 8)})

@@ -1,0 +1,74 @@
+package optable
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Proposal returns an op in the form that the pipeline takes: with the number and the class of its row. An op
+// without a row has number 0, which no log takes. Methods of each op were rejected for this, because they would
+// repeat the table.
+func (t *Table[R]) Proposal(o Op) pipeline.Op {
+	p := proposal{op: o}
+	m := o.ProtoReflect()
+	if fast, ok := o.(generated); ok {
+		p.fast = fast
+	} else {
+		p.fast, _ = m.Interface().(generated) // o may embed the message and hide its codec
+	}
+	var none R
+	if r := t.byMessage()[m.Descriptor()]; r != none {
+		p.number, p.class = r.place()
+	}
+	if ordered, ok := o.(pipeline.OrderedOp); ok {
+		return orderedProposal{p, ordered}
+	}
+	return p
+}
+
+// Proposed returns the op of a Proposal, or nil for any other op of a pipeline.
+func Proposed(p pipeline.Op) Op {
+	if of, ok := p.(interface{ proposed() Op }); ok {
+		return of.proposed()
+	}
+	return nil
+}
+
+// proposal implements pipeline.Op.
+type proposal struct {
+	op     Op
+	fast   generated // the op's generated codec; nil = it has none
+	number entry.Number
+	class  pipeline.Class
+}
+
+func (p proposal) proposed() Op          { return p.op }
+func (p proposal) Number() entry.Number  { return p.number }
+func (p proposal) Class() pipeline.Class { return p.class }
+func (p proposal) Validate() error       { return p.op.Validate() }
+
+func (p proposal) SizeVT() int {
+	if p.fast != nil {
+		return p.fast.SizeVT()
+	}
+	return reflected.Size(p.op)
+}
+
+func (p proposal) MarshalToSizedBufferVT(to []byte) (int, error) {
+	if p.fast != nil {
+		return p.fast.MarshalToSizedBufferVT(to)
+	}
+	data, err := reflected.MarshalAppend(to[:0], p.op)
+	if err == nil && len(data) != len(to) {
+		err = fmt.Errorf("%s takes %d bytes, not %d", p.op.ProtoReflect().Descriptor().FullName(), len(data), len(to))
+	}
+	return len(data), err
+}
+
+// orderedProposal is the proposal of an op that decides when it enters the backlog.
+type orderedProposal struct {
+	proposal
+	pipeline.OrderedOp
+}
