@@ -16,7 +16,7 @@ type pipeline struct {
 	conn   *conn
 	ctx    context.Context // ends with the pipeline
 	cancel context.CancelFunc
-	sent   chan *appending // in the order sent; the window is its capacity plus one
+	sent   chan *appending // in the order sent; the window is its capacity and the request whose answer collect awaits
 	done   chan raft.AppendFuture
 	wg     sync.WaitGroup
 }
@@ -58,8 +58,8 @@ func (g *Group) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddres
 	return p, nil
 }
 
-// AppendEntries sends one more request, and waits while the window is full. It refuses a request that is too
-// large; raft then sends the entries without a pipeline, in smaller requests.
+// AppendEntries sends one more request, and then waits while the window is full. It refuses a request that is
+// too large; raft then sends the entries without a pipeline, in smaller requests.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	size := appendSize(args)
 	if size > MaxMessage {
