@@ -59,7 +59,7 @@ type Tuning struct {
 	// SnapshotBytes is the length of log that makes a snapshot due. It bounds disk use and the replay after a
 	// crash. Default 64 MiB.
 	SnapshotBytes int64
-	// TrailingBytes is the length of log kept behind a snapshot. 0 = 8 MiB, negative = none.
+	// TrailingBytes is the length of log kept behind a snapshot. 0 = 8 MiB, negative = one entry.
 	TrailingBytes int64
 	// Heartbeat is the time without a message from a leader after which a follower stands for election; raft
 	// draws up to twice that time. Election is the time that a candidate waits for votes. Both default to 500

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// registerHandlers registers the handlers for calls of other members. It runs before raft does, so that no
-// call finds an unknown kind.
+// registerHandlers registers the handlers for calls of other members, before raft starts. A call that arrives
+// earlier fails as unsent, and its sender repeats it. Each handler waits until the group is open.
 func (g *Group) registerHandlers() {
 	g.peers.Admit(g.admit)
 	for kind, h := range map[transport.Kind]transport.Handler{

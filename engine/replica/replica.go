@@ -77,7 +77,7 @@ type Config struct {
 	Heartbeat, Election time.Duration
 	// SnapshotBytes is the length of log that makes a snapshot due; 0 = DefaultSnapshotBytes.
 	SnapshotBytes int64
-	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = none.
+	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = one entry.
 	TrailingBytes int64
 	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
 	// possibly before Open returns. Raft waits with the next notice until it returns, so it must not wait for
