@@ -77,7 +77,7 @@ type DeadPage struct {
 	Cursor string // of the page before
 }
 
-// Dead lists dead jobs, the newest first.
+// Dead lists dead jobs, the last created first.
 func (c *Client) Dead(ctx context.Context, page DeadPage, r Read) (api.SearchResponse, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"queue": page.Queue, "cursor": page.Cursor} {

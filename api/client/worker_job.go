@@ -86,8 +86,8 @@ func (j *Job) SetResult(result any) {
 	j.set("result", result, func(text json.RawMessage) { j.outcome.Result = text })
 }
 
-// SetCheckpoint sets the state from which the next attempt can continue. It is saved within seconds, and
-// in any case before the attempt ends. Save saves it at once.
+// SetCheckpoint sets the state from which the next attempt can continue. The next heartbeat saves it, or the end
+// of the attempt if that is sooner. Save saves it at once.
 func (j *Job) SetCheckpoint(checkpoint any) {
 	j.set("checkpoint", checkpoint, func(text json.RawMessage) { j.report.checkpoint = text })
 }
