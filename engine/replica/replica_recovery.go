@@ -157,9 +157,10 @@ func (r *Replica) termAt(index uint64) (uint64, error) {
 	return l.Term, nil
 }
 
-// LastClock returns the clock of the newest entry, applied or not; the next entry's clock must not be lower.
-// Clocks never fall along the log, so LastClock looks only for the newest command. A barrier in the log was
-// rejected: it would give the same clock later, and leave an entry that no machine records.
+// LastClock returns the clock of the newest command in the log, applied or not, and of the machine if the log
+// has none after it; the next entry's clock must not be lower. Only a fenced entry may have an older clock
+// than the entry before it, and the machine ignores such a clock. A barrier in the log was rejected: it would
+// give the same clock later, and leave an entry that no machine records.
 func (r *Replica) LastClock() (int64, error) {
 	applied := r.machine.Applied().Index
 	last, err := r.journal.LastIndex()
