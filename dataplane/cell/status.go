@@ -64,7 +64,7 @@ func (c *Cell) Status() (Status, error) {
 		s.UsageWaiting = c.usage.Owed()
 	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
-	s.AlertsDropped, s.WebhookEventsLost = c.duties.AlertsDropped(), head.GetTellingsLost()
+	s.AlertsDropped, s.WebhookEventsLost = c.duties.AlertsDropped(), head.GetNotificationsLost()
 	return s, nil
 }
 

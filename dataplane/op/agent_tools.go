@@ -87,7 +87,7 @@ func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 		return refused, nil
 	}
 	for _, c := range i.ToolCalls {
-		if err := send(tx, c.Shard, &Place{Meta: &Meta{Ids: [][]byte{c.Id}}, Jobs: []*NewJob{c.Job}}); err != nil {
+		if err := send(tx, c.Shard, &CreateJobs{Meta: &Meta{Ids: [][]byte{c.Id}}, Jobs: []*NewJob{c.Job}}); err != nil {
 			return nil, fmt.Errorf("call tool %q: %w", c.Name, err)
 		}
 		if err := send(tx, c.Shard, &WatchJob{JobId: c.Id, WaiterId: j.Id, WaiterShard: tx.Shard()}); err != nil {

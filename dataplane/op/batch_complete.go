@@ -67,7 +67,7 @@ func callBack(tx *state.Tx, b *state.Batch) error {
 	if payload == nil {
 		payload = &job.Blob{Data: []byte("{}")}
 	}
-	return send(tx, b.CallbackShard, &Place{
+	return send(tx, b.CallbackShard, &CreateJobs{
 		Meta: &Meta{Ids: [][]byte{b.CallbackJobId}},
 		Jobs: []*NewJob{{
 			Queue:    b.CallbackQueue,

@@ -399,7 +399,7 @@ func (s *sliceSim) quiet() bool {
 			if a == nil || a.ReservedNanoUsd != 0 {
 				return false
 			}
-			if a.Slice.GrantedNanoUsd != 0 || a.Slice.UntoldNs != 0 {
+			if a.Slice.GrantedNanoUsd != 0 || a.Slice.UnreportedNs != 0 {
 				return false
 			}
 		}

@@ -96,7 +96,7 @@ type succession struct {
 // next creates the next step. It has no previous result if this step did not succeed.
 func (s *succession) next() error {
 	link := &job.ChainLink{ChainId: s.before.Chain.ChainId, Step: s.before.Chain.Step + 1}
-	return s.place(s.chain.Steps[link.Step], &NewJob{
+	return s.createJob(s.chain.Steps[link.Step], &NewJob{
 		Chain: s.chain, Link: link, Previous: s.how.result, Origin: s.origin(job.OriginKind_ORIGIN_KIND_STEP),
 	})
 }
@@ -105,24 +105,24 @@ func (s *succession) next() error {
 func (s *succession) failure() error {
 	origin := s.origin(job.OriginKind_ORIGIN_KIND_FAILURE)
 	origin.Attempt, origin.Error = s.before.Attempt, s.how.err
-	return s.place(s.chain.Failure, &NewJob{Origin: origin})
+	return s.createJob(s.chain.Failure, &NewJob{Origin: origin})
 }
 
 // exit creates the job that follows the end of the chain. It is not a step of the chain.
 func (s *succession) exit(outcome string) error {
 	origin := s.origin(job.OriginKind_ORIGIN_KIND_EXIT)
 	origin.Outcome = outcome
-	return s.place(s.chain.Exit, &NewJob{Previous: s.how.result, Origin: origin})
+	return s.createJob(s.chain.Exit, &NewJob{Previous: s.how.result, Origin: origin})
 }
 
 func (s *succession) origin(kind job.OriginKind) *job.Origin {
 	return &job.Origin{Kind: kind, JobId: s.before.Id, Queue: s.before.Queue}
 }
 
-// place creates a job on the shard of its queue. The job inherits the retry policy, priority, tags, headers
+// createJob creates a job on the shard of its queue. The job inherits the retry policy, priority, tags, headers
 // and fairness key of the job before it, so that the whole chain counts for the client that enqueued it. It
 // does not inherit the batch, unique key, checkpoint and times.
-func (s *succession) place(step *job.Step, nj *NewJob) error {
+func (s *succession) createJob(step *job.Step, nj *NewJob) error {
 	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
 	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers
 	nj.FairnessKey, nj.FairnessWeight = s.before.FairnessKey, s.before.FairnessWeight
@@ -134,5 +134,5 @@ func (s *succession) place(step *job.Step, nj *NewJob) error {
 	}
 	id := s.tx.NewID(step.Queue)
 	s.made = true
-	return send(s.tx, step.Shard, &Place{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{nj}})
+	return send(s.tx, step.Shard, &CreateJobs{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{nj}})
 }

@@ -12,7 +12,7 @@ import (
 // Commands of stories about chains and the jobs that follow from others.
 func init() {
 	builders["chain"] = (*story).chain
-	builders["place"] = (*story).place
+	builders["create-jobs"] = (*story).createJobs
 	builders["come-back"] = (*story).comeBack
 	builders["ack-exit"] = func(s *story, items []item) op.Op {
 		o := s.ackOp(items).(*op.Ack)
@@ -23,7 +23,7 @@ func init() {
 	}
 	moreValid = append(moreValid, func(w *world) op.Op {
 		o := w.newJobs("q", 1)
-		return &op.Place{Meta: o.Meta, Jobs: o.Jobs}
+		return &op.CreateJobs{Meta: o.Meta, Jobs: o.Jobs}
 	})
 }
 
@@ -50,11 +50,11 @@ func (s *story) chain(items []item) op.Op {
 	return o
 }
 
-// place builds an enqueue's jobs as another shard sends them, with unique= and, for jobs that follow another,
+// createJobs builds an enqueue's jobs as another shard sends them, with unique= and, for jobs that follow another,
 // after= and previous=.
-func (s *story) place(items []item) op.Op {
+func (s *story) createJobs(items []item) op.Op {
 	asked := s.enqueue(items).(*op.Enqueue)
-	o := &op.Place{Meta: asked.Meta, Jobs: asked.Jobs}
+	o := &op.CreateJobs{Meta: asked.Meta, Jobs: asked.Jobs}
 	for _, nj := range o.Jobs {
 		i := items[0]
 		nj.Opt().UniqueKey = i.text("unique", "")
@@ -103,9 +103,9 @@ func (s *story) origin(o *job.Origin) string {
 // printSent prints an op on its way to another shard.
 func (s *story) printSent(seq uint64, o op.Op) {
 	fmt.Fprintf(&s.out, "  %d %s", seq, op.KindFor(o).Name)
-	if place, ok := o.(*op.Place); ok {
-		for i, nj := range place.Jobs {
-			fmt.Fprintf(&s.out, " %s for %s: %s, previous %s, after %s", s.name(place.Meta.Ids[i]), nj.Queue, nj.Payload.GetData(), nj.Previous.GetData(), s.origin(nj.Origin))
+	if created, ok := o.(*op.CreateJobs); ok {
+		for i, nj := range created.Jobs {
+			fmt.Fprintf(&s.out, " %s for %s: %s, previous %s, after %s", s.name(created.Meta.Ids[i]), nj.Queue, nj.Payload.GetData(), nj.Previous.GetData(), s.origin(nj.Origin))
 		}
 	}
 	if grant, ok := o.(*op.GrantBudget); ok {

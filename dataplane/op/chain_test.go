@@ -146,7 +146,7 @@ func TestPlaceRefusesNoQueue(t *testing.T) {
 		t.Fatalf("there is room for a queue: %v", err)
 	}
 	o := w.newJobs("late", 1)
-	s.must(&op.Place{Meta: o.Meta, Jobs: o.Jobs})
+	s.must(&op.CreateJobs{Meta: o.Meta, Jobs: o.Jobs})
 	if got := s.store.Fetchable("late"); got != 1 {
 		t.Errorf("%d jobs can be fetched", got)
 	}
@@ -166,7 +166,7 @@ func TestPlaceAtATakenKey(t *testing.T) {
 		if queue == "q" { // in another queue it is another key
 			o.Jobs[0].Opt().UniqueKey, o.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 		}
-		s.must(&op.Place{Meta: o.Meta, Jobs: o.Jobs})
+		s.must(&op.CreateJobs{Meta: o.Meta, Jobs: o.Jobs})
 	}
 	if got := s.jobsOf(); len(got) != 2 || got[0].Queue == got[1].Queue {
 		t.Errorf("there are %v", got)
@@ -262,7 +262,7 @@ func TestJobsThatFollowAreChecked(t *testing.T) {
 		if err := o.Validate(); api.CodeOf(err) != api.ValidationError {
 			t.Errorf("%s, of a client: %v", name, err)
 		}
-		if err := (&op.Place{Meta: o.Meta, Jobs: o.Jobs}).Validate(); (err == nil) != c.fits {
+		if err := (&op.CreateJobs{Meta: o.Meta, Jobs: o.Jobs}).Validate(); (err == nil) != c.fits {
 			t.Errorf("%s, of a shard: %v", name, err)
 		}
 	}

@@ -41,7 +41,7 @@ func (o *CountBulk) Apply(tx *state.Tx) (*CountBulkResult, error) {
 	for _, s := range b.Shares {
 		if s.Shard == o.Shard && !s.Ended {
 			known = true
-			s.Counts, s.Told, s.Ended = o.Counts, true, o.Ended
+			s.Counts, s.Reported, s.Ended = o.Counts, true, o.Ended
 		}
 		under = under || !s.Ended
 	}

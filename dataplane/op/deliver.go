@@ -29,7 +29,7 @@ const MaxDeliverItems = 1000
 
 // travellers holds the numbers of the ops that one shard may send to another.
 var travellers = map[entry.Number]bool{
-	numArrive: true, numPlace: true, numCountMember: true, numWatchJob: true, numSettleDependency: true,
+	numArrive: true, numCreateJobs: true, numCountMember: true, numWatchJob: true, numSettleDependency: true,
 	numPutResource: true, numDeleteResource: true, numNotifyWebhooks: true, numReturnBudget: true, numGrantBudget: true,
 	numOpenBulk: true, numCountBulk: true, numCancelBulk: true,
 }

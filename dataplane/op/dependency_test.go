@@ -115,8 +115,8 @@ func TestFanOut(t *testing.T) {
 		if n := w.store.Fetchable("after"); n != told {
 			t.Fatalf("%d jobs may be fetched, %d have been told", n, told)
 		}
-		if got := one[*op.ResolveDependentsResult](w, &op.ResolveDependents{JobIds: [][]byte{l.Id}}); got.Told != op.MaxNotified {
-			t.Fatalf("%d were told by one op", got.Told)
+		if got := one[*op.ResolveDependentsResult](w, &op.ResolveDependents{JobIds: [][]byte{l.Id}}); got.Notified != op.MaxNotified {
+			t.Fatalf("%d were notified by one op", got.Notified)
 		}
 	}
 	if due := w.dueDependents(); len(due) > 0 || w.store.Fetchable("after") != waiters {
@@ -139,8 +139,8 @@ func TestToldIsBoundedOverJobs(t *testing.T) {
 	}
 	w.apply(ack(leased...))
 	for _, want := range []uint32{op.MaxNotified, op.MaxNotified/2 + 3, 0} {
-		if got := one[*op.ResolveDependentsResult](w, o); got.Told != want {
-			t.Errorf("%d were told, want %d", got.Told, want)
+		if got := one[*op.ResolveDependentsResult](w, o); got.Notified != want {
+			t.Errorf("%d were notified, want %d", got.Notified, want)
 		}
 	}
 }
@@ -316,8 +316,8 @@ func TestDependenciesWithAFullOutbox(t *testing.T) {
 	}
 	a.complete(0, "q")
 	resolve := &op.ResolveDependents{JobIds: [][]byte{id[:]}}
-	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Told != 1 {
-		t.Errorf("%d were told", got.Told)
+	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Notified != 1 {
+		t.Errorf("%d were notified", got.Notified)
 	}
 	a.is(0, near, job.Pending, 0)
 	now := here.store.Head().ClockNs
@@ -325,15 +325,15 @@ func TestDependenciesWithAFullOutbox(t *testing.T) {
 	if err != nil || !ok || due != now+int64(time.Second) {
 		t.Errorf("it is tried again after %s (%v, %v)", time.Duration(due-now), ok, err)
 	}
-	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Told != 0 || here.store.Head().ClockNs > due {
-		t.Errorf("%d were told before that", got.Told)
+	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Notified != 0 || here.store.Head().ClockNs > due {
+		t.Errorf("%d were notified before that", got.Notified)
 	}
 	here.must(&op.TrimOutbox{Shard: 1, UpTo: state.MaxOutboxOps})
 	for here.store.Head().ClockNs < due {
 		here.must(&op.StartTerm{})
 	}
-	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Told != 1 {
-		t.Errorf("%d were told when there was room", got.Told)
+	if got := here.must(resolve).(*op.ResolveDependentsResult); got.Notified != 1 {
+		t.Errorf("%d were notified when there was room", got.Notified)
 	}
 	rows, err := here.store.Outgoing(1, state.MaxOutboxOps+1, 10, 1<<20)
 	if err != nil || len(rows) != 1 {

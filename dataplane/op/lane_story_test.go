@@ -93,7 +93,7 @@ func TestLanesBound(t *testing.T) {
 	}
 	one[*op.EnqueueResult](w, w.keyed("q", "k7", 0, 3))
 	made := keys(1)
-	one[*op.PlaceResult](w, &op.Place{Meta: made.Meta, Jobs: made.Jobs})
+	one[*op.CreateJobsResult](w, &op.CreateJobs{Meta: made.Meta, Jobs: made.Jobs})
 	if got := w.store.Head().LaneRecords; got != job.MaxLanes+1 {
 		t.Errorf("there are %d lanes", got)
 	}

@@ -577,7 +577,7 @@ type NewJob struct {
 	// Only Place sets these fields: they come from the state, not from a client.
 	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
-	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its place in `chain`; absent for the first step
+	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its position in `chain`; absent for the first step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4433,9 +4433,9 @@ func (x *PurgeJobsResult) GetPurged() uint32 {
 	return 0
 }
 
-// Place creates jobs that follow from other jobs, on the shards of their queues. meta.ids has an id for each.
+// CreateJobs creates jobs that follow from other jobs, on the shards of their queues. meta.ids has an id for each.
 // It refuses nothing.
-type Place struct {
+type CreateJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Jobs          []*NewJob              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -4443,20 +4443,20 @@ type Place struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Place) Reset() {
-	*x = Place{}
+func (x *CreateJobs) Reset() {
+	*x = CreateJobs{}
 	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Place) String() string {
+func (x *CreateJobs) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Place) ProtoMessage() {}
+func (*CreateJobs) ProtoMessage() {}
 
-func (x *Place) ProtoReflect() protoreflect.Message {
+func (x *CreateJobs) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4468,45 +4468,45 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Place.ProtoReflect.Descriptor instead.
-func (*Place) Descriptor() ([]byte, []int) {
+// Deprecated: Use CreateJobs.ProtoReflect.Descriptor instead.
+func (*CreateJobs) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
 }
 
-func (x *Place) GetMeta() *Meta {
+func (x *CreateJobs) GetMeta() *Meta {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
 }
 
-func (x *Place) GetJobs() []*NewJob {
+func (x *CreateJobs) GetJobs() []*NewJob {
 	if x != nil {
 		return x.Jobs
 	}
 	return nil
 }
 
-type PlaceResult struct {
+type CreateJobsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PlaceResult) Reset() {
-	*x = PlaceResult{}
+func (x *CreateJobsResult) Reset() {
+	*x = CreateJobsResult{}
 	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PlaceResult) String() string {
+func (x *CreateJobsResult) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PlaceResult) ProtoMessage() {}
+func (*CreateJobsResult) ProtoMessage() {}
 
-func (x *PlaceResult) ProtoReflect() protoreflect.Message {
+func (x *CreateJobsResult) ProtoReflect() protoreflect.Message {
 	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4518,8 +4518,8 @@ func (x *PlaceResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PlaceResult.ProtoReflect.Descriptor instead.
-func (*PlaceResult) Descriptor() ([]byte, []int) {
+// Deprecated: Use CreateJobsResult.ProtoReflect.Descriptor instead.
+func (*CreateJobsResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
 }
 
@@ -4814,7 +4814,7 @@ func (x *PurgeBatchesResult) GetPurged() uint32 {
 	return 0
 }
 
-// WatchJob asks to be told how a job settles.
+// WatchJob asks to be notified when a job settles.
 type WatchJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -4919,7 +4919,7 @@ func (*WatchJobResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
 }
 
-// SettleDependency tells a job how one it depends on has settled.
+// SettleDependency notifies a job that a job on which it depends has settled.
 type SettleDependency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -5079,7 +5079,7 @@ func (x *ResolveDependents) GetJobIds() [][]byte {
 
 type ResolveDependentsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Told          uint32                 `protobuf:"varint,1,opt,name=told,proto3" json:"told,omitempty"`
+	Notified      uint32                 `protobuf:"varint,1,opt,name=notified,proto3" json:"notified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5114,9 +5114,9 @@ func (*ResolveDependentsResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
 }
 
-func (x *ResolveDependentsResult) GetTold() uint32 {
+func (x *ResolveDependentsResult) GetNotified() uint32 {
 	if x != nil {
-		return x.Told
+		return x.Notified
 	}
 	return 0
 }
@@ -8114,11 +8114,12 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
 	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\")\n" +
 	"\x0fPurgeJobsResult\x12\x16\n" +
-	"\x06purged\x18\x01 \x01(\rR\x06purged\"W\n" +
-	"\x05Place\x12%\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"\\\n" +
+	"\n" +
+	"CreateJobs\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12'\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\"\r\n" +
-	"\vPlaceResult\"M\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\"\x12\n" +
+	"\x10CreateJobsResult\"M\n" +
 	"\tSealBatch\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x19\n" +
 	"\bbatch_id\x18\x02 \x01(\fR\abatchId\">\n" +
@@ -8148,9 +8149,9 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x16SettleDependencyResult\"S\n" +
 	"\x11ResolveDependents\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
-	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"-\n" +
-	"\x17ResolveDependentsResult\x12\x12\n" +
-	"\x04told\x18\x01 \x01(\rR\x04told\"\xa1\x01\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"5\n" +
+	"\x17ResolveDependentsResult\x12\x1a\n" +
+	"\bnotified\x18\x01 \x01(\rR\bnotified\"\xa1\x01\n" +
 	"\vPutSchedule\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x124\n" +
 	"\bschedule\x18\x02 \x01(\v2\x18.corvo.state.v1.ScheduleR\bschedule\x12\x16\n" +
@@ -8419,8 +8420,8 @@ var file_dataplane_op_op_proto_goTypes = []any{
 	(*ReleaseUniqueResult)(nil),     // 71: corvo.op.v1.ReleaseUniqueResult
 	(*PurgeJobs)(nil),               // 72: corvo.op.v1.PurgeJobs
 	(*PurgeJobsResult)(nil),         // 73: corvo.op.v1.PurgeJobsResult
-	(*Place)(nil),                   // 74: corvo.op.v1.Place
-	(*PlaceResult)(nil),             // 75: corvo.op.v1.PlaceResult
+	(*CreateJobs)(nil),              // 74: corvo.op.v1.CreateJobs
+	(*CreateJobsResult)(nil),        // 75: corvo.op.v1.CreateJobsResult
 	(*SealBatch)(nil),               // 76: corvo.op.v1.SealBatch
 	(*SealBatchResult)(nil),         // 77: corvo.op.v1.SealBatchResult
 	(*CountMember)(nil),             // 78: corvo.op.v1.CountMember
@@ -8600,8 +8601,8 @@ var file_dataplane_op_op_proto_depIdxs = []int32{
 	3,   // 88: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
 	3,   // 89: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
 	3,   // 90: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 91: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
-	8,   // 92: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
+	3,   // 91: corvo.op.v1.CreateJobs.meta:type_name -> corvo.op.v1.Meta
+	8,   // 92: corvo.op.v1.CreateJobs.jobs:type_name -> corvo.op.v1.NewJob
 	3,   // 93: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
 	153, // 94: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
 	3,   // 95: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta

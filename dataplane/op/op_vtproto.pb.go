@@ -4510,7 +4510,7 @@ func (m *PurgeJobsResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Place) MarshalVT() (dAtA []byte, err error) {
+func (m *CreateJobs) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4523,12 +4523,12 @@ func (m *Place) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Place) MarshalToVT(dAtA []byte) (int, error) {
+func (m *CreateJobs) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Place) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *CreateJobs) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -4565,7 +4565,7 @@ func (m *Place) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *PlaceResult) MarshalVT() (dAtA []byte, err error) {
+func (m *CreateJobsResult) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4578,12 +4578,12 @@ func (m *PlaceResult) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *PlaceResult) MarshalToVT(dAtA []byte) (int, error) {
+func (m *CreateJobsResult) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *PlaceResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *CreateJobsResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -5153,8 +5153,8 @@ func (m *ResolveDependentsResult) MarshalToSizedBufferVT(dAtA []byte) (int, erro
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Told != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Told))
+	if m.Notified != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Notified))
 		i--
 		dAtA[i] = 0x8
 	}
@@ -9502,7 +9502,7 @@ func (m *PurgeJobsResult) SizeVT() (n int) {
 	return n
 }
 
-func (m *Place) SizeVT() (n int) {
+func (m *CreateJobs) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -9522,7 +9522,7 @@ func (m *Place) SizeVT() (n int) {
 	return n
 }
 
-func (m *PlaceResult) SizeVT() (n int) {
+func (m *CreateJobsResult) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -9730,8 +9730,8 @@ func (m *ResolveDependentsResult) SizeVT() (n int) {
 	}
 	var l int
 	_ = l
-	if m.Told != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Told))
+	if m.Notified != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Notified))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -20877,7 +20877,7 @@ func (m *PurgeJobsResult) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Place) UnmarshalVT(dAtA []byte) error {
+func (m *CreateJobs) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -20900,10 +20900,10 @@ func (m *Place) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Place: wiretype end group for non-group")
+			return fmt.Errorf("proto: CreateJobs: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Place: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: CreateJobs: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -20998,7 +20998,7 @@ func (m *Place) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *PlaceResult) UnmarshalVT(dAtA []byte) error {
+func (m *CreateJobsResult) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -21021,10 +21021,10 @@ func (m *PlaceResult) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: PlaceResult: wiretype end group for non-group")
+			return fmt.Errorf("proto: CreateJobsResult: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: PlaceResult: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: CreateJobsResult: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		default:
@@ -22245,9 +22245,9 @@ func (m *ResolveDependentsResult) UnmarshalVT(dAtA []byte) error {
 		switch fieldNum {
 		case 1:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Told", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Notified", wireType)
 			}
-			m.Told = 0
+			m.Notified = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -22257,7 +22257,7 @@ func (m *ResolveDependentsResult) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Told |= uint32(b&0x7F) << shift
+				m.Notified |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -28,7 +28,7 @@ func (o *OpenBulk) Validate() error {
 	if part.GetNamed() != (len(work.GetJobIds()) > 0) || part.GetNamed() == (len(work.GetFilter()) > 0) {
 		p.add("work", errors.New("has neither ids nor a filter, or both, or not what the part says"))
 	}
-	if part.GetNext() != 0 || part.GetEnd() != 0 || part.GetCounts() != nil || part.GetFailuresTold() != 0 {
+	if part.GetNext() != 0 || part.GetEnd() != 0 || part.GetCounts() != nil || part.GetFailuresReported() != 0 {
 		p.add("part", errors.New("has begun already"))
 	}
 	p.whole(o)
@@ -43,7 +43,7 @@ func (o *OpenBulk) Apply(tx *state.Tx) (*OpenBulkResult, error) {
 		return &OpenBulkResult{}, err
 	}
 	p := o.Part
-	p.CreatedNs, p.ToldNs = tx.ClockNs(), tx.ClockNs()
+	p.CreatedNs, p.ReportedNs = tx.ClockNs(), tx.ClockNs()
 	p.End = tx.Head().GetNextJobNumber() // at least 1
 	if p.Named {
 		p.End = uint64(len(o.Work.JobIds))

@@ -49,7 +49,7 @@ func (o *ResolveDependents) Apply(tx *state.Tx) (*ResolveDependentsResult, error
 			break
 		}
 	}
-	return &ResolveDependentsResult{Told: uint32(notified)}, nil
+	return &ResolveDependentsResult{Notified: uint32(notified)}, nil
 }
 
 // resolve notifies up to most of the jobs that wait for a job, if their notification is due.

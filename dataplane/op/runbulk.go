@@ -137,7 +137,7 @@ func covers(globs []string, queue string) bool {
 // fail counts an error and keeps it for the home shard while the limit allows.
 func (c *chunk) fail(id []byte, why *Refusal) {
 	c.part.Counts.Errors++
-	if int(c.part.FailuresTold)+len(c.failures) < job.MaxBulkFailures {
+	if int(c.part.FailuresReported)+len(c.failures) < job.MaxBulkFailures {
 		c.failures = append(c.failures, &state.BulkFailure{JobId: id, Code: why.Code, Error: why.Message})
 	}
 }
@@ -146,10 +146,10 @@ func (c *chunk) fail(id []byte, why *Refusal) {
 func (c *chunk) end(failure string) error {
 	p, now := c.part, c.tx.ClockNs()
 	ended := p.Next >= p.End || failure != ""
-	notifies := ended || len(c.failures) > 0 || now-p.ToldNs >= int64(bulkNotifyInterval)
+	notifies := ended || len(c.failures) > 0 || now-p.ReportedNs >= int64(bulkNotifyInterval)
 	if notifies {
-		p.ToldNs = now
-		p.FailuresTold += uint32(len(c.failures))
+		p.ReportedNs = now
+		p.FailuresReported += uint32(len(c.failures))
 	}
 	id := [16]byte(p.Id)
 	store := func() error { return c.tx.PutBulkPart(id, p) }

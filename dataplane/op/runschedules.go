@@ -141,7 +141,7 @@ func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, due
 	if s.UniqueKey != "" {
 		n.Opt().UniqueKey, n.Opt().UniquePeriodMs = s.UniqueKey, int64(job.DefaultUniquePeriod/time.Millisecond)
 	}
-	if err := send(tx, s.Shard, &Place{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{n}}); err != nil {
+	if err := send(tx, s.Shard, &CreateJobs{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{n}}); err != nil {
 		return fmt.Errorf("run of schedule %s: %w", job.ScheduleIDText(job.ID(s.Id)), err)
 	}
 	if s.Shard == tx.Shard() {

@@ -84,7 +84,7 @@ func (s *story) describe(o op.Op, result any) string {
 	case *op.PurgeIdempotencyResult:
 		add("%d", r.Purged)
 	case *op.ResolveDependentsResult:
-		add("told %d", r.Told)
+		add("notified %d", r.Notified)
 	case *op.RunSchedulesResult:
 		for _, id := range r.JobIds {
 			add("%s", s.nameRun(id))

@@ -40,7 +40,7 @@ const (
 	numExpireJobs        entry.Number = 27
 	numReleaseUnique     entry.Number = 28
 	numPurgeJobs         entry.Number = 29
-	numPlace             entry.Number = 30
+	numCreateJobs        entry.Number = 30
 	numSealBatch         entry.Number = 31
 	numCountMember       entry.Number = 32
 	numPurgeBatches      entry.Number = 33
@@ -116,7 +116,7 @@ func init() {
 		numExpireJobs:        kind("expire-jobs", pipeline.ClassSettle, RepeatHarmless, (*ExpireJobs).Apply),
 		numReleaseUnique:     kind("release-unique", pipeline.ClassSettle, RepeatHarmless, (*ReleaseUnique).Apply),
 		numPurgeJobs:         kind("purge-jobs", pipeline.ClassSettle, RepeatHarmless, (*PurgeJobs).Apply),
-		numPlace:             kind("place", pipeline.ClassEnqueue, RepeatNever, (*Place).Apply),
+		numCreateJobs:        kind("create-jobs", pipeline.ClassEnqueue, RepeatNever, (*CreateJobs).Apply),
 		numSealBatch:         kind("seal-batch", pipeline.ClassManage, RepeatAnswers, (*SealBatch).Apply),
 		numCountMember:       kind("count-member", pipeline.ClassSettle, RepeatNever, (*CountMember).Apply),
 		numPurgeBatches:      kind("purge-batches", pipeline.ClassSettle, RepeatHarmless, (*PurgeBatches).Apply),

@@ -125,7 +125,7 @@ func (m *model) complete(b *modelBatch) {
 		if payload == nil {
 			payload = &job.Blob{Data: []byte("{}")}
 		}
-		m.place(b.CallbackShard, id, &op.NewJob{
+		m.createJob(b.CallbackShard, id, &op.NewJob{
 			Queue: b.CallbackQueue, Payload: payload, Priority: job.Normal, Retry: job.NewRetry(),
 			Origin: &job.Origin{
 				Kind: job.OriginKind_ORIGIN_KIND_BATCH, BatchId: b.Id,

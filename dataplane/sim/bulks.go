@@ -71,7 +71,7 @@ func (m *model) openPart(o *op.StartBulk, s *op.BulkStart) {
 		&state.BulkPart{
 			Id: o.GetMeta().GetIds()[0], Action: o.GetAction(), Queue: o.GetQueue(), Shard: o.GetShard(), Priority: o.GetPriority(),
 			Scope: o.GetScope(), InQueue: o.GetInQueue(), InStates: o.GetInStates(),
-			CreatedNs: m.clockNs, ToldNs: m.clockNs, End: m.nextNumber,
+			CreatedNs: m.clockNs, ReportedNs: m.clockNs, End: m.nextNumber,
 		},
 		&state.BulkWork{Filter: o.GetFilter(), JobIds: s.GetJobIds()},
 	}
@@ -106,9 +106,9 @@ func (m *model) runBulk(o *op.RunBulk) outcome {
 		}
 		counts.Errors++
 		tally.Errors++
-		if int(p.FailuresTold) < job.MaxBulkFailures {
+		if int(p.FailuresReported) < job.MaxBulkFailures {
 			failures = append(failures, &state.BulkFailure{JobId: id, Code: string(code)})
-			p.FailuresTold++
+			p.FailuresReported++
 		}
 	}
 	p.Next = min(o.GetTo(), p.End)
@@ -116,8 +116,8 @@ func (m *model) runBulk(o *op.RunBulk) outcome {
 	if ended {
 		delete(m.bulks.parts, string(p.Id))
 	}
-	if ended || len(failures) > 0 || m.clockNs-p.ToldNs >= 1e9 {
-		p.ToldNs = m.clockNs
+	if ended || len(failures) > 0 || m.clockNs-p.ReportedNs >= 1e9 {
+		p.ReportedNs = m.clockNs
 		m.tellBulk(p, failures, ended, o.GetFailure())
 	}
 	return outcome{result: &op.RunBulkResult{Applied: true}}
@@ -193,7 +193,7 @@ func (m *model) tellBulk(p *modelPart, failures []*state.BulkFailure, ended bool
 			return
 		}
 		s := b.Shares[i]
-		s.Counts, s.Told, s.Ended = counts, true, ended
+		s.Counts, s.Reported, s.Ended = counts, true, ended
 		b.Failures = append(b.Failures, failures...)
 		b.Failures = b.Failures[:min(len(b.Failures), job.MaxBulkFailures)]
 		if b.Error == "" {

@@ -83,7 +83,7 @@ func (m *model) resolveDependents(o *op.ResolveDependents) outcome {
 		}
 		for _, waiter := range sortedIDs(w.shards) {
 			m.tell(id, waiter, w)
-			result.Told++
+			result.Notified++
 		}
 		delete(m.waiters, id)
 	}

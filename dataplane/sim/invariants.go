@@ -199,7 +199,7 @@ func sentJobs(framed entry.Op) ([][]byte, error) {
 	switch o := o.(type) {
 	case *op.Arrive:
 		return [][]byte{o.GetJob().GetId()}, nil
-	case *op.Place:
+	case *op.CreateJobs:
 		return o.GetMeta().GetIds(), nil
 	}
 	return nil, nil

@@ -81,7 +81,7 @@ func (m *model) runSchedules(o *op.RunSchedules) outcome {
 			n.Opt().UniquePeriodMs = job.DefaultUniquePeriod.Milliseconds()
 		}
 		m.ledger.byRuns[id] = true
-		m.place(s.GetShard(), id, n)
+		m.createJob(s.GetShard(), id, n)
 		if s.GetShard() != m.number || m.jobs[id] != nil {
 			result.JobIds = append(result.JobIds, id[:])
 		}

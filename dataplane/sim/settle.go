@@ -192,11 +192,11 @@ func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 	n.FairnessKey, n.FairnessWeight = j.fairnessKey, j.weight
 	id := m.newID(n.Queue)
 	m.ledger.lives[id] = m.ledger.lives[j.id]
-	m.place(s.GetShard(), id, n)
+	m.createJob(s.GetShard(), id, n)
 }
 
-// place creates a job on the shard of its queue.
-func (m *model) place(shard uint32, id job.ID, n *op.NewJob) {
+// createJob creates a job on the shard of its queue.
+func (m *model) createJob(shard uint32, id job.ID, n *op.NewJob) {
 	m.ledger.promised[id] = true
 	m.send(shard, traveller{job: &id, arrive: func(to *model) {
 		delete(m.ledger.promised, id)

@@ -89,7 +89,7 @@ func play(t *testing.T, seed uint64) Outcome {
 
 // travels reports whether ops of a kind occur only inside a Deliver.
 func travels(k *op.Kind) bool {
-	return slices.Contains([]string{"arrive", "place", "count-member", "watch-job", "settle-dependency", "notify-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
+	return slices.Contains([]string{"arrive", "create-jobs", "count-member", "watch-job", "settle-dependency", "notify-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
 }
 
 // The workload must be able to draw every kind of op.

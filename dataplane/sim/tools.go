@@ -19,7 +19,7 @@ func (m *model) callTools(j *modelJob, item *op.AckItem) {
 		if len(item.GetProof().GetToken()) == 0 {
 			m.ledger.byRuns[id] = true // an ack without a token may call the tool again
 		}
-		m.place(c.GetShard(), id, c.GetJob())
+		m.createJob(c.GetShard(), id, c.GetJob())
 		m.send(c.GetShard(), traveller{about: &waiter, arrive: func(to *model) { to.watch(id, waiter, here) }})
 	}
 	j.blocked = len(item.GetToolCalls())

@@ -158,7 +158,7 @@ func (tx *Tx) NumberDelivery() uint64 {
 }
 
 // DropWebhookEvents counts webhook events dropped because the outbox to the first shard is full.
-func (tx *Tx) DropWebhookEvents(n int) { tx.head.TellingsLost += uint64(n) }
+func (tx *Tx) DropWebhookEvents(n int) { tx.head.NotificationsLost += uint64(n) }
 
 // PutDelivery stores a delivery under its id; nil removes it.
 func (tx *Tx) PutDelivery(id [16]byte, d *Delivery) error {

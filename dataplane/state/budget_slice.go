@@ -68,8 +68,8 @@ func (s *Slice) Unreported() billing.Sums {
 
 // note records that there is something to report.
 func (s *Slice) note(nowNs int64) {
-	if s.UntoldNs == 0 {
-		s.UntoldNs = nowNs
+	if s.UnreportedNs == 0 {
+		s.UnreportedNs = nowNs
 	}
 }
 
@@ -87,7 +87,7 @@ func (s *Slice) GiveBack() {
 
 // ClearReport clears the figures that are being reported to the first shard.
 func (s *Slice) ClearReport() {
-	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UntoldNs = 0, 0, 0, 0
+	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UnreportedNs = 0, 0, 0, 0
 }
 
 // Lacks returns the money missing to have an amount free. At least 1 nano-dollar must be free.
@@ -100,8 +100,8 @@ func (s *Slice) ReportNs() (due int64) {
 			due = ns
 		}
 	}
-	if s.UntoldNs != 0 {
-		at(s.UntoldNs + int64(job.SliceReport))
+	if s.UnreportedNs != 0 {
+		at(s.UnreportedNs + int64(job.SliceReport))
 	}
 	switch {
 	case s.Recall != 0 && !s.Returned:
@@ -116,8 +116,8 @@ func (s *Slice) ReportNs() (due int64) {
 
 // Postpone delays the reports that are due at nowNs.
 func (s *Slice) Postpone(nowNs int64) {
-	if s.UntoldNs != 0 {
-		s.UntoldNs = nowNs
+	if s.UnreportedNs != 0 {
+		s.UnreportedNs = nowNs
 	}
 	s.UsedNs, s.KeepNs = nowNs, nowNs+int64(job.SliceReport)
 }

@@ -198,7 +198,7 @@ func (b *Bulk) Counts() *BulkCounts {
 // Begun reports whether any shard has reported its progress.
 func (b *Bulk) Begun() bool {
 	for _, s := range b.GetShares() {
-		if s.Told {
+		if s.Reported {
 			return true
 		}
 	}

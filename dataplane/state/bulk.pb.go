@@ -215,8 +215,8 @@ type BulkShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
 	Counts        *BulkCounts            `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`
-	Told          bool                   `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`   // the shard has reported
-	Ended         bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"` // the part has ended: no report follows
+	Reported      bool                   `protobuf:"varint,3,opt,name=reported,proto3" json:"reported,omitempty"` // the shard has reported
+	Ended         bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`       // the part has ended: no report follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,9 +265,9 @@ func (x *BulkShare) GetCounts() *BulkCounts {
 	return nil
 }
 
-func (x *BulkShare) GetTold() bool {
+func (x *BulkShare) GetReported() bool {
 	if x != nil {
-		return x.Told
+		return x.Reported
 	}
 	return false
 }
@@ -423,24 +423,24 @@ func (x *Bulk) GetPurgeNs() int64 {
 // BulkPart is the progress of a shard's part. Positions are job numbers if a filter selects the jobs, or else
 // indexes into the list of ids.
 type BulkPart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Action        BulkAction             `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                                                       // the target queue of MOVE
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                                      // shard of the target queue
-	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`                                                // the new priority of CHANGE_PRIORITY
-	Scope         []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"`                                                       // as in Bulk
-	Named         bool                   `protobuf:"varint,7,opt,name=named,proto3" json:"named,omitempty"`                                                      // the jobs are given by their ids
-	InQueue       string                 `protobuf:"bytes,8,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"`                                    // queue of the filter; jobs in another queue are passed over
-	InStates      []job.State            `protobuf:"varint,9,rep,packed,name=in_states,json=inStates,proto3,enum=corvo.job.v1.State" json:"in_states,omitempty"` // states of the filter; jobs in other states are passed over
-	Next          uint64                 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`                                                       // positions below it are done
-	End           uint64                 `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                                         // there are no positions from it on
-	Counts        *BulkCounts            `protobuf:"bytes,12,opt,name=counts,proto3" json:"counts,omitempty"`
-	FailuresTold  uint32                 `protobuf:"varint,13,opt,name=failures_told,json=failuresTold,proto3" json:"failures_told,omitempty"`
-	ToldNs        int64                  `protobuf:"varint,14,opt,name=told_ns,json=toldNs,proto3" json:"told_ns,omitempty"` // time of the last report to the home shard
-	CreatedNs     int64                  `protobuf:"varint,15,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Id               []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Action           BulkAction             `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
+	Queue            string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                                                       // the target queue of MOVE
+	Shard            uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                                      // shard of the target queue
+	Priority         uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`                                                // the new priority of CHANGE_PRIORITY
+	Scope            []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"`                                                       // as in Bulk
+	Named            bool                   `protobuf:"varint,7,opt,name=named,proto3" json:"named,omitempty"`                                                      // the jobs are given by their ids
+	InQueue          string                 `protobuf:"bytes,8,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"`                                    // queue of the filter; jobs in another queue are passed over
+	InStates         []job.State            `protobuf:"varint,9,rep,packed,name=in_states,json=inStates,proto3,enum=corvo.job.v1.State" json:"in_states,omitempty"` // states of the filter; jobs in other states are passed over
+	Next             uint64                 `protobuf:"varint,10,opt,name=next,proto3" json:"next,omitempty"`                                                       // positions below it are done
+	End              uint64                 `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                                         // there are no positions from it on
+	Counts           *BulkCounts            `protobuf:"bytes,12,opt,name=counts,proto3" json:"counts,omitempty"`
+	FailuresReported uint32                 `protobuf:"varint,13,opt,name=failures_reported,json=failuresReported,proto3" json:"failures_reported,omitempty"`
+	ReportedNs       int64                  `protobuf:"varint,14,opt,name=reported_ns,json=reportedNs,proto3" json:"reported_ns,omitempty"` // time of the last report to the home shard
+	CreatedNs        int64                  `protobuf:"varint,15,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *BulkPart) Reset() {
@@ -557,16 +557,16 @@ func (x *BulkPart) GetCounts() *BulkCounts {
 	return nil
 }
 
-func (x *BulkPart) GetFailuresTold() uint32 {
+func (x *BulkPart) GetFailuresReported() uint32 {
 	if x != nil {
-		return x.FailuresTold
+		return x.FailuresReported
 	}
 	return 0
 }
 
-func (x *BulkPart) GetToldNs() int64 {
+func (x *BulkPart) GetReportedNs() int64 {
 	if x != nil {
-		return x.ToldNs
+		return x.ReportedNs
 	}
 	return 0
 }
@@ -644,11 +644,11 @@ const file_dataplane_state_bulk_proto_rawDesc = "" +
 	"\vBulkFailure\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\x7f\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x87\x01\n" +
 	"\tBulkShare\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x122\n" +
-	"\x06counts\x18\x02 \x01(\v2\x1a.corvo.state.v1.BulkCountsR\x06counts\x12\x12\n" +
-	"\x04told\x18\x03 \x01(\bR\x04told\x12\x14\n" +
+	"\x06counts\x18\x02 \x01(\v2\x1a.corvo.state.v1.BulkCountsR\x06counts\x12\x1a\n" +
+	"\breported\x18\x03 \x01(\bR\breported\x12\x14\n" +
 	"\x05ended\x18\x04 \x01(\bR\x05ended\"\xc1\x03\n" +
 	"\x04Bulk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x122\n" +
@@ -667,7 +667,7 @@ const file_dataplane_state_bulk_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x121\n" +
 	"\x06shares\x18\v \x03(\v2\x19.corvo.state.v1.BulkShareR\x06shares\x127\n" +
 	"\bfailures\x18\f \x03(\v2\x1b.corvo.state.v1.BulkFailureR\bfailures\x12\x19\n" +
-	"\bpurge_ns\x18\r \x01(\x03R\apurgeNs\"\xc6\x03\n" +
+	"\bpurge_ns\x18\r \x01(\x03R\apurgeNs\"\xd6\x03\n" +
 	"\bBulkPart\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x122\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1a.corvo.state.v1.BulkActionR\x06action\x12\x14\n" +
@@ -681,9 +681,10 @@ const file_dataplane_state_bulk_proto_rawDesc = "" +
 	"\x04next\x18\n" +
 	" \x01(\x04R\x04next\x12\x10\n" +
 	"\x03end\x18\v \x01(\x04R\x03end\x122\n" +
-	"\x06counts\x18\f \x01(\v2\x1a.corvo.state.v1.BulkCountsR\x06counts\x12#\n" +
-	"\rfailures_told\x18\r \x01(\rR\ffailuresTold\x12\x17\n" +
-	"\atold_ns\x18\x0e \x01(\x03R\x06toldNs\x12\x1d\n" +
+	"\x06counts\x18\f \x01(\v2\x1a.corvo.state.v1.BulkCountsR\x06counts\x12+\n" +
+	"\x11failures_reported\x18\r \x01(\rR\x10failuresReported\x12\x1f\n" +
+	"\vreported_ns\x18\x0e \x01(\x03R\n" +
+	"reportedNs\x12\x1d\n" +
 	"\n" +
 	"created_ns\x18\x0f \x01(\x03R\tcreatedNs\";\n" +
 	"\bBulkWork\x12\x16\n" +

@@ -156,9 +156,9 @@ func (m *BulkShare) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x20
 	}
-	if m.Told {
+	if m.Reported {
 		i--
-		if m.Told {
+		if m.Reported {
 			dAtA[i] = 1
 		} else {
 			dAtA[i] = 0
@@ -346,13 +346,13 @@ func (m *BulkPart) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x78
 	}
-	if m.ToldNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ToldNs))
+	if m.ReportedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ReportedNs))
 		i--
 		dAtA[i] = 0x70
 	}
-	if m.FailuresTold != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FailuresTold))
+	if m.FailuresReported != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FailuresReported))
 		i--
 		dAtA[i] = 0x68
 	}
@@ -555,7 +555,7 @@ func (m *BulkShare) SizeVT() (n int) {
 		l = m.Counts.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Told {
+	if m.Reported {
 		n += 2
 	}
 	if m.Ended {
@@ -679,11 +679,11 @@ func (m *BulkPart) SizeVT() (n int) {
 		l = m.Counts.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.FailuresTold != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.FailuresTold))
+	if m.FailuresReported != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.FailuresReported))
 	}
-	if m.ToldNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.ToldNs))
+	if m.ReportedNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.ReportedNs))
 	}
 	if m.CreatedNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedNs))
@@ -1036,7 +1036,7 @@ func (m *BulkShare) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Told", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Reported", wireType)
 			}
 			var v int
 			for shift := uint(0); ; shift += 7 {
@@ -1053,7 +1053,7 @@ func (m *BulkShare) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-			m.Told = bool(v != 0)
+			m.Reported = bool(v != 0)
 		case 4:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
@@ -1860,9 +1860,9 @@ func (m *BulkPart) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 13:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field FailuresTold", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field FailuresReported", wireType)
 			}
-			m.FailuresTold = 0
+			m.FailuresReported = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -1872,16 +1872,16 @@ func (m *BulkPart) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.FailuresTold |= uint32(b&0x7F) << shift
+				m.FailuresReported |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 14:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ToldNs", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ReportedNs", wireType)
 			}
-			m.ToldNs = 0
+			m.ReportedNs = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -1891,7 +1891,7 @@ func (m *BulkPart) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.ToldNs |= int64(b&0x7F) << shift
+				m.ReportedNs |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -47,7 +47,7 @@ func (h *Head) copy() *Head {
 		DependentsRecords: h.DependentsRecords, WaiterRecords: h.WaiterRecords, Settings: h.Settings,
 		LaneRecords: h.LaneRecords, AccountRecords: h.AccountRecords, TrafficRecords: h.TrafficRecords,
 		ScoreRecords: h.ScoreRecords, AlertRecords: h.AlertRecords, DeliveryRecords: h.DeliveryRecords,
-		PriceBook: h.PriceBook, DeliveriesMade: h.DeliveriesMade, TellingsLost: h.TellingsLost, LaneChanges: h.LaneChanges,
+		PriceBook: h.PriceBook, DeliveriesMade: h.DeliveriesMade, NotificationsLost: h.NotificationsLost, LaneChanges: h.LaneChanges,
 		BulkRecords: h.BulkRecords, Audit: h.Audit,
 	}
 }

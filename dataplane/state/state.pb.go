@@ -765,10 +765,10 @@ type Head struct {
 	ScoreRecords       uint64                 `protobuf:"varint,30,opt,name=score_records,json=scoreRecords,proto3" json:"score_records,omitempty"`
 	AlertRecords       uint64                 `protobuf:"varint,31,opt,name=alert_records,json=alertRecords,proto3" json:"alert_records,omitempty"`
 	DeliveryRecords    uint64                 `protobuf:"varint,32,opt,name=delivery_records,json=deliveryRecords,proto3" json:"delivery_records,omitempty"`
-	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                // version of the shipped prices in the store
-	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"` // number of the last delivery
-	TellingsLost       uint64                 `protobuf:"varint,35,opt,name=tellings_lost,json=tellingsLost,proto3" json:"tellings_lost,omitempty"`       // webhook events dropped because the outbox to the first shard was full
-	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lane records in the journal; a lane counts once for each of its changes
+	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                         // version of the shipped prices in the store
+	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"`          // number of the last delivery
+	NotificationsLost  uint64                 `protobuf:"varint,35,opt,name=notifications_lost,json=notificationsLost,proto3" json:"notifications_lost,omitempty"` // webhook events dropped because the outbox to the first shard was full
+	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`                   // lane records in the journal; a lane counts once for each of its changes
 	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
 	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
 	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports ever rejected
@@ -1046,9 +1046,9 @@ func (x *Head) GetDeliveriesMade() uint64 {
 	return 0
 }
 
-func (x *Head) GetTellingsLost() uint64 {
+func (x *Head) GetNotificationsLost() uint64 {
 	if x != nil {
-		return x.TellingsLost
+		return x.NotificationsLost
 	}
 	return 0
 }
@@ -2471,7 +2471,7 @@ type Share struct {
 	GrantedNanoUsd int64                  `protobuf:"varint,2,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"` // granted, minus what the shard has reported as spent or given back
 	Ask            uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"`                                               // number of the shard's last request
 	WantNanoUsd    int64                  `protobuf:"varint,4,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"`          // amount that the shard lacks by that request; 0 = none
-	Turn           uint64                 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`                                             // place of the request in the order; the lowest is served first
+	Turn           uint64                 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`                                             // position of the request in the order; the lowest is served first
 	Denied         bool                   `protobuf:"varint,6,opt,name=denied,proto3" json:"denied,omitempty"`                                         // the first shard has answered that there is no room
 	Recall         uint64                 `protobuf:"varint,7,opt,name=recall,proto3" json:"recall,omitempty"`                                         // turn in which the shard was asked for its unused money; 0 = it was not
 	Returned       bool                   `protobuf:"varint,8,opt,name=returned,proto3" json:"returned,omitempty"`                                     // the shard has given it back: all that it still has is reserved
@@ -2574,7 +2574,7 @@ type Slice struct {
 	SettledNanoUsd int64   `protobuf:"varint,3,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
 	OverrunNanoUsd int64   `protobuf:"varint,4,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
 	GoneNanoUsd    int64   `protobuf:"varint,5,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"`  // granted money that was spent or given back; negative: money taken without a grant
-	UntoldNs       int64   `protobuf:"varint,6,opt,name=untold_ns,json=untoldNs,proto3" json:"untold_ns,omitempty"`             // time of the oldest unreported change; 0 = none
+	UnreportedNs   int64   `protobuf:"varint,6,opt,name=unreported_ns,json=unreportedNs,proto3" json:"unreported_ns,omitempty"` // time of the oldest unreported change; 0 = none
 	UsedNs         int64   `protobuf:"varint,7,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`                   // when money was last granted, reserved or released
 	KeepNs         int64   `protobuf:"varint,8,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`                   // until then the grant is kept for the job that needed it
 	Ask            uint64  `protobuf:"varint,9,opt,name=ask,proto3" json:"ask,omitempty"`                                       // number of the last request
@@ -2651,9 +2651,9 @@ func (x *Slice) GetGoneNanoUsd() int64 {
 	return 0
 }
 
-func (x *Slice) GetUntoldNs() int64 {
+func (x *Slice) GetUnreportedNs() int64 {
 	if x != nil {
-		return x.UntoldNs
+		return x.UnreportedNs
 	}
 	return 0
 }
@@ -4980,7 +4980,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x85\f\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x8f\f\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -5018,8 +5018,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x10delivery_records\x18  \x01(\x04R\x0fdeliveryRecords\x12\x1d\n" +
 	"\n" +
 	"price_book\x18! \x01(\rR\tpriceBook\x12'\n" +
-	"\x0fdeliveries_made\x18\" \x01(\x04R\x0edeliveriesMade\x12#\n" +
-	"\rtellings_lost\x18# \x01(\x04R\ftellingsLost\x12!\n" +
+	"\x0fdeliveries_made\x18\" \x01(\x04R\x0edeliveriesMade\x12-\n" +
+	"\x12notifications_lost\x18# \x01(\x04R\x11notificationsLost\x12!\n" +
 	"\flane_changes\x18$ \x01(\x04R\vlaneChanges\x12!\n" +
 	"\fbulk_records\x18% \x01(\x04R\vbulkRecords\x120\n" +
 	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\x12%\n" +
@@ -5168,14 +5168,14 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04turn\x18\x05 \x01(\x04R\x04turn\x12\x16\n" +
 	"\x06denied\x18\x06 \x01(\bR\x06denied\x12\x16\n" +
 	"\x06recall\x18\a \x01(\x04R\x06recall\x12\x1a\n" +
-	"\breturned\x18\b \x01(\bR\breturned\"\xbe\x03\n" +
+	"\breturned\x18\b \x01(\bR\breturned\"\xc6\x03\n" +
 	"\x05Slice\x12(\n" +
 	"\x10granted_nano_usd\x18\x01 \x01(\x03R\x0egrantedNanoUsd\x12*\n" +
 	"\x11reserved_nano_usd\x18\x02 \x01(\x03R\x0freservedNanoUsd\x12(\n" +
 	"\x10settled_nano_usd\x18\x03 \x01(\x03R\x0esettledNanoUsd\x12(\n" +
 	"\x10overrun_nano_usd\x18\x04 \x01(\x03R\x0eoverrunNanoUsd\x12\"\n" +
-	"\rgone_nano_usd\x18\x05 \x01(\x03R\vgoneNanoUsd\x12\x1b\n" +
-	"\tuntold_ns\x18\x06 \x01(\x03R\buntoldNs\x12\x17\n" +
+	"\rgone_nano_usd\x18\x05 \x01(\x03R\vgoneNanoUsd\x12#\n" +
+	"\runreported_ns\x18\x06 \x01(\x03R\funreportedNs\x12\x17\n" +
 	"\aused_ns\x18\a \x01(\x03R\x06usedNs\x12\x17\n" +
 	"\akeep_ns\x18\b \x01(\x03R\x06keepNs\x12\x10\n" +
 	"\x03ask\x18\t \x01(\x04R\x03ask\x12\"\n" +

@@ -99,8 +99,8 @@ func (m *Head) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xa0
 	}
-	if m.TellingsLost != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TellingsLost))
+	if m.NotificationsLost != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NotificationsLost))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -1801,8 +1801,8 @@ func (m *Slice) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x38
 	}
-	if m.UntoldNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UntoldNs))
+	if m.UnreportedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UnreportedNs))
 		i--
 		dAtA[i] = 0x30
 	}
@@ -3958,8 +3958,8 @@ func (m *Head) SizeVT() (n int) {
 	if m.DeliveriesMade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.DeliveriesMade))
 	}
-	if m.TellingsLost != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.TellingsLost))
+	if m.NotificationsLost != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.NotificationsLost))
 	}
 	if m.LaneChanges != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.LaneChanges))
@@ -4592,8 +4592,8 @@ func (m *Slice) SizeVT() (n int) {
 	if m.GoneNanoUsd != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.GoneNanoUsd))
 	}
-	if m.UntoldNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.UntoldNs))
+	if m.UnreportedNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.UnreportedNs))
 	}
 	if m.UsedNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.UsedNs))
@@ -6226,9 +6226,9 @@ func (m *Head) UnmarshalVT(dAtA []byte) error {
 			}
 		case 35:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TellingsLost", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field NotificationsLost", wireType)
 			}
-			m.TellingsLost = 0
+			m.NotificationsLost = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -6238,7 +6238,7 @@ func (m *Head) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.TellingsLost |= uint64(b&0x7F) << shift
+				m.NotificationsLost |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -10189,9 +10189,9 @@ func (m *Slice) UnmarshalVT(dAtA []byte) error {
 			}
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UntoldNs", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field UnreportedNs", wireType)
 			}
-			m.UntoldNs = 0
+			m.UnreportedNs = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -10201,7 +10201,7 @@ func (m *Slice) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.UntoldNs |= int64(b&0x7F) << shift
+				m.UnreportedNs |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

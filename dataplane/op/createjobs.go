@@ -7,14 +7,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Place creates jobs that follow from others: the next step of a chain, a batch's callback, a schedule's run, an
-// agent's tool. Their cause has happened already and no client waits for an answer, so Place refuses nothing: it
-// ignores the limits on queues and their length. It skips a job whose id is or was on this shard. If another job
-// holds the unique key, it creates no job, as for the enqueue of a duplicate, and adds an event of the holder to
-// the feed.
+// CreateJobs creates jobs that follow from others: the next step of a chain, a batch's callback, a schedule's
+// run, an agent's tool. Their cause has happened already and no client waits for an answer, so CreateJobs
+// refuses nothing: it ignores the limits on queues and their length. It skips a job whose id is or was on
+// this shard. If another job holds the unique key, it creates no job, as for the enqueue of a duplicate, and
+// adds an event of the holder to the feed.
 
 // Validate refuses an op that no shard can have sent.
-func (o *Place) Validate() error {
+func (o *CreateJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.length("jobs", len(o.Jobs), job.MaxEnqueueJobs)
@@ -32,16 +32,16 @@ func (o *Place) Validate() error {
 }
 
 // Apply creates the jobs.
-func (o *Place) Apply(tx *state.Tx) (*PlaceResult, error) {
+func (o *CreateJobs) Apply(tx *state.Tx) (*CreateJobsResult, error) {
 	for i, nj := range o.Jobs {
-		if err := nj.place(tx, o.Meta.Ids[i]); err != nil {
+		if err := nj.createUnlessKnown(tx, o.Meta.Ids[i]); err != nil {
 			return nil, fmt.Errorf("job %d: %w", i, err)
 		}
 	}
-	return &PlaceResult{}, nil
+	return &CreateJobsResult{}, nil
 }
 
-func (nj *NewJob) place(tx *state.Tx, id []byte) error {
+func (nj *NewJob) createUnlessKnown(tx *state.Tx, id []byte) error {
 	known, err := isOrWasHere(tx, id)
 	if err != nil || known {
 		return err
