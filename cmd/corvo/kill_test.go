@@ -25,8 +25,8 @@ const (
 	killTimeout   = 3 * time.Minute
 )
 
-// book holds the promises that the server has made to its clients.
-type book struct {
+// promises holds the promises that the server has made to its clients.
+type promises struct {
 	mu       sync.Mutex
 	enqueued map[string]bool // acknowledged enqueues
 	acked    map[string]int  // acknowledged acks: the attempt each was for
@@ -34,14 +34,14 @@ type book struct {
 	count    atomic.Int64 // all acknowledged enqueues
 }
 
-func (b *book) enqueue(id string) {
+func (b *promises) enqueue(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enqueued[id] = true
 	b.count.Add(1)
 }
 
-func (b *book) ack(id string, attempt int) {
+func (b *promises) ack(id string, attempt int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.acked[id] = attempt
@@ -49,7 +49,7 @@ func (b *book) ack(id string, attempt int) {
 
 // fetched checks a delivery against the acks: a later attempt of an acknowledged job means an undone ack.
 // (The same or an earlier attempt means that a worker was slow to record it.)
-func (b *book) fetched(id string, attempt int) {
+func (b *promises) fetched(id string, attempt int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if acked, ok := b.acked[id]; ok && attempt > acked {
@@ -58,7 +58,7 @@ func (b *book) fetched(id string, attempt int) {
 }
 
 // outstanding returns the acknowledged enqueues without an acknowledged ack.
-func (b *book) outstanding() []string {
+func (b *promises) outstanding() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var ids []string
@@ -72,7 +72,7 @@ func (b *book) outstanding() []string {
 
 // done reports whether every acknowledged enqueue is completed. It asks the node about jobs without an
 // acknowledged ack, because the answer may have died with the process.
-func (b *book) done(ctx context.Context, c *client.Client) bool {
+func (b *promises) done(ctx context.Context, c *client.Client) bool {
 	for _, id := range b.outstanding() {
 		if job, err := c.Job(ctx, id, client.Read{}); err != nil || job.State != "completed" {
 			return false
@@ -100,7 +100,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	var node atomic.Pointer[client.Client]
 	node.Store(newClient(t, p.endpoint, key))
 
-	b := &book{enqueued: map[string]bool{}, acked: map[string]int{}}
+	b := &promises{enqueued: map[string]bool{}, acked: map[string]int{}}
 	producing, stopProducing := context.WithCancel(ctx)
 	defer stopProducing()
 	working, stopWorking := context.WithCancel(ctx)
@@ -130,7 +130,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("%d kills, %d enqueues acknowledged, %d acks acknowledged", kills, len(b.enqueued), len(b.acked))
 }
 
-func produce(ctx context.Context, node *atomic.Pointer[client.Client], b *book, who int) {
+func produce(ctx context.Context, node *atomic.Pointer[client.Client], b *promises, who int) {
 	attempts := killAttempts
 	for n := 0; ctx.Err() == nil; n++ {
 		res, err := node.Load().Enqueue(ctx, api.EnqueueRequest{
@@ -147,7 +147,7 @@ func produce(ctx context.Context, node *atomic.Pointer[client.Client], b *book, 
 	}
 }
 
-func work(ctx context.Context, node *atomic.Pointer[client.Client], b *book, who int) {
+func work(ctx context.Context, node *atomic.Pointer[client.Client], b *promises, who int) {
 	wait := 2
 	for n := 0; ctx.Err() == nil; n++ {
 		c := node.Load()
@@ -179,7 +179,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-func verify(t *testing.T, ctx context.Context, c *client.Client, b *book) {
+func verify(t *testing.T, ctx context.Context, c *client.Client, b *promises) {
 	t.Helper()
 	for _, broken := range b.broken {
 		t.Error(broken)

@@ -20,10 +20,10 @@ const alertsEvery = 2 * time.Second
 // alerts is the leader's memory of the alert rules. Only the leader knows since when a condition has held, so
 // that time starts anew with each leader.
 type alerts struct {
-	next  int64 // time of the next evaluation
-	book  *state.ResourceIndex
-	held  map[job.ID]holding
-	blind int // evaluations in a row in which something could not be measured
+	next      int64 // time of the next evaluation
+	resources *state.ResourceIndex
+	held      map[job.ID]holding
+	blind     int // evaluations in a row in which something could not be measured
 
 	dropped atomic.Uint64
 }
@@ -35,7 +35,7 @@ type holding struct {
 }
 
 // forget discards everything, for a new term.
-func (a *alerts) forget() { a.next, a.book, a.held, a.blind = 0, nil, map[job.ID]holding{}, 0 }
+func (a *alerts) forget() { a.next, a.resources, a.held, a.blind = 0, nil, map[job.ID]holding{}, 0 }
 
 // AlertsDropped returns the number of alert changes that this leader could not deliver, because the store
 // holds as many deliveries as it may.
@@ -44,13 +44,13 @@ func (d *Duties) AlertsDropped() uint64 { return d.alerts.dropped.Load() }
 // watchAlerts evaluates the alert rules and proposes only the changes, so that a namespace in which nothing
 // changes adds nothing to the log.
 func watchAlerts(ctx context.Context, d *Duties) (int64, error) {
-	book := d.cfg.Store.ResourceIndex()
-	rules := book.Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE)
+	resources := d.cfg.Store.ResourceIndex()
+	rules := resources.Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE)
 	if d.cfg.Measure == nil || len(rules) == 0 {
 		return never, nil
 	}
 	nowNs := d.cfg.NowNs()
-	if nowNs < d.alerts.next && book == d.alerts.book {
+	if nowNs < d.alerts.next && resources == d.alerts.resources {
 		return d.alerts.next, nil
 	}
 	o := &op.SetAlerts{Meta: &op.Meta{Principal: "duty"}}
@@ -88,7 +88,7 @@ func watchAlerts(ctx context.Context, d *Duties) (int64, error) {
 			return 0, err // the next pass evaluates again, and held keeps the start times
 		}
 	}
-	d.alerts.book, d.alerts.next = book, nowNs+int64(alertsEvery)
+	d.alerts.resources, d.alerts.next = resources, nowNs+int64(alertsEvery)
 	return d.alerts.next, nil
 }
 

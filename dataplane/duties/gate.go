@@ -15,9 +15,9 @@ import (
 // not fetched yet.
 const openedAtOnce = 64
 
-// openPatience is the time within which a worker should fetch a job that was let go. After it the job no
+// openTimeout is the time within which a worker should fetch a job that was let go. After it the job no
 // longer counts, so that a queue without workers does not keep the jobs of other queues at the gate.
-const openPatience = time.Second
+const openTimeout = time.Second
 
 // watch is the leader's memory of a gate with waiting jobs.
 type watch struct {
@@ -83,7 +83,7 @@ func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	for _, id := range ids {
 		w.opened[job.ID(id)] = nowNs
 	}
-	w.next = min(w.next, nowNs+int64(openPatience))
+	w.next = min(w.next, nowNs+int64(openTimeout))
 	return nil
 }
 
@@ -138,12 +138,12 @@ func (w *watch) reserve(from *state.Snapshot, view *op.SnapshotState, nowNs int6
 		if err != nil {
 			return err
 		}
-		patient := openedNs + int64(openPatience)
-		if j.GetState() != job.Pending || op.AtGate(j) || patient <= nowNs {
+		expires := openedNs + int64(openTimeout)
+		if j.GetState() != job.Pending || op.AtGate(j) || expires <= nowNs {
 			delete(w.opened, id)
 			continue
 		}
-		w.next = min(w.next, patient)
+		w.next = min(w.next, expires)
 		if err := view.Reserve(j); err != nil {
 			return err
 		}

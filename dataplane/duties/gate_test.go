@@ -137,7 +137,7 @@ func TestAProviderThatGoesKeepsNobody(t *testing.T) {
 			t.Fatalf("at gates wait %v", gates)
 		}
 		s.mustApply(&op.DeleteResource{Kind: state.ResourceKind_RESOURCE_KIND_PROVIDER, Name: "p", Shards: 1})
-		time.Sleep(3 * openPatience)
+		time.Sleep(3 * openTimeout)
 		synctest.Wait()
 		if gates := s.store.Gates(); len(gates) != 0 {
 			t.Errorf("at gates wait %v", gates)
@@ -163,7 +163,7 @@ func TestAQueueWithoutWorkersKeepsNobodyAtAGate(t *testing.T) {
 		if gates := s.store.Gates(); gates[0].Jobs != 8 {
 			t.Fatalf("at gates wait %v", gates)
 		}
-		time.Sleep(62*time.Second + 5*openPatience)
+		time.Sleep(62*time.Second + 5*openTimeout)
 		synctest.Wait()
 		if left := s.store.Fetchable("busy"); left != 2 {
 			t.Errorf("%d jobs of the queue that has workers may be fetched", left)

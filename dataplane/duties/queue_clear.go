@@ -13,10 +13,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// clearPatience bounds the wait for the node's view, in which the duty finds the jobs of a queue. The other
+// clearTimeout bounds the wait for the node's view, in which the duty finds the jobs of a queue. The other
 // duties wait meanwhile, so it is short. After clearAgain the duty looks again if the view was late.
 const (
-	clearPatience = 200 * time.Millisecond
+	clearTimeout = 200 * time.Millisecond
 	clearAgain    = time.Second
 )
 
@@ -121,7 +121,7 @@ func (d *Duties) sweep(ctx context.Context, o *op.SweepQueue) error {
 // jobIDs returns up to job.MaxDutyItems jobs of a queue that are in one of the states and numbered below a
 // number.
 func (d *Duties) jobIDs(ctx context.Context, queue string, states []job.State, below uint64) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, clearPatience)
+	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
 	found, err := d.cfg.JobIDs(ctx, queue, states, below, job.MaxDutyItems)
 	if err != nil {

@@ -89,13 +89,13 @@ func settleBudgets(tx *state.Tx, j *job.Job) error {
 // spendOn books a cost of this shard on a budget.
 func spendOn(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	if a.Slice == nil {
-		return book(tx, r, a, cost)
+		return recordCost(tx, r, a, cost)
 	}
 	return spendSlice(tx, r, a, cost)
 }
 
-// book adds a cost to each window of a budget and raises the alerts of the thresholds that it reaches.
-func book(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
+// recordCost adds a cost to each window of a budget and raises the alerts of the thresholds that it reaches.
+func recordCost(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	var events []state.EventType
 	if cost != (billing.Sums{}) {
 		for i, l := range r.Budget.Limits {

@@ -217,8 +217,8 @@ func (s *sliceSim) report(sh *sliceShard) {
 	}
 }
 
-// book records an amount spent on budgets.
-func (s *sliceSim) book(all []*sliceBudget, settled, overrun int64) {
+// recordCost records an amount spent on budgets.
+func (s *sliceSim) recordCost(all []*sliceBudget, settled, overrun int64) {
 	for _, b := range all {
 		b.booked = append(b.booked, booking{ns: s.clockNs, settled: settled, overrun: overrun})
 	}
@@ -233,7 +233,7 @@ func (s *sliceSim) beats(sh *sliceShard, id job.ID, cost int64) {
 		return
 	}
 	c := s.job(sh, id).GetLease().GetReservation()
-	s.book(m.held, 0, m.spent+cost-c.GetSpentNanoUsd())
+	s.recordCost(m.held, 0, m.spent+cost-c.GetSpentNanoUsd())
 	m.spent, m.reserved = c.GetSpentNanoUsd(), c.GetReservedNanoUsd()
 }
 
@@ -247,7 +247,7 @@ func (s *sliceSim) unheld(sh *sliceShard, id job.ID, cost int64) {
 			holds = holds || h == b
 		}
 		if r != nil && !holds && (m.tagged || b.name == "namespace/default") {
-			s.book([]*sliceBudget{b}, 0, cost)
+			s.recordCost([]*sliceBudget{b}, 0, cost)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (s *sliceSim) ends(m *sliceJob, cost int64) {
 		}
 	}
 	m.spent += cost
-	s.book(m.held, min(m.spent, m.reserved), max(m.spent-m.reserved, 0))
+	s.recordCost(m.held, min(m.spent, m.reserved), max(m.spent-m.reserved, 0))
 	m.token, m.held, m.reserved, m.spent = nil, nil, 0, 0
 }
 

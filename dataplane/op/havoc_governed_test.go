@@ -172,11 +172,11 @@ func (h *havoc) lookAtReservations(v *state.Snapshot) {
 		input[string(c.ProviderId)] += uint64(c.ReservedInputTokens)
 		output[string(c.ProviderId)] += uint64(c.ReservedOutputTokens)
 	}
-	book, err := v.ResourceIndex()
+	resources, err := v.ResourceIndex()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, r := range book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+	for _, r := range resources.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a, err := v.Account([16]byte(r.Id))
 		reserved := a.GetReservedNanoUsd()
 		if r.Shared() {
@@ -186,7 +186,7 @@ func (h *havoc) lookAtReservations(v *state.Snapshot) {
 			h.t.Fatalf("budget %s has %v, and attempts hold %d (%v)", r.Name, a, money[string(r.Id)], err)
 		}
 	}
-	for _, r := range book.Resources(state.ResourceKind_RESOURCE_KIND_PROVIDER) {
+	for _, r := range resources.Resources(state.ResourceKind_RESOURCE_KIND_PROVIDER) {
 		t, err := v.Traffic([16]byte(r.Id))
 		if err != nil || t.GetReservedInputTokens() != input[string(r.Id)] || t.GetReservedOutputTokens() != output[string(r.Id)] {
 			h.t.Fatalf("provider %s has %v, and attempts hold %d and %d (%v)", r.Name, t, input[string(r.Id)], output[string(r.Id)], err)

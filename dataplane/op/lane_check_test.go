@@ -298,7 +298,7 @@ func naive(t *rapid.T, v *state.Snapshot, queue string) (next *job.Job, free boo
 	if q == nil {
 		return nil, false
 	}
-	book, err := v.ResourceIndex()
+	resources, err := v.ResourceIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func naive(t *rapid.T, v *state.Snapshot, queue string) (next *job.Job, free boo
 		if q.Lanes > 0 && lane == nil || q.Lanes == 0 && key != "" {
 			t.Fatalf("there is no lane for %q", key)
 		}
-		if r := book.RuleFor(queue, key); r != nil && (r.Paused || r.MaxConcurrency > 0 && active[key] >= uint64(r.MaxConcurrency) ||
+		if r := resources.RuleFor(queue, key); r != nil && (r.Paused || r.MaxConcurrency > 0 && active[key] >= uint64(r.MaxConcurrency) ||
 			r.RateLimit > 0 && lane.Rate.Free(r.RateLimit, r.RateWindowMs, v.Head().ClockNs) == 0) {
 			continue
 		}

@@ -151,8 +151,8 @@ func TestAResourceOfAnotherHistory(t *testing.T) {
 	if got, err := other.store.Traffic([16]byte(before.Resource.Id)); got != nil || err != nil {
 		t.Errorf("of the one before there is %v: %v", got, err)
 	}
-	book := other.store.ResourceIndex()
-	if book.ResourceByID([16]byte(before.Resource.Id)) != nil || book.ResourceByID([16]byte(after.Resource.Id)) == nil {
+	resources := other.store.ResourceIndex()
+	if resources.ResourceByID([16]byte(before.Resource.Id)) != nil || resources.ResourceByID([16]byte(after.Resource.Id)) == nil {
 		t.Errorf("the shard has\n%s", other.declared())
 	}
 }

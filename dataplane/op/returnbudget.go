@@ -59,7 +59,7 @@ func (o *ReturnBudget) Apply(tx *state.Tx) (*ReturnBudgetResult, error) {
 	s.Ask = o.Ask
 	s.Returned = s.Returned || o.Recall != 0 && o.Recall == s.Recall
 	spent := billing.Sums{Settled: money.Nano(o.SettledNanoUsd), Overrun: money.Nano(o.OverrunNanoUsd)}
-	if err := book(tx, r, a, spent); err != nil {
+	if err := recordCost(tx, r, a, spent); err != nil {
 		return nil, err
 	}
 	return result, serve(tx, r)

@@ -73,19 +73,19 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 
 // compute stores in a row the cost that the price book gives for its report. It returns false if that cost counts
 // and exceeds the maximum of a report.
-func compute(book *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
+func compute(prices *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	u := row.Report
 	t := billing.Tokens{Input: u.InputTokens, Output: u.OutputTokens, CacheCreation: u.CacheCreationTokens, CacheRead: u.CacheReadTokens}
-	if t.None() || !book.HasPrices() {
+	if t.None() || !prices.HasPrices() {
 		return true
 	}
-	price, known := book.PriceOf(of.Provider, of.Model, t)
+	price, known := prices.PriceOf(of.Provider, of.Model, t)
 	row.Unpriced = !known
 	if !known {
 		if u.CostReported {
 			return true // a ceiling would say nothing of it
 		}
-		price = book.CeilingPrice()
+		price = prices.CeilingPrice()
 	}
 	cost, err := price.Rate(t)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // subscriptions maps each event type of the feed, except those of alerts, to its webhooks, sorted by name. It is
 // computed from the declared resources, and again when they change.
 type subscriptions struct {
-	book *state.ResourceIndex
-	of   map[state.EventType][]subscription
+	resources *state.ResourceIndex
+	of        map[state.EventType][]subscription
 }
 
 // subscription is a webhook that asks for an event.
@@ -25,12 +25,12 @@ type subscription struct {
 }
 
 // follow computes the subscriptions again if the resources have changed.
-func (s *subscriptions) follow(book *state.ResourceIndex) error {
-	if s.book == book {
+func (s *subscriptions) follow(resources *state.ResourceIndex) error {
+	if s.resources == resources {
 		return nil
 	}
 	of := map[state.EventType][]subscription{}
-	for _, r := range book.Resources(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
+	for _, r := range resources.Resources(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
 		sub := subscription{webhook: r}
 		for _, text := range r.Webhook.Queues {
 			glob, err := tenancy.ParseGlob(text)
@@ -46,7 +46,7 @@ func (s *subscriptions) follow(book *state.ResourceIndex) error {
 			}
 		}
 	}
-	s.book, s.of = book, of
+	s.resources, s.of = resources, of
 	return nil
 }
 

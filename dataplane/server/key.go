@@ -85,9 +85,9 @@ func (q *request) mayGrant(key tenancy.Key) error {
 // haveRoles reports roles that do not exist as faults. The op refuses them too, but the check of the caller's
 // right to grant a role uses the permissions that the role has now.
 func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
-	book := q.shards.Home().State().ResourceIndex()
+	resources := q.shards.Home().State().ResourceIndex()
 	for i, role := range key.Roles {
-		if !role.Valid() && tenancy.CheckRoleName(string(role)) == nil && book.Resource(roles.kind, string(role)) == nil {
+		if !role.Valid() && tenancy.CheckRoleName(string(role)) == nil && resources.Resource(roles.kind, string(role)) == nil {
 			f.Invalid(fmt.Sprintf("roles[%d]", i), "there is no role %s: create it first, or use one of %v", role, tenancy.Roles())
 		}
 	}

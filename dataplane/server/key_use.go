@@ -22,9 +22,9 @@ type keyUse struct {
 
 // knownKey is a decoded record. It is decoded again when the record or the custom roles have changed.
 type knownKey struct {
-	record *state.Key
-	book   *state.ResourceIndex
-	key    tenancy.Key
+	record    *state.Key
+	resources *state.ResourceIndex
+	key       tenancy.Key
 }
 
 // keyUses has the data of existing keys. A key may be revoked at another node, which does not notify this
@@ -81,10 +81,10 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 	if record == nil {
 		return tenancy.Key{}, false
 	}
-	book, use := k.store.ResourceIndex(), k.server.keyUses.of(id)
+	resources, use := k.store.ResourceIndex(), k.server.keyUses.of(id)
 	known := use.known.Load()
-	if known == nil || known.record != record || known.book != book {
-		known = &knownKey{record, book, readKey(record, book)}
+	if known == nil || known.record != record || known.resources != resources {
+		known = &knownKey{record, resources, readKey(record, resources)}
 		use.known.Store(known)
 		k.server.keyUses.forget(k.store)
 	}
@@ -92,17 +92,17 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 }
 
 // readKey decodes a key for authentication. A role that does not exist grants nothing.
-func readKey(record *state.Key, book *state.ResourceIndex) tenancy.Key {
+func readKey(record *state.Key, resources *state.ResourceIndex) tenancy.Key {
 	key := convert.FromKeyRecord(record)
-	key.Custom = customOf(key.Roles, book)
+	key.Custom = customOf(key.Roles, resources)
 	return key
 }
 
 // customOf returns the permissions that the custom roles among some roles grant.
-func customOf(of []tenancy.Role, book *state.ResourceIndex) (all []tenancy.Permission) {
+func customOf(of []tenancy.Role, resources *state.ResourceIndex) (all []tenancy.Permission) {
 	for _, role := range of {
 		if !role.Valid() {
-			all = append(all, convert.Granted(book.Resource(roles.kind, string(role)))...)
+			all = append(all, convert.Granted(resources.Resource(roles.kind, string(role)))...)
 		}
 	}
 	return all

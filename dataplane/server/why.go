@@ -61,13 +61,13 @@ type explanation struct {
 
 // read reads the job and every possible reason on its shard from one snapshot and the shard's resources.
 func (e *explanation) read(id job.ID) (err error) {
-	book := e.at.State().ResourceIndex()
+	resources := e.at.State().ResourceIndex()
 	snapshot := e.at.State().Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	if e.j, err = snapshot.Job(id); err != nil || e.j == nil {
 		return err
 	}
-	reasons, err := op.Explain(op.NewSnapshotState(snapshot, book, e.at.NowNs()), e.j)
+	reasons, err := op.Explain(op.NewSnapshotState(snapshot, resources, e.at.NowNs()), e.j)
 	if err != nil {
 		return err
 	}

@@ -36,14 +36,14 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 		}
 	}
 	// Find the rule of each key: its own, else the rule for every key.
-	book, err := v.ResourceIndex()
+	resources, err := v.ResourceIndex()
 	if err != nil {
 		return err
 	}
 	for at, n := range now {
 		var r *state.Resource
 		for _, key := range []string{state.EveryKey, at.key} {
-			if own := book.Resource(state.ResourceKind_RESOURCE_KIND_LIMIT_RULE, op.LimitRuleName(at.queue, key)); own != nil {
+			if own := resources.Resource(state.ResourceKind_RESOURCE_KIND_LIMIT_RULE, op.LimitRuleName(at.queue, key)); own != nil {
 				r = own
 			}
 		}

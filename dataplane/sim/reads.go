@@ -136,7 +136,7 @@ func (s *simulation) readView() error {
 
 // listJobs lists all jobs, and repeats the search if a busy machine made it take too long.
 func (s *simulation) listJobs() (page view.Page, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
 	defer cancel()
 	if err := s.watched.view.Wait(ctx, 0); err != nil { // wait for the file
 		return page, errors.Join(err, s.watched.view.Err())

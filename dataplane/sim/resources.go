@@ -153,15 +153,15 @@ func (m *model) takeBack(at modelName) {
 
 // compareResources compares a store's resources with the model's.
 func (m *model) compareResources(v *state.Snapshot) error {
-	book, err := v.ResourceIndex()
+	resources, err := v.ResourceIndex()
 	if err != nil {
 		return err
 	}
 	n := 0
 	for kind := range state.ResourceKind_name {
-		for _, r := range book.Resources(state.ResourceKind(kind)) {
+		for _, r := range resources.Resources(state.ResourceKind(kind)) {
 			n++
-			if want := m.resources[modelName{r.Kind, r.Name}]; !proto.Equal(r, want) || !proto.Equal(r, book.ResourceByID([16]byte(r.Id))) {
+			if want := m.resources[modelName{r.Kind, r.Name}]; !proto.Equal(r, want) || !proto.Equal(r, resources.ResourceByID([16]byte(r.Id))) {
 				return fmt.Errorf("resource %q is %v in the store, %v in the model", r.Name, r, want)
 			}
 		}

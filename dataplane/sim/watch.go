@@ -14,9 +14,9 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// viewPatience bounds the time in which a view catches up. A view syncs its file to a real disk, which other
+// viewTimeout bounds the time in which a view catches up. A view syncs its file to a real disk, which other
 // processes may keep busy, so the bound is generous: the simulation does not judge the speed of the disk.
-const viewPatience = 2 * time.Minute
+const viewTimeout = 2 * time.Minute
 
 // watch makes a real view follow the first shard, in a directory on the disk. At times the simulation does
 // not notify it of new events, so that it lags.
@@ -99,9 +99,9 @@ func sameLines(live, rebuilt []byte) error {
 }
 
 func (s *simulation) dumpView(ctx context.Context) ([]byte, error) {
-	patient, cancel := context.WithTimeout(ctx, viewPatience)
+	limited, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	if err := s.watched.view.Wait(patient, s.shards[0].steady.index()); err != nil {
+	if err := s.watched.view.Wait(limited, s.shards[0].steady.index()); err != nil {
 		return nil, errors.Join(err, s.watched.view.Err()) // the answer hides its cause from clients
 	}
 	var dump bytes.Buffer
