@@ -188,7 +188,8 @@ type host struct {
 	owed  string              // the reason why owes is not delivered
 	wrong []string            // errors: documents that it must not receive
 
-	kick chan struct{} // holds one: there is something to report
+	kick     chan struct{} // holds one: there is something to report
+	reported atomic.Bool   // the control plane has taken a report
 }
 
 // startHost registers a host with the plane and runs it until the test ends.
@@ -266,7 +267,9 @@ func (h *host) reports(ctx context.Context) {
 		}
 		// A plane that is closed, or has not accepted the host yet, is asked again.
 		h.settle(ctx)
-		_ = h.member.Report(ctx, h.report())
+		if h.member.Report(ctx, h.report()) == nil {
+			h.reported.Store(true)
+		}
 	}
 }
 
