@@ -48,6 +48,7 @@ type Config struct {
 
 // Plane is an open control plane.
 type Plane struct {
+	now    func() time.Time
 	store  *store.Store
 	signer *server.Signer
 	server *server.Server
@@ -69,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	p := &Plane{stop: func() {}}
+	p := &Plane{now: cfg.Now, stop: func() {}}
 	p.store, err = store.Open(store.Config{
 		Dir: cfg.DataDir, NodeID: cfg.NodeID, SnapshotBytes: cfg.SnapshotBytes,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger,
@@ -174,10 +175,10 @@ func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind key
 	return nil
 }
 
-// ensure proposes an op that creates a credential, unless the store has that credential already. A restart
-// therefore adds nothing to the log.
+// ensure proposes an op that creates a credential, unless the store has that credential already and it has not
+// expired. A restart therefore adds nothing to the log. The op refuses an expired credential.
 func (p *Plane) ensure(ctx context.Context, c *store.Credential, o store.Op) error {
-	if known, ok := p.store.Credential(c.Id); ok && string(known.Hash[:]) == string(c.Hash) && string(known.Kind) == c.Kind {
+	if known, ok := p.store.Credential(c.Id); ok && string(known.Hash[:]) == string(c.Hash) && string(known.Kind) == c.Kind && !known.Expired(p.now()) {
 		return nil
 	}
 	_, err := store.Propose[any](ctx, p.store, o)

@@ -405,6 +405,38 @@ func TestTheStreamEndsWithItsToken(t *testing.T) {
 	p.namespace(p.cloud(admin), "acme", "orders")
 }
 
+// A start does not confirm a credential that has expired, because the process that holds it could not join.
+func TestEnsureOfAnExpiredCredential(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	ctx, text := t.Context(), newCredential(t, keyring.Host)
+	if err := p.EnsureHost(ctx, "h1", keyring.Host, "eu", text); err != nil {
+		t.Fatal(err)
+	}
+	c, err := server.ReadCredential(text, keyring.Host, "h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := server.ReadCredential(newCredential(t, keyring.Host), keyring.Host, "h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotate := &store.RotateCredential{Meta: startMeta(), OldId: c.Id, NewId: next.Id, NewHash: next.Hash, OldExpiresNs: p.clock.Now().Add(time.Hour).UnixNano()}
+	if _, err := store.Propose[any](ctx, p.store, rotate); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.EnsureHost(ctx, "h1", keyring.Host, "eu", text); err != nil {
+		t.Errorf("during the overlap: %v", err)
+	}
+	p.clock.forward(2 * time.Hour)
+	for range 2 {
+		if err := p.EnsureHost(ctx, "h1", keyring.Host, "eu", text); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "has expired") {
+			t.Errorf("after the end: %v", err)
+		}
+		p.restart()
+	}
+}
+
 // A second start finds the credentials of the first: it adds nothing to the log. A file with another secret
 // is refused.
 func TestEnsure(t *testing.T) {

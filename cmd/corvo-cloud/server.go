@@ -75,7 +75,7 @@ func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
 		err = plane.EnsureOperator(ctx, key)
 	}
 	if api.CodeOf(err) == api.Conflict {
-		r.log.Warn("the operator's key in the data directory was revoked", "file", path, "error", err)
+		r.log.Warn("the operator's key in the data directory was revoked or has expired", "file", path, "error", err)
 		err = nil
 	}
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// CreateCredential adds a credential. With ensure set, a credential that exists with the same hash is a
-// success and nothing changes.
+// CreateCredential adds a credential. With ensure set, a credential that exists with the same hash and has not
+// expired is a success and nothing changes.
 
 // Validate refuses an op that no state could accept.
 func (o *CreateCredential) Validate() error {

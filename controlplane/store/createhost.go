@@ -8,7 +8,7 @@ import (
 )
 
 // CreateHost registers a host or gateway together with its credential. With ensure set, a credential that
-// exists with the same hash is a success and nothing changes.
+// exists with the same hash and has not expired is a success and nothing changes.
 
 // Validate refuses an op that no state could accept.
 func (o *CreateHost) Validate() error {

@@ -170,15 +170,18 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 }
 
 // sameCredential returns the existing credential of this id if its hash is the same and ensure is set: the op
-// is then a repeat. Otherwise an existing credential is a conflict. So is an id in ended_credentials, which was
-// revoked, or removed after it expired.
+// is then a repeat. Otherwise an existing credential is a conflict. So is one that has expired, because the
+// caller would take it for valid, and an id in ended_credentials, which was revoked, or removed after it expired.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {
 		return nil, err
 	}
 	if old != nil {
-		if ensure && bytes.Equal(old.Hash[:], hash) {
+		switch {
+		case old.Expired(instant(tx.clockNs())):
+			return nil, api.Errorf(api.Conflict, "credential %q has expired: create another", id)
+		case ensure && bytes.Equal(old.Hash[:], hash):
 			return old, nil
 		}
 		return nil, api.Errorf(api.Conflict, "there is a credential %q already: choose another id", id)

@@ -212,6 +212,33 @@ func TestExpiredCredentialsGo(t *testing.T) {
 	}
 }
 
+// An expired credential is not confirmed as existing, while it is listed and after it is gone: its holder could
+// not authenticate. This holds for every op that is a success if the credential exists.
+func TestExpiredCredentialsAreNotConfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"))
+	key, host := newKey(keyring.Namespace, "ns_a", "k1"), newHost("h1")
+	key.Ensure, host.Ensure = true, true
+	end := w.clockNs + int64(time.Minute)
+	key.Credential.ExpiresNs, host.Credential.ExpiresNs = end, end
+	rotate := &RotateCredential{Meta: by("t"), OldId: "k1", NewId: "k2", NewHash: hash("k2"), OldExpiresNs: end}
+	again := []op{key, host, rotate}
+	w.ok(again...)
+	w.pass(time.Minute - 1)
+	w.ok(again...) // they are valid until they end
+	w.pass(1)
+	w.refused(api.Conflict, key)
+	w.refused(api.Conflict, host)
+	w.pass(time.Minute) // the rotated key has the lifetime of the old one
+	w.refused(api.Conflict, rotate)
+	w.pass(ExpiredKept + time.Minute)
+	w.ok(&StartTerm{}, &StartTerm{})
+	for _, o := range again {
+		w.refused(api.Conflict, o)
+	}
+}
+
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -179,11 +179,11 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 	return plane, front.URL(listener.Addr()), nil
 }
 
-// revoked lets a start continue without a credential that somebody has revoked. A start must not restore the
-// credential, because there may be good reasons for its revocation.
+// revoked lets a start continue without a credential that somebody has revoked or that has expired. A start must
+// not restore the credential, because there may be good reasons for its end.
 func (c *Cloud) revoked(name string, err error) error {
 	if api.CodeOf(err) == api.Conflict {
-		c.cfg.Logger.Warn("a credential in the data directory was revoked and gives no access", "credential", name, "error", err)
+		c.cfg.Logger.Warn("a credential in the data directory was revoked or has expired, and gives no access", "credential", name, "error", err)
 		return nil
 	}
 	return err
