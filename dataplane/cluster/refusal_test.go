@@ -65,7 +65,8 @@ func TestOneRefusalOfSeveralIsNotTheEnd(t *testing.T) {
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tries, stop := context.WithTimeout(ctx, 2*joinInterval+joinInterval/2)
+	// Many more tries than the two that matter, because a busy machine may need seconds for one.
+	tries, stop := context.WithTimeout(ctx, 10*joinInterval)
 	defer stop()
 	stranger := Config{NodeID: "node-1", Token: testSecret + "x", Join: []string{other.Address(), nobody.Addr().String()}}
 	begun := time.Now()
