@@ -188,6 +188,7 @@ func (c *cluster) rejoinEmpty(m *member, leader *member) {
 	m.node = nil
 	c.must(leader.Remove(soon(c.t), m.id))
 	c.must(os.RemoveAll(m.dir))
+	m.address = "" // a new one, because another process may have been given the port
 	m.start()
 	c.must(leader.AddLearner(soon(c.t), m.id, m.address))
 	c.must(leader.Promote(soon(c.t), m.id))

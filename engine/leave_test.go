@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -168,5 +169,29 @@ func TestForwardsAreBounded(t *testing.T) {
 			conf.Logs.Wrap = faults.Wrap
 			conf.Limits.BacklogOps = 100
 		}
+	})
+}
+
+// TestAMemberRejoinsElsewhere removes a member and adds it again, with an empty disk and another address, while
+// its old address accepts connections and does not answer. The leader must use the address that it was told.
+func TestAMemberRejoinsElsewhere(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		m := c.others(leader)[0]
+		m.kill()
+		var port int
+		if _, err := fmt.Sscanf(m.address, m.id+":%d", &port); err != nil {
+			t.Fatal(err)
+		}
+		mute, err := c.net.Listen(m.id, port)
+		c.must(err)
+		defer mute.Close()
+		c.must(leader.Remove(soon(t), m.id))
+		c.must(os.RemoveAll(m.dir))
+		m.address = ""
+		m.start()
+		c.must(leader.AddLearner(soon(t), m.id, m.address))
+		c.must(leader.Promote(soon(t), m.id))
+		c.must(m.Ready(soon(t)))
 	})
 }

@@ -150,6 +150,8 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 		if is && p.Address == c.Address {
 			return nil
 		}
+		// The transport prefers the address that it knows, and updateAddresses would write that one back.
+		g.config.Transport.Learn(c.ID, c.Address)
 		return g.replica.Put(replica.Peer{ID: c.ID, Address: c.Address, Voter: is && p.Voter}, since)
 	case changePromote:
 		if !is {
