@@ -33,8 +33,11 @@ func TestATableNumbersItsRows(t *testing.T) {
 	t.Parallel()
 	table := newTable()
 	rows := table.Rows()
-	if len(rows) != 1 || rows[0].Number != 2 || rows[0].Name != "wait" || rows[0].Class != pipeline.ClassManage {
+	if len(rows) != 1 {
 		t.Fatalf("rows are %v", rows)
+	}
+	if r := rows[0]; r.Number != 2 || r.Name != "wait" || r.Class != pipeline.ClassManage {
+		t.Errorf("the row is number %d, %s, of class %d", r.Number, r.Name, r.Class)
 	}
 	if table.Row(2) != rows[0] {
 		t.Error("number 2 has another row")
