@@ -173,7 +173,7 @@ func TestToolCalls(t *testing.T) {
 			if j.State != "scheduled" || j.BlockedBy != 2 {
 				t.Fatalf("it is %s, blocked by %d", j.State, j.BlockedBy)
 			}
-			search := n.waitFor("search")
+			search := n.take("search")
 			if string(search.Payload) != `{"q":"<a>"}` {
 				t.Errorf("the tool's payload is %s", search.Payload)
 			}
@@ -182,9 +182,9 @@ func TestToolCalls(t *testing.T) {
 				t.Errorf("the tool's parent is %v", j.ParentID)
 			}
 			n.acks(search, `"result":{"hits":["<b>"]}`)
-			mail := n.waitFor("mail")
+			mail := n.take("mail")
 			n.do("POST", "/api/v1/fail/"+mail.JobID, fmt.Sprintf(`{"lease_token":%q,"error":"bounced"}`, mail.LeaseToken), 200, &api.FailResponse{})
-			next := n.waitFor("agents")
+			next := n.take("agents")
 			want := fmt.Sprintf(`[{"name":"search","job_id":%q,"queue":"search","state":"completed","result":{"hits":["<b>"]}},{"name":"mail","job_id":%q,"queue":"mail","state":"dead","error":"bounced"}]`, search.JobID, mail.JobID)
 			if data, err := json.Marshal(next.ToolResults); err != nil || unescaped(data) != want {
 				t.Errorf("the next iteration gets %s, want %s", data, want)
@@ -218,13 +218,6 @@ func TestToolCallsRefused(t *testing.T) {
 	if a := ack(worker, `"agent_status":"continue","tool_calls":[{"name":"a","queue":"q"}]`); a.status != http.StatusForbidden {
 		t.Errorf("a tool of another queue: %d %s", a.status, a.body)
 	}
-}
-
-// waitFor waits for the next job of a queue.
-func (n *node) waitFor(queue string) (got api.FetchedJob) {
-	n.t.Helper()
-	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"timeout":60}`, queue), http.StatusOK, &got)
-	return got
 }
 
 // unescaped undoes the escapes of encoding/json.

@@ -246,7 +246,7 @@ func (n *node) enqueued(body string) string {
 	return answers[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", body).JobID
 }
 
-// nextOf fetches the next job of a queue.
+// nextOf fetches the next job of a queue, which must be there.
 func (n *node) nextOf(queue string) api.FetchedJob {
 	n.t.Helper()
 	var got api.FetchedJob
@@ -306,10 +306,10 @@ func (n *node) queue(name string) api.Queue {
 	return q
 }
 
-// take fetches one job of a queue.
+// take fetches the next job of a queue and waits for it.
 func (n *node) take(queue string) api.FetchedJob {
 	n.t.Helper()
-	return answers[api.FetchedJob](n, 200, "POST", "/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":30}`, queue))
+	return answers[api.FetchedJob](n, 200, "POST", "/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":60}`, queue))
 }
 
 // settled waits until a job has a state. It fails the test if the job settles in another.
