@@ -89,7 +89,7 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// The table of codes that clients read.
+// The golden file spec/errors.md, which clients read, lists every code with its status.
 func TestErrorsDocument(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -95,7 +95,7 @@ func TestNouns(t *testing.T) {
 	}
 }
 
-// The calls beyond those of every resource.
+// The calls that only some resources have send the right requests.
 func TestNounCalls(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {
