@@ -11,8 +11,9 @@ import (
 
 // The pace at which settled jobs are removed. A shorter retention may make any number of jobs due at once,
 // and acks must not become slower for it. So the duty removes purgeRound jobs in a round, and as many more as
-// have settled since the last one. A backlog therefore shrinks by at least 2,000 jobs a second, however many
-// settle meanwhile.
+// have settled since the last one in lists with due jobs. A backlog therefore shrinks by at least 2,000 jobs a
+// second, however many settle meanwhile. To count the jobs of all lists was rejected, because a busy queue that
+// keeps its jobs would hasten the removal of another's.
 const (
 	purgeRound = 100
 	purgePause = 50 * time.Millisecond // from the start of a round to the start of the next
@@ -20,20 +21,19 @@ const (
 
 // purging is the state of the current round of removals.
 type purging struct {
-	nextNs  int64  // when the next round may begin
-	left    uint64 // number of jobs that this round may still remove
-	settled uint64 // number of jobs that had settled when the round began
-	behind  bool   // the round removed all it could, and more jobs may be due
+	nextNs int64  // when the next round may begin
+	left   uint64 // number of jobs that this round may still remove
+	behind bool   // the round removed all it could, and more jobs may be due
 }
 
 // begin starts a round. If the last round left jobs, the new one also makes up for the jobs that have settled
-// meanwhile.
+// since it began.
 func (p *purging) begin(nowNs int64, settled uint64) {
 	p.left = purgeRound
 	if p.behind {
-		p.left += settled - p.settled
+		p.left += settled
 	}
-	p.nextNs, p.settled = nowNs+int64(purgePause), settled
+	p.nextNs = nowNs + int64(purgePause)
 }
 
 // purgeJobs removes settled jobs whose retention is over. A pass removes one chunk of a round, so that the
@@ -44,7 +44,7 @@ func purgeJobs(ctx context.Context, d *Duties) (next int64, err error) {
 		if p.behind && nowNs < p.nextNs {
 			return p.nextNs, nil
 		}
-		p.begin(nowNs, d.cfg.Store.Settled())
+		p.begin(nowNs, d.cfg.Store.SettledWhereDue(nowNs))
 	}
 	ids, next, err := d.cfg.Store.RetentionDue(nowNs, int(min(p.left, job.MaxDutyItems)))
 	if err != nil {

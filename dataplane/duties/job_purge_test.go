@@ -119,3 +119,26 @@ func TestRemovalKeepsUpWithWhatSettles(t *testing.T) {
 		}
 	})
 }
+
+// Jobs that settle in queues that keep them do not hasten the removal of others, whether the queue keeps them for
+// ever or for longer than they have been there.
+func TestKeptJobsDoNotHastenRemoval(t *testing.T) {
+	for name, kept := range map[string]int64{"for ever": job.Forever, "for a day": 24 * time.Hour.Milliseconds()} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, 1<<40, func(s *shard) {
+				const backlog = 4 * purgeRound
+				s.mustApply(&op.SetQueue{Meta: &op.Meta{}, Queue: "busy", Retention: &job.Retention{CompletedMs: kept}})
+				s.settle(backlog)
+				time.Sleep(time.Hour)
+				s.keeps(1)
+				for n := 3; n > 0; n-- {
+					s.left(n * purgeRound)
+					for range purgeRound {
+						s.bring(func(j *job.Job) { j.Queue, j.State, j.SettledNs = "busy", job.Completed, time.Now().UnixNano() })
+					}
+					s.round((n - 1) * purgeRound)
+				}
+			})
+		})
+	}
+}

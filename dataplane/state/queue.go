@@ -19,8 +19,8 @@ type queue struct {
 	touched    bool   // the entry changed rec; the queue is in tx.queues
 	gainedJobs bool   // the entry may have made jobs fetchable
 
-	settledNs [settledStates]int64 // earliest settle time that the entry adds, by state; 0 = none
-	settled   uint64               // settled jobs that the entry adds
+	settledNs [settledStates]int64  // earliest settle time that the entry adds, by state; 0 = none
+	settled   [settledStates]uint64 // settled jobs that the entry adds, by state
 
 	cleared     bool  // the queue is in clearings
 	replenishNs int64 // time until which its rate limit keeps its jobs; 0 = none

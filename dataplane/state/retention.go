@@ -24,9 +24,10 @@ const settledStates = int(job.Cancelled-job.Completed) + 1
 
 // settledList describes the settled jobs of a queue in one state.
 type settledList struct {
-	oldestNs int64 // no job of the list settled earlier; latest = the list is empty
-	addedNs  int64 // the same of the jobs added since the list was last read
-	keepNs   int64 // retention; negative = for ever
+	oldestNs int64  // no job of the list settled earlier; latest = the list is empty
+	addedNs  int64  // the same of the jobs added since the list was last read
+	keepNs   int64  // retention; negative = for ever
+	settled  uint64 // jobs added since SettledWhereDue was last called
 }
 
 // dueNs returns when the retention of the list's oldest job is over, or a time before.
@@ -44,8 +45,7 @@ type retentions struct {
 	mu        sync.Mutex
 	namespace *job.Retention // of queues without a retention of their own; never changed in place
 	queues    map[string]*[settledStates]settledList
-	nextNs    int64  // no retention ends earlier
-	settled   uint64 // jobs added since the store was opened
+	nextNs    int64 // no retention ends earlier
 }
 
 // reset computes the lists of queues that were read from a store.
@@ -120,8 +120,10 @@ func (r *retentions) note(q *queue) {
 			lists[i].oldestNs, lists[i].addedNs = min(lists[i].oldestNs, ns), min(lists[i].addedNs, ns)
 		}
 	}
-	r.settled += q.settled
-	q.settledNs, q.settled = [settledStates]int64{}, 0
+	for i, n := range q.settled {
+		lists[i].settled += n
+	}
+	q.settledNs, q.settled = [settledStates]int64{}, [settledStates]uint64{}
 	r.keep(q.rec, lists)
 }
 
@@ -140,11 +142,12 @@ func (tx *Tx) moveSettled(h *entryJob) error {
 	if is.settled == 0 {
 		return nil
 	}
-	first := &h.queue.settledNs[is.state-job.Completed]
+	list := is.state - job.Completed
+	first := &h.queue.settledNs[list]
 	if *first == 0 || is.settled < *first {
 		*first = is.settled
 	}
-	h.queue.settled++
+	h.queue.settled[list]++
 	tx.key = appendSettledKey(tx.key[:0], is.queue, is.state, is.settled, h.id)
 	return tx.batch.Set(tx.key, nil, nil)
 }
@@ -161,11 +164,23 @@ func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	return kept >= 0 && ix.settled+kept <= tx.head.ClockNs, nil
 }
 
-// Settled returns how many jobs have come to have a retention since the store was opened.
-func (s *Store) Settled() uint64 {
+// SettledWhereDue returns the number of jobs that have settled since its last call in the lists of which a job may
+// be due at nowNs. It leaves out the other lists, because a busy queue that keeps its jobs for long must not hasten
+// the removal of others. It counts every job of a list that is due, however long the list keeps it, because in the
+// long run as many of its jobs become due as settle.
+func (s *Store) SettledWhereDue(nowNs int64) (n uint64) {
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()
-	return s.retentions.settled
+	for _, lists := range s.retentions.queues {
+		for i := range lists {
+			l := &lists[i]
+			if l.dueNs() <= nowNs {
+				n += l.settled
+			}
+			l.settled = 0
+		}
+	}
+	return n
 }
 
 // dueList is a list whose oldest job's retention may be over.
