@@ -574,7 +574,7 @@ type NewJob struct {
 	ResultSchema   *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	FairnessKey    string                 `protobuf:"bytes,14,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	FairnessWeight uint32                 `protobuf:"varint,15,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
-	// Only Place sets these fields: they come from the state, not from a client.
+	// Only CreateJobs sets these fields: they come from the state, not from a client.
 	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
 	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its position in `chain`; absent for the first step
