@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,6 +95,41 @@ func TestACallTooManyIsOverloaded(t *testing.T) {
 	}
 	if fault, err := decodeFault(payload); err != nil || api.CodeOf(fault) != api.Overloaded {
 		t.Errorf("%v, %v", fault, err)
+	}
+}
+
+// registry is a context that counts the children that have not been cancelled.
+type registry struct {
+	context.Context
+	done     chan struct{} // differs from the Context's, or a child would register with that
+	children atomic.Int64
+}
+
+func (r *registry) Done() <-chan struct{} { return r.done }
+
+func (r *registry) AfterFunc(func()) (stop func() bool) {
+	r.children.Add(1)
+	return func() bool { r.children.Add(-1); return true }
+}
+
+// TestACallLeavesNothingInItsConnection checks that the context of an answered call is released, because a
+// connection lives for months.
+func TestACallLeavesNothingInItsConnection(t *testing.T) {
+	t.Parallel()
+	c := halfConn(t, "a")
+	r := &registry{Context: c.ctx, done: make(chan struct{})}
+	c.ctx = r
+	c.t.Handle(40, func(context.Context, Peer, []byte) ([]byte, error) { return nil, nil })
+	limited, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for i, ctx := range []context.Context{t.Context(), limited} {
+		if err := c.handleCall(header{kind: frameCall, request: uint64(i + 1)}, appendCall(ctx, 40, nil)); err != nil {
+			t.Fatal(err)
+		}
+		c.served.Wait()
+		if n := r.children.Load(); n != 0 {
+			t.Errorf("call %d is answered, and %d of its contexts are left", i, n)
+		}
 	}
 }
 

@@ -154,10 +154,7 @@ func (c *conn) handleCall(h header, payload []byte) error {
 		c.sendFault(h.request, faultUnseen, fault)
 		return nil
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
-	if left > 0 {
-		ctx, cancel = context.WithTimeout(c.ctx, left)
-	}
+	ctx, cancel := c.callContext(left)
 	if !c.admitCall(h.request, len(request), cancel) {
 		cancel()
 		c.sendFault(h.request, faultCall, api.Errorf(api.Overloaded, "the node answers %d calls of yours already; try again", maxCalls))
@@ -177,6 +174,14 @@ func (c *conn) handleCall(h header, payload []byte) error {
 		c.sendFault(h.request, faultUnseen, ErrClosed)
 	}
 	return nil
+}
+
+// callContext returns the context for a call whose caller waits for left, or without limit if left is 0.
+func (c *conn) callContext(left time.Duration) (context.Context, context.CancelFunc) {
+	if left > 0 {
+		return context.WithTimeout(c.ctx, left)
+	}
+	return context.WithCancel(c.ctx)
 }
 
 // caller returns the peer for a Handler.
