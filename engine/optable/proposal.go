@@ -47,7 +47,18 @@ type proposal struct {
 func (p proposal) proposed() Op          { return p.op }
 func (p proposal) Number() entry.Number  { return p.number }
 func (p proposal) Class() pipeline.Class { return p.class }
-func (p proposal) Validate() error       { return p.op.Validate() }
+
+// Validate validates the op. An op without a generated codec is also encoded once, because protobuf-go refuses
+// a string that is not UTF-8, and the client must learn it before the op enters the backlog.
+func (p proposal) Validate() error {
+	if err := p.op.Validate(); err != nil || p.fast != nil {
+		return err
+	}
+	if _, err := reflected.Marshal(p.op); err != nil {
+		return fmt.Errorf("the request cannot be encoded: %w", err)
+	}
+	return nil
+}
 
 func (p proposal) SizeVT() int {
 	if p.fast != nil {
