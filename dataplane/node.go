@@ -37,7 +37,7 @@ type Config struct {
 	Retention      time.Duration // of settled jobs; 0 = as set before, at first job.DefaultRetentionTime
 	FeedBytes      uint64        // see cell.Config
 	ViewLagLimit   time.Duration // see cell.Config
-	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
+	MaxPayload     int64         // bytes of a job's payload; 0 = job.DefaultMaxPayload
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
 	StreamRate     int           // frames a second of one RPC stream; 0 = server.DefaultStreamRate
 	StreamFrames   int           // frames of all streams in progress at once; 0 = server.DefaultStreamFrames

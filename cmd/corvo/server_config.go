@@ -94,7 +94,7 @@ func (c *serverConfig) check(given func(flag string) bool) error {
 	f.Refuse(!c.Dev || front.Loopback(c.bind()), "--dev serves without keys and needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
 	f.Refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
 	f.Refuse(slices.Contains(raftlog.Kinds(), c.RaftStore), "--raft-store is %q; it must be one of %s", c.RaftStore, strings.Join(raftlog.Kinds(), ", "))
-	f.Refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayloadFlag, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
+	f.Refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayload, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayload)
 	f.Refuse(c.Retention == 0 || c.Retention >= time.Millisecond && c.Retention <= job.MaxRetention, "--retention is %v; it must be between 1ms and %v", c.Retention, job.MaxRetention)
 	f.Refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
 	f.Refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: a node takes snapshots when its log has grown by --snapshot-threshold, never by time")

@@ -149,7 +149,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 			r.cfg.Logger.Warn("a step of the reconciler failed; it is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
 			continue
 		}
-		place(hosts, step)
+		countPlaced(hosts, step)
 	}
 	r.retries = retries
 	r.mu.Lock()
@@ -181,8 +181,8 @@ func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Hos
 	return work, hosts, nil
 }
 
-// place counts a namespace that was just placed, so that the next plans of the pass see it.
-func place(hosts []plan.Host, step plan.Step) {
+// countPlaced counts a namespace that was just placed, so that the next plans of the pass see it.
+func countPlaced(hosts []plan.Host, step plan.Step) {
 	for i := range hosts {
 		if step.Kind == plan.Place && hosts[i].ID == step.Host {
 			hosts[i].Namespaces++

@@ -17,7 +17,7 @@ import (
 // duties wait meanwhile, so it is short. After clearAgain the duty looks again if the view was late.
 const (
 	clearTimeout = 200 * time.Millisecond
-	clearAgain    = time.Second
+	clearAgain   = time.Second
 )
 
 // A clear removes the waiting jobs of a queue, and a deletion removes the inactive ones at once.

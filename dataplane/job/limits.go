@@ -13,8 +13,8 @@ import (
 const (
 	MaxQueueName         = 128      // characters of a queue name
 	MaxQueues            = 10_000   // queues of a namespace
-	MaxPayload           = 1 << 20  // bytes of a payload; --max-payload-size lowers or raises it
-	MaxPayloadFlag       = 16 << 20 // the largest value of --max-payload-size
+	DefaultMaxPayload    = 1 << 20  // bytes of a payload, unless --max-payload-size says otherwise
+	MaxPayload           = 16 << 20 // the largest value of --max-payload-size
 	MaxResult            = 1 << 20  // bytes of a result
 	MaxCheckpoint        = 1 << 20  // bytes of a checkpoint
 	MaxProgress          = 4 << 10  // bytes of a progress document

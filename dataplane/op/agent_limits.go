@@ -2,15 +2,13 @@ package op
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
-	"github.com/corvo/corvo/dataplane/state"
 )
 
-// This file enforces the limits of an agent's job: the number of its iterations, their cost, and the time of
-// each attempt at one.
+// This file enforces the limits of an agent's job: the number of its iterations and their cost. The time of an
+// iteration ends its lease: see leaseEnd.
 
 // agentReason is the hold reason when the agent gives none.
 const agentReason = "held by its agent"
@@ -62,22 +60,4 @@ func checkAgent(_ DecisionState, j *job.Job) (Verdict, error) {
 func overCost(j *job.Job) bool {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	return most > 0 && !j.Detail.GetCostWaived() && j.AgentCost() > most
-}
-
-// leaseEnd returns the end of a lease that a worker takes or renews now. A lease ends with the agent's
-// iteration timeout at the latest.
-func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
-	end := tx.ClockNs() + lengthMs*int64(time.Millisecond)
-	if most := j.IterationTimeout(); most > 0 {
-		end = min(end, j.StartedNs+int64(most))
-	}
-	return end
-}
-
-// leaseOver returns the error text of an attempt whose lease has expired.
-func leaseOver(j *job.Job) string {
-	if most := j.IterationTimeout(); most > 0 && j.Lease.GetExpiresNs() >= j.StartedNs+int64(most) {
-		return fmt.Sprintf("iteration timed out after %s", most)
-	}
-	return expiredError
 }

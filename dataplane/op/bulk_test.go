@@ -258,9 +258,9 @@ func TestBulkStopsWhereAnEntryIsFull(t *testing.T) {
 	o := w.bulk(state.BulkAction_BULK_ACTION_CANCEL, named...)
 	w.apply(o)
 	fill := func() (ops []op.Op) {
-		for range state.MaxEntryDocuments / job.MaxPayloadFlag {
+		for range state.MaxEntryDocuments / job.MaxPayload {
 			large := w.newJobs("other", 1)
-			large.Jobs[0].Payload.Data = make([]byte, job.MaxPayloadFlag)
+			large.Jobs[0].Payload.Data = make([]byte, job.MaxPayload)
 			ops = append(ops, large)
 		}
 		return ops

@@ -25,7 +25,7 @@ func (c *Changes) check(p *problems, jobs int) {
 		blob  *job.Blob
 		most  int
 	}{
-		{"payload", c.Payload, job.MaxPayloadFlag}, // the server's own limit may be lower
+		{"payload", c.Payload, job.MaxPayload}, // the server's own limit may be lower
 		{"checkpoint", c.Checkpoint, job.MaxCheckpoint},
 	} {
 		if b.blob == nil {

@@ -15,7 +15,7 @@ func (nj *NewJob) check(p *problems, i int) {
 		p.item("jobs", i, "payload", errors.New("is missing"))
 	}
 	// A setting of the server limits payloads. This is the largest value that the setting may have.
-	p.blob("jobs", i, "payload", nj.GetPayload(), job.MaxPayloadFlag)
+	p.blob("jobs", i, "payload", nj.GetPayload(), job.MaxPayload)
 	p.blob("jobs", i, "checkpoint", nj.GetCheckpoint(), job.MaxCheckpoint)
 	p.blob("jobs", i, "result_schema", nj.GetResultSchema(), job.MaxResultSchema)
 	if nj.GetPriority() >= job.Priorities {

@@ -461,7 +461,7 @@ func (s *shard) largeJob(w *world, result int) job.ID {
 	s.t.Helper()
 	o := w.newJobs("large", 1)
 	nj, id := o.Jobs[0], o.Meta.Ids[0]
-	nj.Payload.Data = make([]byte, job.MaxPayloadFlag)
+	nj.Payload.Data = make([]byte, job.MaxPayload)
 	nj.Checkpoint = &job.Blob{Data: make([]byte, job.MaxCheckpoint)}
 	nj.Retry = &job.Retry{MaxAttempts: 100, Backoff: job.BackoffNone}
 	s.must(o)

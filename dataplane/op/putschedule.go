@@ -36,8 +36,8 @@ func (o *PutSchedule) Validate() error {
 	}
 	if s.GetPayload() == nil {
 		p.add("payload", errors.New("is missing"))
-	} else if n := len(s.Payload.Data); n > job.MaxPayloadFlag {
-		p.Add(api.PayloadTooLarge, "payload", "has %d bytes; at most %d are allowed", n, job.MaxPayloadFlag)
+	} else if n := len(s.Payload.Data); n > job.MaxPayload {
+		p.Add(api.PayloadTooLarge, "payload", "has %d bytes; at most %d are allowed", n, job.MaxPayload)
 	}
 	p.add("payload", job.CheckSeal(s.GetPayload()))
 	p.add("unique_key", job.CheckText(s.GetUniqueKey(), job.MaxUniqueKey))

@@ -129,7 +129,7 @@ func TestScheduleBounds(t *testing.T) {
 		{"name", job.MaxScheduleName, api.ValidationError, func(s *state.Schedule, n int) { s.Name = long(n) }},
 		{"queue", job.MaxQueueName, api.ValidationError, func(s *state.Schedule, n int) { s.Queue = long(n) }},
 		{"timezone", op.MaxTimezone, api.ValidationError, func(s *state.Schedule, n int) { s.Timezone = long(n) }},
-		{"payload", job.MaxPayloadFlag, api.PayloadTooLarge, func(s *state.Schedule, n int) { s.Payload.Data = make([]byte, n) }},
+		{"payload", job.MaxPayload, api.PayloadTooLarge, func(s *state.Schedule, n int) { s.Payload.Data = make([]byte, n) }},
 		{"unique_key", job.MaxUniqueKey, api.ValidationError, func(s *state.Schedule, n int) { s.UniqueKey = long(n) }},
 		{"max_retries", job.MaxAttempts, api.ValidationError, func(s *state.Schedule, n int) { s.MaxAttempts = uint32(n) }},
 		{"priority", job.Priorities - 1, api.ValidationError, func(s *state.Schedule, n int) { s.Priority = uint32(n) }},

@@ -108,7 +108,7 @@ var bounds = []struct {
 		e := o.(*op.Enqueue)
 		e.Meta, e.Jobs = fresh.Meta, fresh.Jobs
 	}},
-	{"enqueue", "jobs[0].payload", job.MaxPayloadFlag, api.PayloadTooLarge, func(o op.Op, n int) {
+	{"enqueue", "jobs[0].payload", job.MaxPayload, api.PayloadTooLarge, func(o op.Op, n int) {
 		o.(*op.Enqueue).Jobs[0].Payload.Data = make([]byte, n)
 	}},
 	{"enqueue", "jobs[0].checkpoint", job.MaxCheckpoint, api.PayloadTooLarge, func(o op.Op, n int) {
@@ -304,7 +304,7 @@ func TestOpSizeBound(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, clockNs: epochNs}
 	o := w.newJobs("q", 2)
-	o.Jobs[0].Payload.Data = make([]byte, job.MaxPayloadFlag)
+	o.Jobs[0].Payload.Data = make([]byte, job.MaxPayload)
 	o.Jobs[1].Payload.Data = make([]byte, 3<<20)
 	// This payload fills the op to its bound; the length prefixes keep their width.
 	o.Jobs[1].Payload.Data = make([]byte, 3<<20+job.MaxOpBytes-o.SizeVT())

@@ -107,8 +107,8 @@ func TestJobsByIDsAreBoundedInBytes(t *testing.T) {
 		return fmt.Sprintf("%q", made.JobID)
 	}
 	// A job counts as often as it is requested.
-	large, small := enqueue(job.MaxPayload), enqueue(2)
-	ids := strings.Repeat(large+",", job.MaxBulkGetBytes/job.MaxPayload)
+	large, small := enqueue(job.DefaultMaxPayload), enqueue(2)
+	ids := strings.Repeat(large+",", job.MaxBulkGetBytes/job.DefaultMaxPayload)
 	if a := n.send("POST", "/api/v1/jobs/bulk-get", n.admin, `{"job_ids":[`+strings.TrimSuffix(ids, ",")+`]}`); a.status != 200 {
 		t.Errorf("at the bound: %d %.300s", a.status, a.body)
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	// operating system. "" means wal.
 	RaftStore      string
 	RaftNoSync     bool
-	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
+	MaxPayload     int64                // bytes of a job's payload; 0 = job.DefaultMaxPayload
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
 	ReadWait       time.Duration        // longest wait of a read for freshness; 0 = DefaultReadWait
 	FreshWait      time.Duration        // longest wait of other reads for the view; 0 = DefaultFreshWait
@@ -126,10 +126,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("server: set Host and either Namespace or Authenticator, and Dev only with Namespace")
 	case cfg.Limits.Check() != nil:
 		return nil, fmt.Errorf("server: %w", cfg.Limits.Check())
-	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayloadFlag:
-		return nil, fmt.Errorf("server: payloads of %d bytes: the most is from 1 to %d", cfg.MaxPayload, job.MaxPayloadFlag)
+	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayload:
+		return nil, fmt.Errorf("server: payloads of %d bytes: the most is from 1 to %d", cfg.MaxPayload, job.MaxPayload)
 	case cfg.MaxPayload == 0:
-		cfg.MaxPayload = job.MaxPayload
+		cfg.MaxPayload = job.DefaultMaxPayload
 	}
 	if cfg.ProposeTimeout == 0 {
 		cfg.ProposeTimeout = DefaultProposeTimeout

@@ -325,10 +325,10 @@ func TestLogIsBounded(t *testing.T) {
 		must(t, err)
 		return info.Size()
 	}
-	big := payload(`"` + strings.Repeat("x", job.MaxPayload-2) + `"`)
+	big := payload(`"` + strings.Repeat("x", job.DefaultMaxPayload-2) + `"`)
 	h.commit(func(tx *state.Tx) {
 		tx.EnsureQueue("q")
-		for range maxWAL/job.MaxPayload + 1 {
+		for range maxWAL/job.DefaultMaxPayload + 1 {
 			j := h.newJob(tx, "q")
 			must(t, tx.PutBlob(j, job.Payload, big))
 			must(t, tx.CreateJob(j, evEnqueued))

@@ -283,8 +283,8 @@ func TestPageIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
 	var want []string
-	big := `"` + strings.Repeat("x", job.MaxPayload-2) + `"`
-	for range maxPageBytes/job.MaxPayload + 2 {
+	big := `"` + strings.Repeat("x", job.DefaultMaxPayload-2) + `"`
+	for range maxPageBytes/job.DefaultMaxPayload + 2 {
 		h.commit(func(tx *state.Tx) {
 			tx.EnsureQueue("q")
 			j := h.newJob(tx, "q")
@@ -296,7 +296,7 @@ func TestPageIsBoundedInBytes(t *testing.T) {
 	h.settle()
 	first, err := h.view.Search(t.Context(), Query{Order: Ascending})
 	must(t, err)
-	if len(first.Jobs) != maxPageBytes/job.MaxPayload || !first.HasMore || first.Total != int64(len(want)) {
+	if len(first.Jobs) != maxPageBytes/job.DefaultMaxPayload || !first.HasMore || first.Total != int64(len(want)) {
 		t.Fatalf("a page has %d jobs of %d, more: %v", len(first.Jobs), first.Total, first.HasMore)
 	}
 	rest, err := h.view.Search(t.Context(), Query{Order: Ascending, Cursor: first.Cursor})

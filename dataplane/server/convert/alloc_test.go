@@ -26,7 +26,7 @@ func TestAllocations(t *testing.T) {
 		make   func(*Faults) pipelineOp
 	}{
 		{"enqueue", 4, func(f *Faults) pipelineOp {
-			return &op.Enqueue{Meta: meta, Jobs: []*op.NewJob{FromEnqueue(f, &enqueue, fuzzNow, job.MaxPayload)}}
+			return &op.Enqueue{Meta: meta, Jobs: []*op.NewJob{FromEnqueue(f, &enqueue, fuzzNow, job.DefaultMaxPayload)}}
 		}},
 		{"fetch", 2, func(f *Faults) pipelineOp { ask := FromFetch(f, &fetch); return ask.Op(meta) }},
 		{"ack", 4, func(f *Faults) pipelineOp {

@@ -25,7 +25,7 @@ func enqueueOf(t *testing.T, body string) (*op.NewJob, error) {
 		t.Fatal(err)
 	}
 	var f Faults
-	n := FromEnqueue(&f, &b, fuzzNow, job.MaxPayload)
+	n := FromEnqueue(&f, &b, fuzzNow, job.DefaultMaxPayload)
 	return n, f.Err()
 }
 

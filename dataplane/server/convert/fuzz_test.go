@@ -59,12 +59,12 @@ var decoders = []func(*Faults, []byte) (op.Op, error){
 	func(f *Faults, body []byte) (op.Op, error) {
 		var b EnqueueBody
 		err := into(body, &b)
-		return created(FromEnqueue(f, &b, fuzzNow, job.MaxPayload)), err
+		return created(FromEnqueue(f, &b, fuzzNow, job.DefaultMaxPayload)), err
 	},
 	func(f *Faults, body []byte) (op.Op, error) {
 		var b EnqueueBatchBody
 		err := into(body, &b)
-		return created(FromEnqueueBatch(f, &b, fuzzNow, job.MaxPayload)...), err
+		return created(FromEnqueueBatch(f, &b, fuzzNow, job.DefaultMaxPayload)...), err
 	},
 	func(f *Faults, body []byte) (op.Op, error) {
 		var b api.FetchBatchRequest
