@@ -83,6 +83,7 @@ func wantRPCError(t testing.TB, what string, err error, code api.Code, says stri
 	e := rpc.FromError(err)
 	if e == nil {
 		t.Fatalf("%s: %v, want %s", what, err, code)
+		return nil
 	}
 	equal(t, what+": code", e.Code, code)
 	if !strings.Contains(e.Message, says) {

@@ -219,7 +219,7 @@ func TestRequestsWaitForALeader(t *testing.T) {
 				t.Fatalf("after two windows %d ops of the other destination are recorded, want %d", len(ops), n+1)
 			}
 		}
-		tried, ops := a.commits()
+		tried, _ := a.commits()
 		mine := slices.DeleteFunc(tried, func(o *op) bool { return o.to != "one" })
 		if most := int(time.Minute / retry); len(mine) < most-2 || len(mine) > most {
 			t.Errorf("an op is tried %d times in a minute, want %d", len(mine), most)
@@ -229,7 +229,7 @@ func TestRequestsWaitForALeader(t *testing.T) {
 		}
 		a.fail("one", nil)
 		time.Sleep(time.Minute)
-		tried, ops = a.commits()
+		tried, ops := a.commits()
 		mine = slices.DeleteFunc(tried, func(o *op) bool { return o.to != "one" })
 		for _, o := range mine[:len(mine)-1] {
 			if o != mine[0] {
