@@ -56,7 +56,7 @@ func advice(err error) string {
 	var answer *api.Error
 	switch {
 	case errors.As(err, &answer) && strings.HasPrefix(answer.Message, "no route ") && strings.Contains(answer.Message, " /cloud/v1/"):
-		return text + "; the endpoint is a node, not the cloud: give the cloud's URL with --endpoint, or an API key for the node with --api-key-file or CORVO_API_KEY"
+		return text + "; the endpoint is a node, not the cloud: give the URL of the cloud's gateway or control plane with --endpoint, or an API key for the node with --api-key-file or CORVO_API_KEY"
 	case !errors.As(err, &request):
 		return text
 	case errors.As(err, &dial) && dial.Op == "dial":

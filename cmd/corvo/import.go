@@ -65,6 +65,9 @@ func (i *importing) run(cmd *cobra.Command, _ []string) error {
 		},
 	})
 	bar.clear()
+	if errors.Is(err, from03.ErrOriginal) {
+		return errors.Join(err, done())
+	}
 	if err := errors.Join(err, done()); err != nil {
 		return fmt.Errorf("the import stopped: %w; run it again to continue", err)
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +72,36 @@ func TestImportIsCalledWrongly(t *testing.T) {
 	} {
 		if a := corvoFed(t, nil, nil, append([]string{"admin", "import"}, c.args...)...); a.code != exitMisuse || !strings.Contains(a.stderr, c.says) {
 			t.Errorf("%v: %+v does not say %q", c.args, a, c.says)
+		}
+	}
+}
+
+// TestImportWithoutAnOriginal checks that an import that cannot read the original says what to do about the
+// original, and gives no advice about the new node or about a run that has not begun.
+func TestImportWithoutAnOriginal(t *testing.T) {
+	t.Parallel()
+	o := from03test.Start(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }))
+	t.Cleanup(web.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, c := range []struct{ url, key, says string }{
+		{gone.URL, "", "start Corvo 0.3 there, or give its URL with --from-0.3"},
+		{o.URL, "wrong", "give an admin key or the admin password of the original with --from-key-file or CORVO_FROM_KEY"},
+		{web.URL, "", "is not an answer of Corvo 0.3"},
+	} {
+		env := []string{"CORVO_ENDPOINT=" + gone.URL, "CORVO_API_KEY=k", "CORVO_FROM_KEY=" + c.key}
+		a := corvoFed(t, nil, env, "admin", "import", "--from-0.3", c.url)
+		if a.code != exitFailed {
+			t.Errorf("%s: exit code %d, want %d", c.url, a.code, exitFailed)
+		}
+		if !strings.Contains(a.stderr, c.says) {
+			t.Errorf("%s: %s does not say %q", c.url, a.stderr, c.says)
+		}
+		for _, wrong := range []string{"--endpoint", "run it again"} {
+			if strings.Contains(a.stderr, wrong) {
+				t.Errorf("%s: %s says %q", c.url, a.stderr, wrong)
+			}
 		}
 	}
 }

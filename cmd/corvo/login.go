@@ -96,7 +96,7 @@ func takes(cmd *cobra.Command, p profile, namespace string) ([]string, error) {
 	defer c.Close()
 	orgs, err := c.Orgs(cmd.Context())
 	if api.CodeOf(err) == api.NotFound {
-		return nil, fmt.Errorf("%s has no cloud API: %w; give the URL of the cloud's gateway or control plane. For a node outside the cloud, store its API key: corvo profiles set NAME --endpoint URL --api-key-file FILE", p.Endpoint, err)
+		return nil, fmt.Errorf("%s has no cloud API: %w; to store the API key of a node, use corvo profiles set NAME --endpoint URL --api-key-file FILE", p.Endpoint, err)
 	}
 	if err != nil {
 		return nil, err

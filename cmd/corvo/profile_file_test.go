@@ -332,4 +332,7 @@ func TestLoginAtANode(t *testing.T) {
 			t.Errorf("%d %s, want %q", a.code, a.stderr, want)
 		}
 	}
+	if n := strings.Count(a.stderr, "gateway or control plane"); n != 1 {
+		t.Errorf("the advice is given %d times: %s", n, a.stderr)
+	}
 }

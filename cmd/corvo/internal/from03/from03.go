@@ -8,6 +8,7 @@ package from03
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -37,9 +38,12 @@ type run struct {
 	copied map[string]copied // jobs that exist on the target, by their old ids
 }
 
+// ErrOriginal is the error of a run that did not begin.
+var ErrOriginal = errors.New("cannot read the original")
+
 // Copy copies everything and then counts both sides again. It returns an error if the run could not continue,
 // because one of the servers could not be asked; the report names single jobs and settings that the target
-// refused.
+// refused. The error wraps ErrOriginal if the original could not be read at first, and nothing was copied.
 //
 // Copy copies webhooks and schedules after the jobs, because a copied job should be no event to a webhook,
 // and a schedule should not run while the jobs of its last run are still on their way.
@@ -49,7 +53,6 @@ func Copy(ctx context.Context, cfg Config) (*Report, error) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"look at the original", r.Source.check},
 		{"copy providers", r.providers},
 		{"copy queues", r.queues},
 		{"copy budgets", r.budgets},
@@ -58,6 +61,9 @@ func Copy(ctx context.Context, cfg Config) (*Report, error) {
 		{"copy webhooks", r.webhooks},
 		{"copy keys", r.keys},
 		{"compare the counts", r.compare},
+	}
+	if err := r.Source.check(ctx); err != nil {
+		return &r.report, fmt.Errorf("%w: %w", ErrOriginal, err)
 	}
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {

@@ -88,7 +88,11 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
-		return err
+		if ctx.Err() != nil {
+			return err
+		}
+		// The error is not wrapped, because the command would take it for one of the new node.
+		return fmt.Errorf("%v: start Corvo 0.3 there, or give its URL with --from-0.3", err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -98,6 +102,9 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 	switch {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%s %s: %w", method, s.base+path, errAbsent)
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%s %s: status %d: %q: give an admin key or the admin password of the original with --from-key-file or CORVO_FROM_KEY",
+			method, s.base+path, resp.StatusCode, text.Cut(bytes.TrimSpace(answer), maxExcerpt))
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s %s: status %d: %q", method, s.base+path, resp.StatusCode, text.Cut(bytes.TrimSpace(answer), maxExcerpt))
 	case len(answer) > maxAnswer:
