@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -390,24 +386,6 @@ func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Deliv
 		return resp.StatusCode, fmt.Errorf("answered %d: redirects are not followed", resp.StatusCode)
 	}
 	return resp.StatusCode, fmt.Errorf("answered %d", resp.StatusCode)
-}
-
-// signature proves that the sender of a body knows the webhook's secret, and when it was sent: a receiver
-// refuses an old signature, so that nobody can replay the request. While a secret is being replaced, the
-// signature proves both secrets.
-func signature(hook *state.Webhook, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
-	sign := func(secret string) string {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(t + "."))
-		mac.Write(body)
-		return ",v1=" + hex.EncodeToString(mac.Sum(nil))
-	}
-	text := "t=" + t + sign(hook.Secret)
-	if hook.PreviousSecret != "" && at.UnixNano() < hook.PreviousUntilNs {
-		text += sign(hook.PreviousSecret)
-	}
-	return text
 }
 
 // errorText returns an error's text for storage, without the URL, which may contain secrets.

@@ -1,7 +1,6 @@
 package keyring
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -61,16 +60,6 @@ func NewSecret(random io.Reader, kind Kind, id string) (text string, hash [32]by
 func join(kind Kind, id, secret string) string {
 	body := prefix + string(kind) + "_" + id + "_" + secret
 	return body + checksum(body)
-}
-
-// Hash returns the SHA-256 of the text of a key. Salt or stretching would add nothing to its 256 random
-// bits.
-func Hash(text string) [32]byte {
-	var buf [maxLength]byte
-	if len(text) > len(buf) {
-		return sha256.Sum256([]byte(text))
-	}
-	return sha256.Sum256(buf[:copy(buf[:], text)])
 }
 
 // Parse checks the form of a key's text, checksum included, and returns its kind and id. It detects a

@@ -1,167 +1,139 @@
 package convert
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/text"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/sinks"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
 )
 
-// WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the query, because the body
-// is the payload.
-type WebhookParam struct {
-	Name     string
-	Doc      string
-	Repeated bool // it may be given several times
-	set      func(r *api.EnqueueRequest, value string) error
-}
+// defaultRetryLimit is the number of retries of a delivery if the webhook sets none.
+const defaultRetryLimit = 3
 
-// WebhookParams are all parameters of the route. They mean the same as the fields of POST /enqueue with their
-// names.
-var WebhookParams = []WebhookParam{
-	{"priority", "priority: critical, high, normal, or 0, 1, 2", false, func(r *api.EnqueueRequest, v string) error { return setPriority(&r.Priority, v) }},
-	{"unique_key", "key that only one job of the queue holds at a time", false, func(r *api.EnqueueRequest, v string) error { r.UniqueKey = v; return nil }},
-	{"unique_period", "longest time a job holds its unique key, in seconds", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.UniquePeriod, v) }},
-	{"unique_until", "end of the unique key: settled or period", false, func(r *api.EnqueueRequest, v string) error { r.UniqueUntil = v; return nil }},
-	{"max_retries", "limit on attempts, including the first", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.MaxRetries, v) }},
-	{"retry_backoff", "growth of the retry delay: none, fixed, linear or exponential", false, func(r *api.EnqueueRequest, v string) error { r.RetryBackoff = v; return nil }},
-	{"retry_base_delay", "delay before the first retry, such as 5s", false, func(r *api.EnqueueRequest, v string) error { r.RetryBaseDelay = api.Duration(v); return nil }},
-	{"retry_max_delay", "longest delay before a retry", false, func(r *api.EnqueueRequest, v string) error { r.RetryMaxDelay = api.Duration(v); return nil }},
-	{"retry_jitter_percent", "random share of a delay in percent, 0 to 100", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.RetryJitterPercent, v) }},
-	{"scheduled_at", "earliest start, RFC 3339", false, func(r *api.EnqueueRequest, v string) error { r.ScheduledAt = api.Time(v); return nil }},
-	{"expire_after", "lifetime of the job, after which it is dead, such as 1h", false, func(r *api.EnqueueRequest, v string) error { r.ExpireAfter = api.Duration(v); return nil }},
-	{"debounce_key", "key by which a later enqueue updates the waiting job and restarts its delay", false, func(r *api.EnqueueRequest, v string) error { r.DebounceKey = v; return nil }},
-	{"debounce", "delay of a job with a debounce_key, such as 30s", false, func(r *api.EnqueueRequest, v string) error { r.Debounce = api.Duration(v); return nil }},
-	{"parent_id", "id of the parent job", false, func(r *api.EnqueueRequest, v string) error { r.ParentID = v; return nil }},
-	{"fairness_key", "key whose share of the queue the job counts against, such as a tenant", false, func(r *api.EnqueueRequest, v string) error { r.FairnessKey = v; return nil }},
-	{"fairness_weight", "weight of the fairness key, 1 to 1000", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.FairnessWeight, v) }},
-	{"provider", "model provider whose limits apply", false, func(r *api.EnqueueRequest, v string) error { r.Provider = v; return nil }},
-	{"model", "model that the job uses", false, func(r *api.EnqueueRequest, v string) error { r.Model = v; return nil }},
-	{"cost_estimate_usd", "expected cost of an attempt in US dollars, such as 0.25", false, setCostEstimate},
-	{"depends_on", "id of a job to wait for; may be repeated", true, func(r *api.EnqueueRequest, v string) error { r.DependsOn = append(r.DependsOn, v); return nil }},
-	{"dependency_policy", "action when a job of depends_on does not succeed: fail, hold or ignore", false, func(r *api.EnqueueRequest, v string) error { r.DependencyPolicy = v; return nil }},
-	{"tags", "tag, as name:value; may be repeated", true, func(r *api.EnqueueRequest, v string) error { return addTag(r, v) }},
-}
+// defaultSecretOverlap is the time for which a webhook's old secret stays valid by default.
+const defaultSecretOverlap = 24 * time.Hour
 
-// FromWebhook converts a webhook for a queue to an enqueue.
-func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
-	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue, Payload: webhookPayload(f, body)}}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		// The parameters that could be read are ignored, because the others may be the ones that matter.
-		f.Invalid("query", "cannot be read: %v", err)
-		return b
+// FromHook converts a webhook and fills in defaults. Without a secret in the request, the webhook keeps its
+// own.
+func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
+	h := &state.Webhook{Url: r.URL, Secret: r.Secret, Events: r.Events, Queues: r.Queues, RetryLimit: defaultRetryLimit, Disabled: r.Enabled != nil && !*r.Enabled}
+	switch u, err := url.Parse(r.URL); {
+	case r.URL == "":
+		f.Invalid("url", "is missing")
+	case err != nil:
+		f.Invalid("url", "is no URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		f.Invalid("url", "is not of the kind https://host/path")
+	case !isPort(u.Port()):
+		f.Invalid("url", "has the port %s: ports are from 1 to 65535", text.Quote(u.Port()))
 	}
-	for name, given := range values {
-		i := slices.IndexFunc(WebhookParams, func(p WebhookParam) bool { return p.Name == name })
-		if i < 0 {
-			f.Invalid(text.Head(name, text.MaxQuoted), "is not a parameter that a webhook takes")
-			continue
+	if n := len(r.Secret); n != 0 && (n < job.MinWebhookSecret || n > job.MaxWebhookSecret) {
+		f.Invalid("secret", "has %d bytes; it has from %d to %d", n, job.MinWebhookSecret, job.MaxWebhookSecret)
+	}
+	for _, event := range r.Events {
+		if err := op.CheckWebhookEvent(event); err != nil {
+			f.Invalid("events", "%v", err)
 		}
-		WebhookParams[i].take(f, &b.EnqueueRequest, given)
 	}
-	return b
+	for _, glob := range r.Queues {
+		if _, err := tenancy.ParseGlob(glob); err != nil {
+			f.Invalid("queues", "%v", err)
+		}
+	}
+	h.SecretOverlapMs = millis(f, "secret_overlap", r.SecretOverlap, defaultSecretOverlap, job.MaxSecretOverlap)
+	if r.RetryLimit != nil {
+		if n := *r.RetryLimit; n < 0 || n > job.MaxWebhookRetries {
+			f.Invalid("retry_limit", "is %d; it lies between 0 and %d", n, job.MaxWebhookRetries)
+		} else {
+			h.RetryLimit = uint32(n)
+		}
+	}
+	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// webhookPayload converts a webhook's body to a payload. JSON stays as it is, an empty body gives no payload,
-// and other text becomes a JSON string, because many senders post forms, log lines or XML. The content type
-// is ignored, because many senders set it wrong. Text must be UTF-8, because any other encoding would be a
-// guess.
-func webhookPayload(f *Faults, body []byte) json.RawMessage {
-	trimmed := bytes.Trim(body, " \t\r\n")
-	if len(trimmed) == 0 {
-		return nil
+// ToHook converts a webhook to its API form, without its secret. a is its delivery record, or nil before its
+// first delivery.
+func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
+	h := r.Webhook
+	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}
+	if out.Events == nil {
+		out.Events = []string{}
 	}
-	if !utf8.Valid(body) {
-		f.Invalid("body", "is not UTF-8; send JSON or text in UTF-8, and bytes of another kind as base64")
-		return nil
+	if out.Queues = h.GetQueues(); out.Queues == nil {
+		out.Queues = []string{}
 	}
-	if err := text.CheckNesting(trimmed, job.MaxNesting); err != nil {
-		f.Invalid("body", "is %v", err)
-		return nil
+	out.SecretOverlap = api.DurationOf(time.Duration(h.GetSecretOverlapMs()) * time.Millisecond)
+	if h.GetPreviousUntilNs() > nowNs {
+		at := timeOf(h.PreviousUntilNs)
+		out.OldSecretUntil = &at
 	}
-	if json.Valid(trimmed) {
-		return trimmed
+	out.Waiting, out.Dropped = int64(a.GetWaiting()), int64(a.GetDropped())
+	if since := a.GetFailingSinceNs(); since != 0 {
+		at := timeOf(since)
+		out.FailingSince = &at
 	}
-	var quoted bytes.Buffer
-	e := json.NewEncoder(&quoted)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(string(body)); err != nil {
-		f.Invalid("body", "cannot be a JSON string: %v", err)
-	}
-	return bytes.TrimRight(quoted.Bytes(), "\n")
+	out.LastStatusCode, out.LastError, out.LastDeliveryAt = attempted(a.GetStatus(), a.GetError(), a.GetAtNs())
+	return out
 }
 
-// take sets the parameter. An empty value counts as absent, as in a body.
-func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
-	if len(given) > 1 && !p.Repeated {
-		f.Invalid(p.Name, "is given %d times; give it once", len(given))
+// isPort reports whether text is a valid port; "" stands for the default of the scheme.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
+}
+
+// ConcealHook reduces a webhook's URL to its host, because the rest often contains a secret.
+func ConcealHook(h *api.Webhook) {
+	u, err := url.Parse(h.URL)
+	if err != nil { // it was parsed when the webhook was declared
+		h.URL = ""
 		return
 	}
-	for _, value := range given {
-		if value == "" {
-			continue
-		}
-		if err := p.set(r, value); err != nil {
-			f.Invalid(p.Name, "%v", err)
-		}
-	}
+	h.URL = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// setPriority takes a word or a number, as a body does. Other values stay text and are refused with the
-// others.
-func setPriority(p *api.Priority, value string) error {
-	if n, err := strconv.Atoi(value); err == nil && strconv.Itoa(n) == value {
-		return p.UnmarshalJSON([]byte(value))
-	}
-	*p = api.Priority(value)
-	return nil
+// ConcealDeliveries removes the delivery figures of a webhook. They may concern any queue, and their number
+// and times reveal its activity.
+func ConcealDeliveries(h *api.Webhook) {
+	h.Waiting, h.Dropped, h.FailingSince = 0, 0, nil
+	h.LastStatusCode, h.LastError, h.LastDeliveryAt = nil, nil, nil
 }
 
-func setInt(n *int, value string) error {
-	parsed, err := strconv.Atoi(value)
-	if err != nil {
-		return fmt.Errorf("%s is not a whole number", text.Quote(value))
+// ToDelivery converts a delivery to its API form.
+func ToDelivery(d *state.Delivery) api.Delivery {
+	out := api.Delivery{
+		ID: sinks.DeliveryIDText(job.ID(d.Id)), Event: d.Event, Body: d.Body, Attempts: int(d.Attempts), CreatedAt: timeOf(d.CreatedNs), State: api.DeliveryFailed,
 	}
-	*n = parsed
-	return nil
+	switch {
+	case d.DueNs != 0:
+		at := timeOf(d.DueNs)
+		out.State, out.NextAttemptAt = api.DeliveryPending, &at
+	case d.Delivered:
+		out.State = api.DeliveryDelivered
+	}
+	out.LastStatusCode, out.LastError, out.LastAttemptAt = attempted(d.LastStatus, d.LastError, d.LastAttemptNs)
+	return out
 }
 
-func setNewInt(n **int, value string) error {
-	*n = new(int)
-	return setInt(*n, value)
-}
-
-func setCostEstimate(r *api.EnqueueRequest, value string) error {
-	cost, err := money.Round([]byte(value))
-	if err != nil {
-		return err
+// attempted converts the outcome of a delivery attempt to its API form.
+func attempted(status uint32, failure string, atNs int64) (code *int, text *string, at *api.Time) {
+	if status != 0 {
+		n := int(status)
+		code = &n
 	}
-	r.CostEstimateUSD = new(money.Reported(cost))
-	return nil
-}
-
-func addTag(r *api.EnqueueRequest, value string) error {
-	name, given, ok := strings.Cut(value, ":")
-	if !ok {
-		return fmt.Errorf("%s is not a tag: write it like name:value", text.Quote(value))
+	if failure != "" {
+		text = &failure
 	}
-	if _, twice := r.Tags[name]; twice {
-		return errors.New("has " + text.Quote(name) + " twice")
+	if atNs != 0 {
+		t := api.TimeOf(time.Unix(0, atNs))
+		at = &t
 	}
-	if r.Tags == nil {
-		r.Tags = api.Strings{}
-	}
-	r.Tags[name] = given
-	return nil
+	return code, text, at
 }
