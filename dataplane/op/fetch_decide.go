@@ -8,7 +8,7 @@ import (
 
 // This file decides whether the next job of a queue may start. The same code runs when a worker fetches and
 // when a client asks why a job was not fetched. The conditions that keep back all jobs of a queue or of a
-// fairness key (pause, concurrency, rate) are checked before a job is looked at: see mayFetch and state's
+// fairness key (pause, concurrency, rate) are checked before a job is looked at: see queue_check.go and state's
 // lanes. Each check below may keep back one job.
 
 // DecisionState is the state that a decision reads: the running entry, or a snapshot of the store.

@@ -57,17 +57,17 @@ func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Pe
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
 }
 
-// judgeAgain gives a request the rights that its key has now, with every change that any node has
+// authoriseAgain gives a request the rights that its key has now, with every change that any node has
 // acknowledged. A long body may arrive after its key was revoked. Requests that grant rights need this second
 // check, because the rights they grant would outlast the revoked key.
-func (s *Server) judgeAgain(r *http.Request, q *request) error {
+func (s *Server) authoriseAgain(r *http.Request, q *request) error {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return err
 	}
 	// Read the version before the rights: if the rights change after this read, the op is refused by the
 	// version.
 	if rec := q.shards.Home().State().Key(q.who.KeyID); rec != nil {
-		q.judged = op.KeyVersion(rec)
+		q.callerVersion = op.KeyVersion(rec)
 	}
 	who, err := s.stays(r, q.who, tenancy.KeyManage)
 	q.who = who
@@ -138,19 +138,19 @@ func lacksKeys(home *cell.Cell, text string) bool {
 // Clients with unknown keys can make a node wait, but all of them together cost one question to the leader.
 func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
-		return keyUnjudged(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
+		return keyNotKnownYet(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
 	}
 	defer s.newKeys.give(1)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.NewKeyWait)
 	defer cancel()
 	if err := home.Verify(ctx); err != nil {
-		return keyUnjudged(err)
+		return keyNotKnownYet(err)
 	}
 	return nil
 }
 
-// keyUnjudged builds the refusal of a request whose key this node does not know while it may lack keys.
-func keyUnjudged(why error) error {
+// keyNotKnownYet builds the refusal of a request whose key this node does not know while it may lack keys.
+func keyNotKnownYet(why error) error {
 	e := api.Wrap(why, api.LeaderUnavailable, "this node does not know the key, and could not ask the leader for the newest ones: nothing was done, try again")
 	e.RetryAfter = newKeyRetry
 	return e

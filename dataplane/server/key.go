@@ -56,7 +56,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	key.ID, key.Hash = id, hash
-	result, err := commit[*op.CreateKeyResult](s, w, r, &q, q.shards.Home(), &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key), JudgedVersion: q.judged})
+	result, err := commit[*op.CreateKeyResult](s, w, r, &q, q.shards.Home(), &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key), JudgedVersion: q.callerVersion})
 	if err != nil {
 		return err
 	}
@@ -271,18 +271,18 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
 	return &op.SetKey{
 		Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,
-		IfVersion: seen, JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged,
+		IfVersion: seen, JudgedVersion: op.KeyVersion(was), CallerVersion: q.callerVersion,
 	}
 }
 
 // rotating builds the op that gives a key another secret.
 func rotating(q *request, was *state.Key, hash []byte, overlap time.Duration) op.Op {
-	return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash, OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
+	return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash, OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was), CallerVersion: q.callerVersion}
 }
 
 // revoking builds the op that revokes a key.
 func revoking(q *request, was *state.Key) op.Op {
-	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
+	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was), CallerVersion: q.callerVersion}
 }
 
 // key returns the key in the path.

@@ -121,7 +121,7 @@ func TestCallerIsJudgedAsItChangesAKey(t *testing.T) {
 			r.Header.Set("X-API-Key", caller)
 			r.SetPathValue("id", id)
 			q := &request{who: tenancy.Principal{Namespace: tenancy.Default, KeyID: KeyIDForTest(caller)}, shards: shards, meta: &op.Meta{Principal: KeyIDForTest(caller)}}
-			if err := n.Server.judgeAgain(r, q); err != nil {
+			if err := n.Server.authoriseAgain(r, q); err != nil {
 				t.Fatal(err)
 			}
 			was := n.Cell.State().Key(id)

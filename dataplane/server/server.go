@@ -292,9 +292,9 @@ type request struct {
 	meta       *op.Meta
 	auditState *auditState // nil = not audited
 	slot       *slot       // nil = its ops have no order among others
-	// judged is the version of the caller's key from which the rights in who were checked again; 0 means that
-	// they were not, or that there is no key.
-	judged uint64
+	// callerVersion is the version of the caller's key from which the rights in who were checked again; 0
+	// means that they were not, or that there is no key.
+	callerVersion uint64
 }
 
 // begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
@@ -317,7 +317,7 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 		q.audit(r, route, s.remote(r))
 	}
 	if route != nil && route.Permission == tenancy.KeyManage && route.Method != http.MethodGet {
-		err = s.judgeAgain(r, &q)
+		err = s.authoriseAgain(r, &q)
 	}
 	return q, err
 }
