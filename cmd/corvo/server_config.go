@@ -83,9 +83,7 @@ const (
 	minPending      = 64
 	maxPending      = 1_000_000
 	maxPendingBytes = 4 << 30
-	maxEntryOps     = 65_536
 	minEntryBytes   = 64 << 10
-	maxEntryBytes   = 4 << 20
 )
 
 // check reports all invalid settings at once. given reports whether a flag was set anywhere.
@@ -112,8 +110,8 @@ func (c *serverConfig) check(given func(flag string) bool) error {
 	}{
 		{"--max-pending", c.MaxPending, minPending, maxPending},
 		{"--max-pending-bytes", c.MaxPendingBytes, 2 * pipeline.MaxOpBytes, maxPendingBytes},
-		{"--max-entry-ops", c.MaxEntryOps, 1, maxEntryOps},
-		{"--max-entry-bytes", c.MaxEntryBytes, minEntryBytes, maxEntryBytes},
+		{"--max-entry-ops", c.MaxEntryOps, 1, pipeline.MostEntryOps},
+		{"--max-entry-bytes", c.MaxEntryBytes, minEntryBytes, pipeline.MostEntryBytes},
 	} {
 		f.Refuse(b.n >= b.least && b.n <= b.most, "%s is %d; it must be between %d and %d", b.flag, b.n, b.least, b.most)
 	}

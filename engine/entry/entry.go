@@ -27,6 +27,17 @@ import (
 // Version is the layout that this package writes. Decode refuses every other.
 const Version = 1
 
+// MaxBytes bounds an encoded entry. The pipeline makes none larger, the transport sends one in one message, and
+// every log store reads one back. The `wal` store sets the limit, because its library writes a record of more
+// than 64 MiB and then reads it as damage.
+const MaxBytes = 48 << 20
+
+// MaxOpHeader bounds the bytes of an entry for one op besides the op's own: its number and its length.
+const MaxOpHeader = 2 * binary.MaxVarintLen32
+
+// MaxHeader bounds the bytes of an entry besides its ops.
+const MaxHeader = 96
+
 // Number is the permanent number of an op.
 type Number uint32
 
@@ -139,7 +150,7 @@ func (b *Builder) Count() int { return int(b.count) }
 
 // Finish returns the encoded entry in newly allocated memory and empties the builder.
 func (b *Builder) Finish(h Header) []byte {
-	out := make([]byte, 0, len(b.ops)+96)
+	out := make([]byte, 0, len(b.ops)+MaxHeader)
 	out = append(out, Version)
 	out = binary.AppendUvarint(out, uint64(h.Level))
 	out = append(out, h.Incarnation[:]...)

@@ -14,8 +14,8 @@ const (
 	MaxOpBytes = 20 << 20
 	// MaxEntryOps is the most ops in one entry. It bounds the time that applying an entry takes.
 	MaxEntryOps = 1024
-	// MaxEntryBytes is the size at which an entry is full. Each waiting class may add its oldest op beyond
-	// it, so an entry is smaller than MaxEntryBytes + 4 MaxOpBytes.
+	// MaxEntryBytes is the size at which an entry is full. The oldest ops of the waiting classes may exceed
+	// it, by maxOldestBytes.
 	MaxEntryBytes = 1 << 20
 	// MaxBacklogOps and MaxBacklogBytes bound the proposals that wait for an entry.
 	MaxBacklogOps   = 16384
@@ -24,10 +24,23 @@ const (
 	MaxInFlight = 2
 )
 
+const (
+	// MostEntryOps and MostEntryBytes bound Limits.EntryOps and Limits.EntryBytes.
+	MostEntryOps   = 65_536
+	MostEntryBytes = 4 << 20
+	// maxOldestBytes bounds the oldest ops of the classes in one entry, in bytes. Any two fit.
+	maxOldestBytes = 2 * MaxOpBytes
+	// largestEntry bounds an encoded entry at the highest Limits.
+	largestEntry = MostEntryBytes + maxOldestBytes + (MostEntryOps+int(classes))*entry.MaxOpHeader + entry.MaxHeader
+)
+
+// This does not compile if an entry may exceed the bound of the log and of the transport.
+const _ = uint(entry.MaxBytes - largestEntry)
+
 // Limits bounds a Pipeline's work. A zero field takes its default.
 type Limits struct {
-	EntryOps     int   // MaxEntryOps
-	EntryBytes   int64 // MaxEntryBytes
+	EntryOps     int   // MaxEntryOps; at most MostEntryOps
+	EntryBytes   int64 // MaxEntryBytes; at most MostEntryBytes
 	BacklogOps   int   // MaxBacklogOps
 	BacklogBytes int64 // MaxBacklogBytes; at least 2 MaxOpBytes, so that each class can hold any op
 	InFlight     int   // MaxInFlight
@@ -117,6 +130,7 @@ type queue struct {
 	lists [classes]list
 	ops   int
 	bytes int64
+	turn  int // the class whose oldest op is the first choice for the next entry
 }
 
 type list struct {
@@ -190,9 +204,11 @@ func (q *queue) full(l *Limits) bool { return q.ops >= l.EntryOps || q.bytes >= 
 // No class starves. Every entry includes the oldest op of each waiting class, regardless of the other classes
 // and of the op's size, and reserves a share for each class. Only the remaining room is given out by class.
 // So each entry makes progress in each waiting class, and a proposal behind n others of its class is in one
-// of the next n+1 entries.
+// of the next n+1 entries. If the oldest ops together exceed maxOldestBytes, a class may miss every second
+// entry.
 func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 	ops, bytes := l.EntryOps, l.EntryBytes
+	included := q.chooseOldest()
 	for c := range q.lists {
 		// Leave the share that is reserved for the later classes.
 		keepOps, keepBytes := 0, int64(0)
@@ -200,7 +216,7 @@ func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 			keepOps += min(q.lists[later].ops, max(1, l.EntryOps/entryShare))
 			keepBytes += min(q.lists[later].bytes, l.EntryBytes/entryShare)
 		}
-		for first := true; q.lists[c].head != nil; first = false {
+		for first := true; included[c] && q.lists[c].head != nil; first = false {
 			pr := q.lists[c].head
 			if !first && (ops-1 < keepOps || bytes-pr.size < keepBytes) {
 				break
@@ -211,4 +227,23 @@ func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 		}
 	}
 	return batch
+}
+
+// chooseOldest returns the classes whose oldest op goes into the next entry: all of them, or as many as
+// maxOldestBytes allows. The first class left out is the first choice next time, so none is left out twice in
+// succession.
+func (q *queue) chooseOldest() (included [classes]bool) {
+	left, next := int64(maxOldestBytes), -1
+	for i := range q.lists {
+		c := (q.turn + i) % len(q.lists)
+		switch oldest := q.lists[c].head; {
+		case oldest == nil:
+		case oldest.size <= left:
+			included[c], left = true, left-oldest.size
+		case next < 0:
+			next = c
+		}
+	}
+	q.turn = max(next, 0)
+	return included
 }

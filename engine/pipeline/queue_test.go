@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 func queued(class Class, sizes ...int) []*proposal {
@@ -96,6 +97,54 @@ func TestTakeStarvesNobody(t *testing.T) {
 			q.push(pr)
 		}
 		q.take(nil, &l)
+	}
+}
+
+// TestTheLargestEntryIsBounded checks that an entry of the largest ops of every class, and of as many small ones as
+// fit, does not exceed the bound of the log, and that each class is in every second entry all the same.
+func TestTheLargestEntryIsBounded(t *testing.T) {
+	t.Parallel()
+	var q queue
+	l := Limits{EntryOps: MostEntryOps, EntryBytes: MostEntryBytes}
+	const rounds = 8
+	for range rounds {
+		for c := range classes {
+			for _, pr := range queued(c, MaxOpBytes) {
+				q.push(pr)
+			}
+		}
+	}
+	small := make([]int, MostEntryOps)
+	for i := range small {
+		small[i] = (MostEntryBytes - 4<<10) / MostEntryOps
+	}
+	missed := [classes]int{}
+	for entries := 0; q.lists[ClassManage].ops > 0; entries++ {
+		if entries == 2*rounds {
+			t.Fatalf("%d ops still wait after %d entries", q.ops, entries)
+		}
+		if q.lists[ClassSettle].ops == 0 { // the other classes still have their largest ops
+			for _, pr := range queued(ClassSettle, small...) {
+				q.push(pr)
+			}
+		}
+		var in [classes]bool
+		size := int64(entry.MaxHeader)
+		for _, pr := range q.take(nil, &l) {
+			in[pr.class] = true
+			size += pr.size + entry.MaxOpHeader
+		}
+		if size > entry.MaxBytes {
+			t.Errorf("entry %d takes %d bytes, the most is %d", entries, size, entry.MaxBytes)
+		}
+		for c := range classes {
+			if missed[c]++; in[c] || q.lists[c].ops == 0 {
+				missed[c] = 0
+			}
+			if missed[c] > 1 {
+				t.Errorf("class %d is in none of two entries up to %d", c, entries)
+			}
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/corvo/corvo/api"
+
+	"github.com/corvo/corvo/engine/entry"
 )
 
 func TestMain(m *testing.M) {
@@ -99,6 +101,7 @@ var suite = map[string]func(t *testing.T, open func() Store){
 	"prefix deletion":     testPrefix,
 	"delete all, go on":   testDeleteAll,
 	"large entries":       testLarge,
+	"the largest entry":   testLargest,
 	"stable values":       testStable,
 	"read while writing":  testConcurrentReads,
 	"size":                testSize,
@@ -303,6 +306,18 @@ func testLarge(t *testing.T, open func() Store) {
 	s := open()
 	want := logs(1, 5, 1)
 	want[2].Data = bytes.Repeat([]byte("large"), MinSegmentBytes)
+	store(t, s, want)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantLogs(t, open(), want)
+}
+
+// testLargest appends an entry of the largest size, which not every library reads back by itself.
+func testLargest(t *testing.T, open func() Store) {
+	s := open()
+	want := logs(1, 2, 1)
+	want[0].Data = make([]byte, entry.MaxBytes)
 	store(t, s, want)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

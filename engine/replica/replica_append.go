@@ -13,6 +13,9 @@ import (
 // Append hands an encoded entry to raft, which applies it only if it is appended in the given term. Append
 // does not wait for the commit.
 func (r *Replica) Append(term uint64, encoded []byte) *Future {
+	if len(encoded) > entry.MaxBytes { // it could not be read back, nor sent to a follower
+		return &Future{err: api.Errorf(api.Internal, "an entry of %d bytes is more than the %d of the log: nothing was written", len(encoded), entry.MaxBytes)}
+	}
 	if err := r.admit(); err != nil {
 		return &Future{err: err}
 	}

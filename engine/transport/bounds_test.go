@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
@@ -171,6 +173,24 @@ func TestTextsOfErrorsAreCut(t *testing.T) {
 		if err != nil || !errors.As(fault, &e) || len(e.Message) != want {
 			t.Errorf("of a message of %d bytes %d arrive, %v", size, len(e.Message), err)
 		}
+	}
+}
+
+// TestTheLargestEntryFits checks that a follower takes the largest entry that a leader can append, because one
+// that it refused would keep it behind for ever.
+func TestTheLargestEntryFits(t *testing.T) {
+	t.Parallel()
+	largest := &raft.Log{Data: make([]byte, entry.MaxBytes), Extensions: make([]byte, 8)}
+	args := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ID: make([]byte, MaxInfo), Addr: make([]byte, MaxInfo)},
+		Entries:   []*raft.Log{largest, largest},
+	}
+	args.Entries = args.Entries[:countFitting(args.Entries)]
+	if len(args.Entries) != 1 || appendSize(args) > MaxMessage {
+		t.Errorf("%d entries take %d bytes, and a message at most %d", len(args.Entries), appendSize(args), MaxMessage)
+	}
+	if err := (&inbox{ready: make(chan struct{}, 1)}).put(raftRequest{size: appendSize(args)}); err != nil {
+		t.Error(err)
 	}
 }
 

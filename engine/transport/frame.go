@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // Version is the version of the protocol. Peers of different versions refuse each other when they connect.
@@ -20,8 +22,8 @@ const (
 	// MaxFrame bounds a frame's payload in bytes: 64 KiB take half a millisecond at 1 Gbit/s. Frames of other
 	// messages come between those of a long message, and an urgent message waits for one write (see batch).
 	MaxFrame = 64 << 10
-	// MaxMessage bounds a message of Raft in bytes. An entry with one op of the largest size is far below it.
-	MaxMessage = 64 << 20
+	// MaxMessage bounds a message of Raft in bytes: the largest entry, and a frame for the request around it.
+	MaxMessage = entry.MaxBytes + MaxFrame
 )
 
 // frameKind identifies the content of a frame. The numbers are permanent.
