@@ -28,12 +28,14 @@ func rawText(f *Faults, field, s string) json.RawMessage {
 	return rawWithin(f, field, s, job.MaxNesting)
 }
 
-// rawWithin converts JSON that came as a string and limits its nesting; it returns nil if the JSON is absent.
+// rawWithin converts JSON that came as a string and limits its nesting; it returns nil if the JSON is absent. It
+// removes the space around the JSON, as decoding a body does.
 func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 	if s == "" {
 		return nil
 	}
-	raw := unsafe.Slice(unsafe.StringData(s), len(s))
+	trimmed := strings.Trim(s, " \t\r\n")
+	raw := unsafe.Slice(unsafe.StringData(trimmed), len(trimmed))
 	if err := text.CheckNesting(raw, most); err != nil {
 		f.Invalid(field, "is %v", err)
 		return nil
@@ -60,15 +62,16 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	*b = EnqueueBody{}
 	var f Faults
 	if m.OptionsJson != "" {
-		if rawWithin(&f, "options_json", m.OptionsJson, maxNesting) == nil { // Decode checks the documents in it
+		raw := rawWithin(&f, "options_json", m.OptionsJson, maxNesting) // Decode checks the documents in it
+		if raw == nil {
 			return f.Err()
 		}
 		// Decode takes it for the body of the request, and would blame that.
-		if c := strings.TrimLeft(m.OptionsJson, " \t\r\n")[0]; c != '{' && c != 'n' {
+		if c := raw[0]; c != '{' && c != 'n' {
 			f.Invalid("options_json", "is not a JSON object: %s", text.Quote(m.OptionsJson))
 			return f.Err()
 		}
-		if err := serve.Decode(r, []byte(m.OptionsJson), b); err != nil {
+		if err := serve.Decode(r, bytes.Clone(raw), b); err != nil {
 			return err
 		}
 	}
