@@ -123,7 +123,7 @@ words: ## measure the words of comments: PACKAGES="./engine/... ./api" WORDS=-li
 
 generate: ## generate Go from the .proto files
 	$(TOOL) buf generate
-	$(TOOL) buf generate --template buf.gen.fast.yaml --path dataplane
+	$(TOOL) buf generate --template buf.gen.fast.yaml --path dataplane/job --path dataplane/state --path dataplane/op/op.proto
 	$(TOOL) buf generate --template buf.gen.wire.yaml --path api/workerpb
 
 schema: ## refuse protobuf changes that make old logs unreadable

@@ -318,6 +318,236 @@ func (x *RotateKeyResult) GetKey() *state.Key {
 	return nil
 }
 
+// CreateKey stores an API key. With first set it is refused if any key ever
+// existed.
+type CreateKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	First bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
+	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKey) Reset() {
+	*x = CreateKey{}
+	mi := &file_dataplane_op_access_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKey) ProtoMessage() {}
+
+func (x *CreateKey) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_access_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKey.ProtoReflect.Descriptor instead.
+func (*CreateKey) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_access_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateKey) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *CreateKey) GetKey() *state.Key {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *CreateKey) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
+func (x *CreateKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
+type CreateKeyResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKeyResult) Reset() {
+	*x = CreateKeyResult{}
+	mi := &file_dataplane_op_access_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKeyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKeyResult) ProtoMessage() {}
+
+func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_access_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKeyResult.ProtoReflect.Descriptor instead.
+func (*CreateKeyResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_access_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CreateKeyResult) GetKey() *state.Key {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// RevokeKey deletes an API key.
+type RevokeKey struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refuse to delete the last key that administers the namespace
+	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
+	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
+	// The same of the key meta.principal; 0 = not checked.
+	CallerVersion uint64 `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeKey) Reset() {
+	*x = RevokeKey{}
+	mi := &file_dataplane_op_access_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeKey) ProtoMessage() {}
+
+func (x *RevokeKey) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_access_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
+func (*RevokeKey) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_access_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RevokeKey) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RevokeKey) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RevokeKey) GetSpareLast() bool {
+	if x != nil {
+		return x.SpareLast
+	}
+	return false
+}
+
+func (x *RevokeKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
+func (x *RevokeKey) GetCallerVersion() uint64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
+type RevokeKeyResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeKeyResult) Reset() {
+	*x = RevokeKeyResult{}
+	mi := &file_dataplane_op_access_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeKeyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeKeyResult) ProtoMessage() {}
+
+func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_access_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeKeyResult.ProtoReflect.Descriptor instead.
+func (*RevokeKeyResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_access_proto_rawDescGZIP(), []int{7}
+}
+
 var File_dataplane_op_access_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_access_proto_rawDesc = "" +
@@ -349,7 +579,22 @@ const file_dataplane_op_access_proto_rawDesc = "" +
 	"\x0ejudged_version\x18\x05 \x01(\x04R\rjudgedVersion\x12%\n" +
 	"\x0ecaller_version\x18\x06 \x01(\x04R\rcallerVersion\"8\n" +
 	"\x0fRotateKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03keyB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\x96\x01\n" +
+	"\tCreateKey\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12%\n" +
+	"\x03key\x18\x02 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\x12%\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\"8\n" +
+	"\x0fCreateKeyResult\x12%\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\xaf\x01\n" +
+	"\tRevokeKey\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"spare_last\x18\x03 \x01(\bR\tspareLast\x12%\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\x05 \x01(\x04R\rcallerVersion\"\x11\n" +
+	"\x0fRevokeKeyResultB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 
 var (
 	file_dataplane_op_access_proto_rawDescOnce sync.Once
@@ -363,25 +608,33 @@ func file_dataplane_op_access_proto_rawDescGZIP() []byte {
 	return file_dataplane_op_access_proto_rawDescData
 }
 
-var file_dataplane_op_access_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_dataplane_op_access_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_dataplane_op_access_proto_goTypes = []any{
 	(*SetKey)(nil),          // 0: corvo.op.v1.SetKey
 	(*SetKeyResult)(nil),    // 1: corvo.op.v1.SetKeyResult
 	(*RotateKey)(nil),       // 2: corvo.op.v1.RotateKey
 	(*RotateKeyResult)(nil), // 3: corvo.op.v1.RotateKeyResult
-	(*Meta)(nil),            // 4: corvo.op.v1.Meta
-	(*state.Key)(nil),       // 5: corvo.state.v1.Key
+	(*CreateKey)(nil),       // 4: corvo.op.v1.CreateKey
+	(*CreateKeyResult)(nil), // 5: corvo.op.v1.CreateKeyResult
+	(*RevokeKey)(nil),       // 6: corvo.op.v1.RevokeKey
+	(*RevokeKeyResult)(nil), // 7: corvo.op.v1.RevokeKeyResult
+	(*Meta)(nil),            // 8: corvo.op.v1.Meta
+	(*state.Key)(nil),       // 9: corvo.state.v1.Key
 }
 var file_dataplane_op_access_proto_depIdxs = []int32{
-	4, // 0: corvo.op.v1.SetKey.meta:type_name -> corvo.op.v1.Meta
-	5, // 1: corvo.op.v1.SetKeyResult.key:type_name -> corvo.state.v1.Key
-	4, // 2: corvo.op.v1.RotateKey.meta:type_name -> corvo.op.v1.Meta
-	5, // 3: corvo.op.v1.RotateKeyResult.key:type_name -> corvo.state.v1.Key
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	8, // 0: corvo.op.v1.SetKey.meta:type_name -> corvo.op.v1.Meta
+	9, // 1: corvo.op.v1.SetKeyResult.key:type_name -> corvo.state.v1.Key
+	8, // 2: corvo.op.v1.RotateKey.meta:type_name -> corvo.op.v1.Meta
+	9, // 3: corvo.op.v1.RotateKeyResult.key:type_name -> corvo.state.v1.Key
+	8, // 4: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
+	9, // 5: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	9, // 6: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	8, // 7: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_access_proto_init() }
@@ -396,7 +649,7 @@ func file_dataplane_op_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_access_proto_rawDesc), len(file_dataplane_op_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3,6 +3,8 @@ package op_test
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -373,14 +375,14 @@ func (s *sliceSim) underway(from, to *sliceShard, id []byte) (sum int64) {
 		back, grant := &op.ReturnBudget{}, &op.GrantBudget{}
 		switch row.Op.Number {
 		case uint32(op.KindFor(back).Number):
-			if err := back.UnmarshalVT(row.Op.Op); err != nil {
+			if err := proto.Unmarshal(row.Op.Op, back); err != nil {
 				s.t.Fatal(err)
 			}
 			if string(back.Id) == string(id) {
 				sum += back.GoneNanoUsd
 			}
 		case uint32(op.KindFor(grant).Number):
-			if err := grant.UnmarshalVT(row.Op.Op); err != nil {
+			if err := proto.Unmarshal(row.Op.Op, grant); err != nil {
 				s.t.Fatal(err)
 			}
 			if string(grant.Id) == string(id) {

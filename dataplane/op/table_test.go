@@ -1,12 +1,15 @@
 package op_test
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/engine/entry"
@@ -69,6 +72,43 @@ func TestTableIsWhole(t *testing.T) {
 		if k := op.KindOf(n); k != nil {
 			t.Errorf("number %d is %s", n, k.Name)
 		}
+	}
+}
+
+// The bytes of ops and results are the same with either codec, and the same as in earlier binaries, because
+// replicas with different binaries compare the ops and results that they store.
+func TestEncodingsAreGolden(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/encodings.golden"
+	ops := valid(t)
+	var b strings.Builder
+	for _, k := range op.Kinds() {
+		for _, m := range []proto.Message{ops[k.Name], filled(k.New()), filled(k.NewResult())} {
+			data, err := optable.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reflected, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(data, reflected) {
+				t.Errorf("%s: %x is %x with the other codec", k.Name, data, reflected)
+			}
+			fmt.Fprintf(&b, "%-20s %-40s %4d bytes  %x\n", k.Name, m.ProtoReflect().Descriptor().FullName(), len(data), sha256.Sum256(data))
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("encodings differ from %s; a new field may change them, but a new codec must not (ADR 0064):\n%s", golden, b.String())
 	}
 }
 

@@ -4,11 +4,12 @@
 // 	protoc        (unknown)
 // source: dataplane/op/webhooks.proto
 
-// The op by which shards report events for webhooks to the first shard.
+// The ops of alerts and of deliveries to webhooks; see op.proto.
 
 package op
 
 import (
+	job "github.com/corvo/corvo/dataplane/job"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -189,11 +190,576 @@ func (x *NotifyWebhooksResult) GetDropped() uint32 {
 	return 0
 }
 
+// SetAlerts changes whether alert rules fire, and queues a webhook delivery for each change. It skips rules
+// that are already in the state.
+type SetAlerts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"` // meta.ids has a delivery id for each change
+	Changes       []*AlertChange         `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAlerts) Reset() {
+	*x = SetAlerts{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAlerts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAlerts) ProtoMessage() {}
+
+func (x *SetAlerts) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAlerts.ProtoReflect.Descriptor instead.
+func (*SetAlerts) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetAlerts) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetAlerts) GetChanges() []*AlertChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type AlertChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RuleId        []byte                 `protobuf:"bytes,1,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	RuleVersion   uint64                 `protobuf:"varint,2,opt,name=rule_version,json=ruleVersion,proto3" json:"rule_version,omitempty"` // that the proposer saw
+	Firing        bool                   `protobuf:"varint,3,opt,name=firing,proto3" json:"firing,omitempty"`
+	Value         float64                `protobuf:"fixed64,4,opt,name=value,proto3" json:"value,omitempty"`
+	Body          *job.Blob              `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"` // the body for the webhook
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertChange) Reset() {
+	*x = AlertChange{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertChange) ProtoMessage() {}
+
+func (x *AlertChange) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertChange.ProtoReflect.Descriptor instead.
+func (*AlertChange) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AlertChange) GetRuleId() []byte {
+	if x != nil {
+		return x.RuleId
+	}
+	return nil
+}
+
+func (x *AlertChange) GetRuleVersion() uint64 {
+	if x != nil {
+		return x.RuleVersion
+	}
+	return 0
+}
+
+func (x *AlertChange) GetFiring() bool {
+	if x != nil {
+		return x.Firing
+	}
+	return false
+}
+
+func (x *AlertChange) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *AlertChange) GetBody() *job.Blob {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type SetAlertsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint32                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	Dropped       uint32                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // changes without a notification, because the delivery queue was full
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAlertsResult) Reset() {
+	*x = SetAlertsResult{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAlertsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAlertsResult) ProtoMessage() {}
+
+func (x *SetAlertsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAlertsResult.ProtoReflect.Descriptor instead.
+func (*SetAlertsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetAlertsResult) GetChanged() uint32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *SetAlertsResult) GetDropped() uint32 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// ReportDeliveries records the outcomes of attempts to deliver events.
+type ReportDeliveries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Reports       []*DeliveryReport      `protobuf:"bytes,2,rep,name=reports,proto3" json:"reports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDeliveries) Reset() {
+	*x = ReportDeliveries{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDeliveries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDeliveries) ProtoMessage() {}
+
+func (x *ReportDeliveries) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDeliveries.ProtoReflect.Descriptor instead.
+func (*ReportDeliveries) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReportDeliveries) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReportDeliveries) GetReports() []*DeliveryReport {
+	if x != nil {
+		return x.Reports
+	}
+	return nil
+}
+
+type DeliveryReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of the attempt, from 1
+	Delivered     bool                   `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	Status        uint32                 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	RetryNs       int64                  `protobuf:"varint,6,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"` // the next attempt; 0 = none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliveryReport) Reset() {
+	*x = DeliveryReport{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliveryReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliveryReport) ProtoMessage() {}
+
+func (x *DeliveryReport) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliveryReport.ProtoReflect.Descriptor instead.
+func (*DeliveryReport) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DeliveryReport) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *DeliveryReport) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DeliveryReport) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *DeliveryReport) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *DeliveryReport) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *DeliveryReport) GetRetryNs() int64 {
+	if x != nil {
+		return x.RetryNs
+	}
+	return 0
+}
+
+type ReportDeliveriesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDeliveriesResult) Reset() {
+	*x = ReportDeliveriesResult{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDeliveriesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDeliveriesResult) ProtoMessage() {}
+
+func (x *ReportDeliveriesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDeliveriesResult.ProtoReflect.Descriptor instead.
+func (*ReportDeliveriesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{8}
+}
+
+// PurgeDeliveries deletes deliveries that ended long ago.
+type PurgeDeliveries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	DeliveryIds   [][]byte               `protobuf:"bytes,2,rep,name=delivery_ids,json=deliveryIds,proto3" json:"delivery_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeliveries) Reset() {
+	*x = PurgeDeliveries{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeliveries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeliveries) ProtoMessage() {}
+
+func (x *PurgeDeliveries) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeliveries.ProtoReflect.Descriptor instead.
+func (*PurgeDeliveries) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PurgeDeliveries) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PurgeDeliveries) GetDeliveryIds() [][]byte {
+	if x != nil {
+		return x.DeliveryIds
+	}
+	return nil
+}
+
+type PurgeDeliveriesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Purged        uint32                 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeliveriesResult) Reset() {
+	*x = PurgeDeliveriesResult{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeliveriesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeliveriesResult) ProtoMessage() {}
+
+func (x *PurgeDeliveriesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeliveriesResult.ProtoReflect.Descriptor instead.
+func (*PurgeDeliveriesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PurgeDeliveriesResult) GetPurged() uint32 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
+// QueueDelivery queues a webhook delivery that no alert caused. meta.ids has its id.
+type QueueDelivery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Webhook       string                 `protobuf:"bytes,2,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Event         string                 `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDelivery) Reset() {
+	*x = QueueDelivery{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDelivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDelivery) ProtoMessage() {}
+
+func (x *QueueDelivery) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDelivery.ProtoReflect.Descriptor instead.
+func (*QueueDelivery) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *QueueDelivery) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *QueueDelivery) GetWebhook() string {
+	if x != nil {
+		return x.Webhook
+	}
+	return ""
+}
+
+func (x *QueueDelivery) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
+func (x *QueueDelivery) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type QueueDeliveryResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDeliveryResult) Reset() {
+	*x = QueueDeliveryResult{}
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDeliveryResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDeliveryResult) ProtoMessage() {}
+
+func (x *QueueDeliveryResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_webhooks_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDeliveryResult.ProtoReflect.Descriptor instead.
+func (*QueueDeliveryResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_webhooks_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *QueueDeliveryResult) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
 var File_dataplane_op_webhooks_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_webhooks_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/op/webhooks.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\"x\n" +
+	"\x1bdataplane/op/webhooks.proto\x12\vcorvo.op.v1\x1a\x17dataplane/job/job.proto\x1a\x15dataplane/op/op.proto\"x\n" +
 	"\x0eNotifyWebhooks\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12?\n" +
 	"\rnotifications\x18\x02 \x03(\v2\x19.corvo.op.v1.NotificationR\rnotifications\"i\n" +
@@ -203,7 +769,42 @@ const file_dataplane_op_webhooks_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12\x15\n" +
 	"\x06job_id\x18\x04 \x01(\fR\x05jobId\"0\n" +
 	"\x14NotifyWebhooksResult\x12\x18\n" +
-	"\adropped\x18\x01 \x01(\rR\adroppedB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
+	"\adropped\x18\x01 \x01(\rR\adropped\"f\n" +
+	"\tSetAlerts\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x122\n" +
+	"\achanges\x18\x02 \x03(\v2\x18.corvo.op.v1.AlertChangeR\achanges\"\x9f\x01\n" +
+	"\vAlertChange\x12\x17\n" +
+	"\arule_id\x18\x01 \x01(\fR\x06ruleId\x12!\n" +
+	"\frule_version\x18\x02 \x01(\x04R\vruleVersion\x12\x16\n" +
+	"\x06firing\x18\x03 \x01(\bR\x06firing\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\x01R\x05value\x12&\n" +
+	"\x04body\x18\x05 \x01(\v2\x12.corvo.job.v1.BlobR\x04body\"E\n" +
+	"\x0fSetAlertsResult\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\rR\achanged\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\rR\adropped\"p\n" +
+	"\x10ReportDeliveries\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x125\n" +
+	"\areports\x18\x02 \x03(\v2\x1b.corvo.op.v1.DeliveryReportR\areports\"\xa1\x01\n" +
+	"\x0eDeliveryReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1c\n" +
+	"\tdelivered\x18\x03 \x01(\bR\tdelivered\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\rR\x06status\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x19\n" +
+	"\bretry_ns\x18\x06 \x01(\x03R\aretryNs\"\x18\n" +
+	"\x16ReportDeliveriesResult\"[\n" +
+	"\x0fPurgeDeliveries\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12!\n" +
+	"\fdelivery_ids\x18\x02 \x03(\fR\vdeliveryIds\"/\n" +
+	"\x15PurgeDeliveriesResult\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"z\n" +
+	"\rQueueDelivery\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x18\n" +
+	"\awebhook\x18\x02 \x01(\tR\awebhook\x12\x14\n" +
+	"\x05event\x18\x03 \x01(\tR\x05event\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\"%\n" +
+	"\x13QueueDeliveryResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02idB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 
 var (
 	file_dataplane_op_webhooks_proto_rawDescOnce sync.Once
@@ -217,21 +818,39 @@ func file_dataplane_op_webhooks_proto_rawDescGZIP() []byte {
 	return file_dataplane_op_webhooks_proto_rawDescData
 }
 
-var file_dataplane_op_webhooks_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_dataplane_op_webhooks_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_dataplane_op_webhooks_proto_goTypes = []any{
-	(*NotifyWebhooks)(nil),       // 0: corvo.op.v1.NotifyWebhooks
-	(*Notification)(nil),         // 1: corvo.op.v1.Notification
-	(*NotifyWebhooksResult)(nil), // 2: corvo.op.v1.NotifyWebhooksResult
-	(*Meta)(nil),                 // 3: corvo.op.v1.Meta
+	(*NotifyWebhooks)(nil),         // 0: corvo.op.v1.NotifyWebhooks
+	(*Notification)(nil),           // 1: corvo.op.v1.Notification
+	(*NotifyWebhooksResult)(nil),   // 2: corvo.op.v1.NotifyWebhooksResult
+	(*SetAlerts)(nil),              // 3: corvo.op.v1.SetAlerts
+	(*AlertChange)(nil),            // 4: corvo.op.v1.AlertChange
+	(*SetAlertsResult)(nil),        // 5: corvo.op.v1.SetAlertsResult
+	(*ReportDeliveries)(nil),       // 6: corvo.op.v1.ReportDeliveries
+	(*DeliveryReport)(nil),         // 7: corvo.op.v1.DeliveryReport
+	(*ReportDeliveriesResult)(nil), // 8: corvo.op.v1.ReportDeliveriesResult
+	(*PurgeDeliveries)(nil),        // 9: corvo.op.v1.PurgeDeliveries
+	(*PurgeDeliveriesResult)(nil),  // 10: corvo.op.v1.PurgeDeliveriesResult
+	(*QueueDelivery)(nil),          // 11: corvo.op.v1.QueueDelivery
+	(*QueueDeliveryResult)(nil),    // 12: corvo.op.v1.QueueDeliveryResult
+	(*Meta)(nil),                   // 13: corvo.op.v1.Meta
+	(*job.Blob)(nil),               // 14: corvo.job.v1.Blob
 }
 var file_dataplane_op_webhooks_proto_depIdxs = []int32{
-	3, // 0: corvo.op.v1.NotifyWebhooks.meta:type_name -> corvo.op.v1.Meta
-	1, // 1: corvo.op.v1.NotifyWebhooks.notifications:type_name -> corvo.op.v1.Notification
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	13, // 0: corvo.op.v1.NotifyWebhooks.meta:type_name -> corvo.op.v1.Meta
+	1,  // 1: corvo.op.v1.NotifyWebhooks.notifications:type_name -> corvo.op.v1.Notification
+	13, // 2: corvo.op.v1.SetAlerts.meta:type_name -> corvo.op.v1.Meta
+	4,  // 3: corvo.op.v1.SetAlerts.changes:type_name -> corvo.op.v1.AlertChange
+	14, // 4: corvo.op.v1.AlertChange.body:type_name -> corvo.job.v1.Blob
+	13, // 5: corvo.op.v1.ReportDeliveries.meta:type_name -> corvo.op.v1.Meta
+	7,  // 6: corvo.op.v1.ReportDeliveries.reports:type_name -> corvo.op.v1.DeliveryReport
+	13, // 7: corvo.op.v1.PurgeDeliveries.meta:type_name -> corvo.op.v1.Meta
+	13, // 8: corvo.op.v1.QueueDelivery.meta:type_name -> corvo.op.v1.Meta
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_webhooks_proto_init() }
@@ -246,7 +865,7 @@ func file_dataplane_op_webhooks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_webhooks_proto_rawDesc), len(file_dataplane_op_webhooks_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // FromApprovalPolicy converts an approval policy and fills in defaults.
@@ -99,7 +100,7 @@ func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 			c.Agent = agent
 		}
 	}
-	if c.SizeVT() == 0 {
+	if optable.Size(c) == 0 {
 		return nil
 	}
 	return c
