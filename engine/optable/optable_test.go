@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/optable"
@@ -178,5 +179,27 @@ func TestAnOpOfAnotherTableIsNotEncoded(t *testing.T) {
 	}
 	if optable.Proposed(nil) != nil {
 		t.Error("a proposal of another kind has an op")
+	}
+}
+
+// note is an op with a text, which its Validate does not check.
+type note struct{ wrapperspb.StringValue }
+
+func (*note) Validate() error { return nil }
+
+func (*note) Apply(int64) (*durationpb.Duration, error) { return &durationpb.Duration{}, nil }
+
+// A text that the codec refuses is an error of Validate, before the op enters the backlog.
+func TestAProposalWithoutUTF8IsInvalid(t *testing.T) {
+	t.Parallel()
+	table := optable.New([]*optable.Row[int64, *note]{1: optable.NewRow[*note]("note", pipeline.ClassManage, (*note).Apply)})
+	for text, want := range map[string]string{"caf\u00e9": "", "caf\xe9": "contains invalid UTF-8"} {
+		err := table.Proposal(&note{StringValue: wrapperspb.StringValue{Value: text}}).Validate()
+		if want == "" && err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }
