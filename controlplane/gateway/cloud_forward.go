@@ -105,7 +105,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 // rewrite builds the request to the control plane.
 func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	a := p.In.Context().Value(askKey{}).(*ask)
-	p.SetURL(c.base)
+	address(p, c.base)
 	dropForged(p.Out.Header)
 	p.Out.Trailer = nil
 	if a.from.IsValid() {
@@ -113,6 +113,13 @@ func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	}
 	p.Out.Header.Set(requestIDHeader, serve.RequestID(p.In.Context()))
 	telemetry.PassOn(p.In.Context(), p.In.Header, p.Out.Header)
+}
+
+// address sends a request to a server with the client's query unchanged. The proxy has dropped the malformed parts
+// of the query, and a request without them can mean something else: a deletion would lose its condition.
+func address(p *httputil.ProxyRequest, server *url.URL) {
+	p.SetURL(server)
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
 }
 
 // dropForged removes the headers that only a gateway or a proxy may set, and those that would open a

@@ -362,6 +362,22 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestQueriesArePassedUnchanged sends queries that are malformed or unusual. The server must see and refuse them
+// itself: without the malformed part, a request can mean something else.
+func TestQueriesArePassedUnchanged(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.RawQuery) })
+	w.plane.Handle("/cloud/v1/", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.RawQuery) })
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	for _, path := range []string{"/api/v1/queues/q", "/cloud/v1/orgs/o"} {
+		for _, query := range []string{"", "b=2&a=1", "confirm=true&if_settled=true%", "unique_key=50%off", "a=1;b=2", "a=%zz&b", "a=%2B+x"} {
+			if got := w.send("DELETE", path+"?"+query, key, ""); got.body != query {
+				t.Errorf("%s?%s: the server sees %q", path, query, got.body)
+			}
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := New(Config{ControlPlane: "nowhere", Credential: "none"}); err == nil {

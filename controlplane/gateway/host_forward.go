@@ -181,7 +181,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // rewrite removes the headers that only a gateway may set.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	t := tripOf(p.In.Context())
-	p.SetURL(t.target)
+	address(p, t.target)
 	h := p.Out.Header
 	dropForged(h)
 	p.Out.Trailer = nil
