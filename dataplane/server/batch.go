@@ -89,12 +89,15 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := q.mayUseBatch(r, at, id); err != nil {
 		return err
 	}
-	result, err := commit[*op.SealBatchResult](s, w, r, &q, at, &op.SealBatch{Meta: q.meta, BatchId: id[:]})
+	result, written, err := proposeOnce[*op.SealBatchResult](s, r, &q, at, &op.SealBatch{Meta: q.meta, BatchId: id[:]})
 	if err != nil {
 		return err
 	}
-	// The payload never changes. This node can read it unless it is behind, because commit waits a moment for
-	// this node to apply the op.
+	setIndex(w, written)
+	// The result of the op has no payload. The payload never changes, so it may be read from any later state.
+	if err := s.awaitOwn(r.Context(), &q, written); err != nil {
+		return err
+	}
 	snapshot := at.State().Snapshot()
 	defer snapshot.Close()
 	return writeBatch(w, snapshot, result.Batch)

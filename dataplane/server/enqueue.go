@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -116,7 +117,10 @@ func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 func (s *Server) enqueueJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
 	r, span := q.beginEnqueue(r, enqueue.Jobs, batch)
 	var made *api.EnqueueBatchResponse
-	result, err := s.commitJobs(w, r, q, at, enqueue)
+	result, written, err := s.commitJobs(w, r, q, at, enqueue)
+	if err == nil && slices.ContainsFunc(result.Jobs, convert.HasResult) {
+		err = s.awaitOwn(r.Context(), q, written)
+	}
 	if err == nil {
 		made, err = toEnqueued(at, result)
 	}
@@ -173,11 +177,12 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-// commitJobs proposes new jobs with their ids, dependencies and trace context, and returns the result of each.
-func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, error) {
+// commitJobs proposes new jobs with their ids, dependencies and trace context, and returns the result of each and the
+// op's position, which it also sets in the header.
+func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, position, error) {
 	jobs := enqueue.Jobs
 	if err := q.findDependencies(r, jobs); err != nil {
-		return nil, err
+		return nil, position{}, err
 	}
 	q.meta.Ids = make([][]byte, len(jobs), len(jobs)+1)
 	ids := at.NewIDs(jobs)
@@ -190,12 +195,13 @@ func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, 
 	}
 	enqueue.Meta = q.meta
 	traceOf(r).Store(enqueue)
-	result, err := commit[*op.EnqueueResult](s, w, r, q, at, enqueue)
+	result, written, err := proposeOnce[*op.EnqueueResult](s, r, q, at, enqueue)
 	if err != nil {
-		return nil, err
+		return nil, position{}, err
 	}
+	setIndex(w, written)
 	if len(result.Jobs) != len(jobs) {
-		return nil, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
+		return nil, position{}, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
 	}
-	return result, nil
+	return result, written, nil
 }

@@ -49,6 +49,15 @@ var (
 // Config returns the configuration. A test may change it while no request runs.
 func (s *Server) Config() *Config { return &s.cfg }
 
+// AwaitOwn waits for a write of a request in the default namespace.
+func (s *Server) AwaitOwn(ctx context.Context, shard uint32, index cell.Index) error {
+	shards, err := router.Open(s.cfg.Host, tenancy.Default)
+	if err != nil {
+		return err
+	}
+	return s.awaitOwn(ctx, &request{shards: shards}, position{shard, index})
+}
+
 func (s *Server) Routes() []serve.Route     { return s.routes() }
 func (s *Server) Table() []serve.Route      { return s.table() }
 func (s *Server) Procedures() []serve.Route { return s.procedures() }

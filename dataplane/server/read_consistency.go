@@ -153,6 +153,20 @@ func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) e
 	return freshness{strong: true}.awaitState(ctx, q, read)
 }
 
+// awaitOwn waits until this node's store has the request's own write. Handlers call it before they read a part of the
+// answer that only the store has. The engine waits for a forwarded write too, but answers after a moment in any case.
+func (s *Server) awaitOwn(ctx context.Context, q *request, written position) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
+	defer cancel()
+	err := q.shards.All()[written.shard].Engine().Await(ctx, uint64(written.index))
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return again(err)
+	}
+	e := api.Wrap(err, api.ViewBehind, "the request was carried out, but this node has not caught up with it: repeat the request with the same idempotency key for its answer")
+	e.RetryAfter = time.Second
+	return e
+}
+
 // awaitJob returns the shard of a job, as fresh as the request asks. It follows a moved job through the
 // shards that the job has left and waits for each of them.
 func (s *Server) awaitJob(r *http.Request, q *request, id job.ID) (*cell.Cell, error) {

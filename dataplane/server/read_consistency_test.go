@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -28,6 +29,29 @@ func TestReadYourWrites(t *testing.T) {
 				t.Fatalf("%+v after %d writes: %d, %v", read, i+1, got.Total, err)
 			}
 		}
+	}
+}
+
+// A write whose answer needs this node's store waits for it, and is answered by VIEW_BEHIND instead of in part.
+func TestAnAnswerWaitsForItsOwnWrite(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *server.Config) { c.ReadWait = 10 * time.Millisecond })
+	n.enqueue("q")
+	if err := n.server.AwaitOwn(t.Context(), 0, n.cell.Applied()); err != nil {
+		t.Errorf("an applied write: %v", err)
+	}
+	err := n.server.AwaitOwn(t.Context(), 0, n.cell.Applied()+1000)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.ViewBehind || e.RetryAfter == 0 {
+		t.Errorf("a write that is not applied: %v", err)
+	}
+
+	n.server.Config().ReadWait = time.Minute
+	next, done := n.cell.Applied()+1, make(chan error, 1)
+	go func() { done <- n.server.AwaitOwn(t.Context(), 0, next) }()
+	n.enqueue("q")
+	if err := <-done; err != nil {
+		t.Errorf("a write that is applied later: %v", err)
 	}
 }
 

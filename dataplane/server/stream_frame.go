@@ -149,7 +149,7 @@ func (f *frame) ack(q *request) {
 
 func (f *frame) enqueue(q *request) {
 	r, span := q.beginEnqueue(f.request(), f.jobs, true)
-	result, err := f.stream.server.commitJobs(nil, r, q, f.at, &op.Enqueue{Jobs: f.jobs})
+	result, _, err := f.stream.server.commitJobs(nil, r, q, f.at, &op.Enqueue{Jobs: f.jobs})
 	span.end(err)
 	did := err == nil
 	if did {

@@ -257,13 +257,18 @@ func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) 
 	switch e.Found {
 	case op.Found_FOUND_DUPLICATE:
 		r.Status = api.StatusDuplicate
-		if e.State == job.Completed {
+		if HasResult(e) {
 			r.Result, err = resultOf(from, id)
 		}
 	case op.Found_FOUND_DEBOUNCED:
 		r.Status = api.StatusDebounced
 	}
 	return r, err
+}
+
+// HasResult reports whether ToEnqueued reads the result of a job.
+func HasResult(e *op.Enqueued) bool {
+	return e.Found == op.Found_FOUND_DUPLICATE && e.State == job.Completed
 }
 
 // resultOf returns a job's result, or nil if it has none or no longer exists.
