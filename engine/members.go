@@ -99,7 +99,8 @@ func (g *Group) Transfer(ctx context.Context, to string) error {
 // repeated after that.
 func (g *Group) change(ctx context.Context, c change) error {
 	var first string
-	return g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
+	attempted := false
+	err := g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
 		if first == "" {
 			first = leader.ID
 		}
@@ -107,6 +108,7 @@ func (g *Group) change(ctx context.Context, c change) error {
 			return true, nil
 		}
 		var err error
+		attempted = true
 		if leader.ID == g.identity.NodeID {
 			err = g.changeHere(ctx, c)
 		} else {
@@ -118,6 +120,12 @@ func (g *Group) change(ctx context.Context, c change) error {
 		}
 		return api.CodeOf(err) != api.LeaderUnavailable, err
 	})
+	if attempted && api.CodeOf(err) == api.LeaderUnavailable { // a later leader may commit the change
+		unconfirmed := api.Wrap(err, api.LeaderUnavailable, "the request ended before a leader confirmed the change: it may have been made or may still be, look at the members and ask again")
+		unconfirmed.RetryAfter = retryMost
+		return unconfirmed
+	}
+	return err
 }
 
 func (g *Group) handleChange(ctx context.Context, _ transport.Peer, request []byte) ([]byte, error) {

@@ -192,6 +192,23 @@ func TestNoLeaderWritesNothing(t *testing.T) {
 	})
 }
 
+// TestAChangeWithoutAQuorumMayHaveHappened lets a leader without a quorum write a change of membership. The caller must
+// not be told that nothing was written, because a later leader may commit the change.
+func TestAChangeWithoutAQuorumMayHaveHappened(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.net.Isolate(leader.id)
+		_, err := within(10*time.Second, func(ctx context.Context) (any, error) {
+			return nil, leader.AddLearner(ctx, "later", "later:1")
+		})
+		wantCode(t, err, api.LeaderUnavailable)
+		if strings.Contains(err.Error(), "nothing was written") || err.(*api.Error).RetryAfter == 0 { //nolint:errorlint // as wantCode
+			t.Error(err)
+		}
+		c.net.Heal()
+	})
+}
+
 // TestAllRestartedAtOnce kills all members at once with nothing flushed. Every acknowledged change must be in
 // the logs.
 func TestAllRestartedAtOnce(t *testing.T) {

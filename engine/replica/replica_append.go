@@ -54,6 +54,8 @@ func (r *Replica) callerError(err error) error {
 		return r.Unhealthy()
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return errNotLeader()
+	case errors.Is(err, raft.ErrEnqueueTimeout): // only a change of membership waits with a limit
+		return api.Wrap(err, api.LeaderUnavailable, "another change of the group's membership is still in progress: nothing was written, try again")
 	}
 	return api.Wrap(errors.Join(ErrUnknown, err), api.LeaderUnavailable, "leadership changed while the request was being written: its outcome is unknown, repeat it with the same idempotency key")
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
 )
@@ -103,6 +105,16 @@ func TestAwait(t *testing.T) {
 		}
 		if n := follower.applyWaiters.count.Load(); n != 0 || len(follower.applyWaiters.waiters) != 0 {
 			t.Errorf("%d waiters are left", n)
+		}
+	})
+}
+
+// TestAChangeThatDidNotStartWroteNothing checks the error of a change that waited in vain for raft's one place.
+func TestAChangeThatDidNotStartWroteNothing(t *testing.T) {
+	pair(t, func(t *testing.T, leader, _ *Replica) {
+		err := leader.callerError(raft.ErrEnqueueTimeout)
+		if api.CodeOf(err) != api.LeaderUnavailable || errors.Is(err, ErrUnknown) || !errors.Is(err, raft.ErrEnqueueTimeout) {
+			t.Error(err)
 		}
 	})
 }
