@@ -143,14 +143,25 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 }
 
 // lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
-// log entry for each request would cost more than the request. Only existing credentials enter it. A
-// revocation removes one; the time of a credential that has expired stays until the process ends.
-type lastUsed struct{ byID sync.Map } // id -> *atomic.Int64
+// log entry for each request would cost more than the request. Only existing credentials enter it. When its
+// size has doubled, it drops the ids of credentials that have ended, in whichever way they did.
+type lastUsed struct {
+	byID    sync.Map // id -> *atomic.Int64
+	exists  func(id string) bool
+	entries atomic.Int64 // number of ids
+	sweepAt atomic.Int64 // number of ids at which the next sweep begins
+	sweeper sync.Mutex
+}
+
+// minLastUsed is the number of ids below which none are dropped.
+const minLastUsed = 1024
 
 func (l *lastUsed) mark(id string, unix int64) {
 	at, ok := l.byID.Load(id)
 	if !ok {
-		at, _ = l.byID.LoadOrStore(id, new(atomic.Int64))
+		if at, ok = l.byID.LoadOrStore(id, new(atomic.Int64)); !ok && l.entries.Add(1) >= max(minLastUsed, l.sweepAt.Load()) {
+			l.sweep()
+		}
 	}
 	newest := at.(*atomic.Int64)
 	for {
@@ -161,11 +172,25 @@ func (l *lastUsed) mark(id string, unix int64) {
 	}
 }
 
+// sweep drops the ids of credentials that do not exist. It does nothing while another sweep runs.
+func (l *lastUsed) sweep() {
+	if !l.sweeper.TryLock() {
+		return
+	}
+	defer l.sweeper.Unlock()
+	l.byID.Range(func(id, _ any) bool {
+		if !l.exists(id.(string)) {
+			l.byID.Delete(id)
+			l.entries.Add(-1)
+		}
+		return true
+	})
+	l.sweepAt.Store(2 * l.entries.Load())
+}
+
 func (l *lastUsed) unix(id string) int64 {
 	if at, ok := l.byID.Load(id); ok {
 		return at.(*atomic.Int64).Load()
 	}
 	return 0
 }
-
-func (l *lastUsed) forget(id string) { l.byID.Delete(id) }

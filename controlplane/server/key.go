@@ -294,7 +294,6 @@ func (s *Server) revokeKey(d keyOwner) serve.Handler {
 		if err != nil {
 			return err
 		}
-		s.lastUsed.forget(c.ID)
 		return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 	}
 }

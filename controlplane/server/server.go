@@ -81,6 +81,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.Default()
 	}
 	s := &Server{cfg: cfg, store: cfg.Store}
+	s.lastUsed.exists = func(id string) bool { _, ok := s.store.Credential(id); return ok }
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.refusals = s.newRefusals()
 	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes)
