@@ -15,8 +15,8 @@ import (
 )
 
 // The server counts refused requests before it records them, because a row of the audit log is stored for 400
-// days. Each organisation has its own budget of rows, and all unauthenticated callers share one, so that a
-// flood hides no other organisation's rows. One commit writes the rows of all budgets.
+// days. Each organisation has its own quota of rows, and all unauthenticated callers share one, so that a
+// flood hides no other organisation's rows. One commit writes the rows of all quotas.
 var refusalBounds = tally.Bounds{
 	Kinds: 64, Waiting: 4096,
 	Burst: 64, Every: time.Minute, // 1,440 rows a day at most
@@ -33,27 +33,27 @@ type refusal struct {
 	code              api.Code
 }
 
-// budgetKey names a budget. An organisation has one, operators and members of the cloud share one (org is
+// quotaKey names a quota. An organisation has one, operators and members of the cloud share one (org is
 // empty), and all unauthenticated callers share one (known is false).
-type budgetKey struct {
+type quotaKey struct {
 	org   tenancy.OrgID
 	known bool
 }
 
 // refusals counts refused requests until they are recorded. It has one destination, the log of the cloud.
-type refusals = tally.Tally[budgetKey, refusal, struct{}]
+type refusals = tally.Tally[quotaKey, refusal, struct{}]
 
-type refusalRow = tally.Row[budgetKey, refusal, struct{}]
+type refusalRow = tally.Row[quotaKey, refusal, struct{}]
 
 func (s *Server) newRefusals() *refusals {
-	return tally.New(tally.Config[budgetKey, refusal, struct{}]{Bounds: refusalBounds, Commit: s.recordRefusals, Logger: s.cfg.Logger})
+	return tally.New(tally.Config[quotaKey, refusal, struct{}]{Bounds: refusalBounds, Commit: s.recordRefusals, Logger: s.cfg.Logger})
 }
 
 // recordRefusals builds the op that records rows. Its batch id makes a repeat harmless.
 func (s *Server) recordRefusals(_ string, rows []refusalRow) func(context.Context) error {
 	o := &store.RecordRefusals{Meta: &store.Meta{Principal: "audit"}, Batch: "batch_" + rand.Text()}
 	for _, row := range rows {
-		r := &store.Refusal{Org: string(row.Budget.org), Principal: row.Kind.principal, Action: row.Kind.action, Code: string(row.Kind.code), Count: row.Count}
+		r := &store.Refusal{Org: string(row.Quota.org), Principal: row.Kind.principal, Action: row.Kind.action, Code: string(row.Kind.code), Count: row.Count}
 		if row.LeftOut {
 			r.Action, r.Code = tally.LeftOut, string(api.RateLimited)
 		}
@@ -78,7 +78,7 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 	case status < 400 || status > 499:
 		return // the server failed; it did not refuse the request
 	case denied && who.KeyID == "":
-		s.countRefusal(budgetKey{}, refusal{action: failedAuthentication, code: e.Code})
+		s.countRefusal(quotaKey{}, refusal{action: failedAuthentication, code: e.Code})
 		return
 	case !denied && (who.KeyID == "" || r.Method == http.MethodGet || r.Method == http.MethodHead):
 		return
@@ -87,10 +87,10 @@ func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Prin
 	if org == tenancy.EveryOrg {
 		org = ""
 	}
-	s.countRefusal(budgetKey{org: org, known: true}, refusal{principal: who.KeyID, action: route.Method + " " + route.Path, code: e.Code})
+	s.countRefusal(quotaKey{org: org, known: true}, refusal{principal: who.KeyID, action: route.Method + " " + route.Path, code: e.Code})
 }
 
-func (s *Server) countRefusal(of budgetKey, k refusal) {
+func (s *Server) countRefusal(of quotaKey, k refusal) {
 	s.refusals.Add("", of, k, func() (none struct{}) { return none })
 }
 

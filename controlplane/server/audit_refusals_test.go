@@ -17,10 +17,10 @@ import (
 func TestRefusalsBecomeRows(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
-	acme := budgetKey{org: "acme", known: true}
+	acme := quotaKey{org: "acme", known: true}
 	commit := f.server.recordRefusals("", []refusalRow{
-		{Budget: acme, Count: 7, LeftOut: true},
-		{Budget: acme, Kind: refusal{"k", "POST /a", api.Forbidden}, Count: 2},
+		{Quota: acme, Count: 7, LeftOut: true},
+		{Quota: acme, Kind: refusal{"k", "POST /a", api.Forbidden}, Count: 2},
 		{Kind: refusal{action: failedAuthentication, code: api.Unauthorized}, Count: 3},
 	})
 	for range 2 { // a repeat adds nothing

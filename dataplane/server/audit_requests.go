@@ -17,7 +17,7 @@ import (
 )
 
 // Requests that propose no op are counted before they are recorded, because each record is an entry in the
-// log, which keeps records for months. Each namespace has its own log and budget of records.
+// log, which keeps records for months. Each namespace has its own log and quota of records.
 var requestBounds = tally.Bounds{
 	Kinds: 256,
 	Burst: job.MaxAuditRequests, Every: 10 * time.Second,
@@ -35,7 +35,7 @@ type requestName struct {
 	requestKind
 }
 
-// requests counts requests until they are recorded. Its destinations are the namespaces, with one budget each.
+// requests counts requests until they are recorded. Its destinations are the namespaces, with one quota each.
 // A record describes the first of equal requests.
 type requests = tally.Tally[struct{}, requestName, *op.Audit]
 

@@ -1,6 +1,6 @@
 // Package tally counts equal requests until they are recorded, for audit logs. A record costs a commit, and a
 // refused request must cost its sender more than the server. So equal requests within Window become one row
-// with a count, and each budget of rows bounds what one organisation or namespace adds. A flood therefore
+// with a count, and each quota of rows bounds what one organisation or namespace adds. A flood therefore
 // raises counts and hides nobody else's rows. The package knows neither the op nor the log: Config.Commit
 // makes the op.
 package tally
@@ -25,15 +25,15 @@ const (
 	retry   = 5 * time.Second
 )
 
-// LeftOut is the name of the row that counts the requests for which a budget had no room.
+// LeftOut is the name of the row that counts the requests for which a quota had no room.
 const LeftOut = "left out"
 
 // Bounds limits the requests that wait and the rows that are written.
 type Bounds struct {
-	Kinds   int           // kinds of requests that wait in one budget; requests of further kinds are only counted
-	Waiting int           // kinds that wait in all budgets together; 0 = no bound
-	Burst   int           // rows of a full budget
-	Every   time.Duration // time in which a budget gains a row
+	Kinds   int           // kinds of requests that wait in one quota; requests of further kinds are only counted
+	Waiting int           // kinds that wait in all quotas together; 0 = no bound
+	Burst   int           // rows of a full quota
+	Every   time.Duration // time in which a quota gains a row
 	Rows    int           // rows of one commit
 }
 
@@ -45,18 +45,18 @@ type Config[B, K comparable, V any] struct {
 	// Tally calls this function again after an error that is retryable or no *api.Error, because the op may be
 	// in the log: it must propose the same op, whose id makes a repeat harmless.
 	Commit func(to string, rows []Row[B, K, V]) (propose func(context.Context) error)
-	// Compare orders the kinds of a budget; nil = the order of arrival.
+	// Compare orders the kinds of a quota; nil = the order of arrival.
 	Compare func(a, b K) int
 	Logger  *slog.Logger
 }
 
 // Row stands for equal requests.
 type Row[B, K comparable, V any] struct {
-	Budget  B
+	Quota   B
 	Kind    K // zero if LeftOut
 	Value   V // zero if LeftOut
 	Count   uint64
-	LeftOut bool // the row counts requests of any kind for which the budget had no room
+	LeftOut bool // the row counts requests of any kind for which the quota had no room
 }
 
 // Tally collects requests until they are recorded.
@@ -65,7 +65,7 @@ type Tally[B, K comparable, V any] struct {
 
 	mu      sync.Mutex
 	to      map[string]*destination[B, K, V]
-	waiting int         // kinds in all budgets
+	waiting int         // kinds in all quotas
 	timer   *time.Timer // of the next run; nil = none is due
 	due     time.Time   // of the next run
 	fresh   bool        // a kind was added for which there is room, since the last run began
@@ -74,10 +74,10 @@ type Tally[B, K comparable, V any] struct {
 	running sync.Mutex // one run at a time
 }
 
-// destination is a log: one commit holds rows of all its budgets.
+// destination is a log: one commit holds rows of all its quotas.
 type destination[B, K comparable, V any] struct {
-	budgets map[B]*budget[K, V]
-	trying  *attempt // guarded by running; nil = no op is pending
+	quotas map[B]*quota[K, V]
+	trying *attempt // guarded by running; nil = no op is pending
 }
 
 // attempt is an op that was proposed and may be in the log.
@@ -87,12 +87,12 @@ type attempt struct {
 	next    time.Time // of the next try
 }
 
-// budget holds the pending requests of an organisation or namespace and the rows it may still write.
-type budget[K comparable, V any] struct {
+// quota holds the pending requests of an organisation or namespace and the rows it may still write.
+type quota[K comparable, V any] struct {
 	kinds map[K]*kind[V]
 	order []K    // in order of arrival
 	lost  uint64 // requests for which there was no room
-	// room is the number of rows that the budget may still write, refilled up to the time refilled.
+	// room is the number of rows that the quota may still write, refilled up to the time refilled.
 	room     int
 	refilled time.Time
 }
@@ -114,7 +114,7 @@ func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
 	if t.closed {
 		return
 	}
-	b := t.budget(to, of)
+	b := t.quota(to, of)
 	switch same := b.kinds[k]; {
 	case same != nil:
 		same.count++
@@ -124,7 +124,7 @@ func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
 		b.kinds[k] = &kind[V]{first(), 1}
 		b.order = append(b.order, k)
 		t.waiting++
-		// A run may be far off, because another budget waits for room. This request does not wait for it.
+		// A run may be far off, because another quota waits for room. This request does not wait for it.
 		if b.room > 0 {
 			t.fresh = true
 			if t.timer != nil && time.Until(t.due) > Window {
@@ -145,17 +145,17 @@ func (t *Tally[B, K, V]) schedule(wait time.Duration) {
 	t.timer, t.due = time.AfterFunc(wait, t.run), time.Now().Add(wait)
 }
 
-// budget returns a budget, and adds it if it is new; mu is held.
-func (t *Tally[B, K, V]) budget(to string, of B) *budget[K, V] {
+// quota returns a quota, and adds it if it is new; mu is held.
+func (t *Tally[B, K, V]) quota(to string, of B) *quota[K, V] {
 	d := t.to[to]
 	if d == nil {
-		d = &destination[B, K, V]{budgets: map[B]*budget[K, V]{}}
+		d = &destination[B, K, V]{quotas: map[B]*quota[K, V]{}}
 		t.to[to] = d
 	}
-	b := d.budgets[of]
+	b := d.quotas[of]
 	if b == nil {
-		b = &budget[K, V]{kinds: map[K]*kind[V]{}, room: t.cfg.Burst}
-		d.budgets[of] = b
+		b = &quota[K, V]{kinds: map[K]*kind[V]{}, room: t.cfg.Burst}
+		d.quotas[of] = b
 	}
 	return b
 }
@@ -178,7 +178,7 @@ func (t *Tally[B, K, V]) Close(ctx context.Context) {
 	t.Flush(ctx)
 }
 
-// Flush records the pending requests until ctx ends, regardless of the budgets.
+// Flush records the pending requests until ctx ends, regardless of the quotas.
 func (t *Tally[B, K, V]) Flush(ctx context.Context) {
 	t.running.Lock()
 	defer t.running.Unlock()
@@ -212,7 +212,7 @@ func (t *Tally[B, K, V]) run() {
 // waits reports whether there is something to record; mu is held.
 func (t *Tally[B, K, V]) waits() bool {
 	for _, d := range t.to {
-		for _, b := range d.budgets {
+		for _, b := range d.quotas {
 			if b.waits() {
 				return true
 			}
@@ -284,7 +284,7 @@ func (t *Tally[B, K, V]) prepare(to string, all bool) (_ *destination[B, K, V], 
 	}
 	rows, wait := t.take(d, time.Now(), all)
 	if len(rows) == 0 {
-		if len(d.budgets) == 0 {
+		if len(d.quotas) == 0 {
 			delete(t.to, to)
 		}
 		return nil, wait
@@ -293,14 +293,14 @@ func (t *Tally[B, K, V]) prepare(to string, all bool) (_ *destination[B, K, V], 
 	return d, 0
 }
 
-// take takes rows out of the budgets that have rows left or, if all is set, out of all budgets. If it takes
-// none, it returns the time until there may be some; 0 = nothing waits. Go's map order is random, so no budget
+// take takes rows out of the quotas that have rows left or, if all is set, out of all quotas. If it takes
+// none, it returns the time until there may be some; 0 = nothing waits. Go's map order is random, so no quota
 // is always the last. The caller holds mu.
 func (t *Tally[B, K, V]) take(d *destination[B, K, V], now time.Time, all bool) (rows []Row[B, K, V], wait time.Duration) {
-	for of, b := range d.budgets {
+	for of, b := range d.quotas {
 		b.refill(now, t.cfg.Bounds)
 		if !b.waits() && b.room == t.cfg.Burst {
-			delete(d.budgets, of) // a new budget would be equal
+			delete(d.quotas, of) // a new quota would be equal
 			continue
 		}
 		most := b.room
@@ -315,11 +315,11 @@ func (t *Tally[B, K, V]) take(d *destination[B, K, V], now time.Time, all bool) 
 	return rows, wait
 }
 
-// takeFrom appends up to n rows of a budget to rows.
-func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *budget[K, V], n int) []Row[B, K, V] {
+// takeFrom appends up to n rows of a quota to rows.
+func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *quota[K, V], n int) []Row[B, K, V] {
 	most := len(rows) + n
 	if b.lost > 0 && n > 0 {
-		rows = append(rows, Row[B, K, V]{Budget: of, Count: b.lost, LeftOut: true})
+		rows = append(rows, Row[B, K, V]{Quota: of, Count: b.lost, LeftOut: true})
 		b.lost = 0
 	}
 	if t.cfg.Compare != nil && n > 0 {
@@ -327,7 +327,7 @@ func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *budget[K, V], n 
 	}
 	for len(b.order) > 0 && len(rows) < most {
 		k := b.order[0]
-		rows = append(rows, Row[B, K, V]{Budget: of, Kind: k, Value: b.kinds[k].value, Count: b.kinds[k].count})
+		rows = append(rows, Row[B, K, V]{Quota: of, Kind: k, Value: b.kinds[k].value, Count: b.kinds[k].count})
 		delete(b.kinds, k)
 		b.order = b.order[1:]
 		t.waiting--
@@ -336,10 +336,10 @@ func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *budget[K, V], n 
 	return rows
 }
 
-func (b *budget[K, V]) waits() bool { return len(b.order) > 0 || b.lost > 0 }
+func (b *quota[K, V]) waits() bool { return len(b.order) > 0 || b.lost > 0 }
 
-// refill adds the rows that the budget has gained since refilled.
-func (b *budget[K, V]) refill(now time.Time, bounds Bounds) {
+// refill adds the rows that the quota has gained since refilled.
+func (b *quota[K, V]) refill(now time.Time, bounds Bounds) {
 	if b.room == bounds.Burst || b.refilled.IsZero() {
 		b.refilled = now
 	}

@@ -65,12 +65,12 @@ func (a *audit) commits() (tried, ops []*op) {
 	return slices.Clone(a.tried), slices.Clone(a.ops)
 }
 
-// recorded counts the rows of a budget and the requests that they record.
+// recorded counts the rows of a quota and the requests that they record.
 func (a *audit) recorded(of string) (rows int, requests uint64) {
 	_, ops := a.commits()
 	for _, o := range ops {
 		for _, r := range o.rows {
-			if r.Budget == of {
+			if r.Quota == of {
 				rows++
 				requests += r.Count
 			}
@@ -123,8 +123,8 @@ func TestRequestsThatAreAlikeAreOneRow(t *testing.T) {
 	})
 }
 
-// A flood of different requests adds as many rows as its budget has, with one commit a second at most. Every
-// request is counted. The rows of another budget do not wait for the flood.
+// A flood of different requests adds as many rows as its quota has, with one commit a second at most. Every
+// request is counted. The rows of another quota do not wait for the flood.
 func TestAFloodIsBounded(t *testing.T) {
 	in(t, bounds, func(t *testing.T, a *audit, q *tally) {
 		const seconds = 1200
@@ -134,7 +134,7 @@ func TestAFloodIsBounded(t *testing.T) {
 				q.Add("", "acme", fmt.Sprint(s, "/", i), value)
 				sent++
 			}
-			if s == seconds/2+7 { // the flood's budget waits for its next row
+			if s == seconds/2+7 { // the flood's quota waits for its next row
 				q.Add("", "other", "/a", value)
 			}
 			if waiting, _ := q.Pending(); waiting > bounds.Kinds+1 {
@@ -142,7 +142,7 @@ func TestAFloodIsBounded(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if rows, _ := a.recorded("other"); s > seconds/2+9 && rows != 1 {
-				t.Fatal("the request of the other budget is not recorded")
+				t.Fatal("the request of the other quota is not recorded")
 			}
 		}
 		synctest.Wait()
@@ -162,7 +162,7 @@ func TestAFloodIsBounded(t *testing.T) {
 	})
 }
 
-// The waiting requests of all budgets are bounded together. A request above a bound is only counted. An op
+// The waiting requests of all quotas are bounded together. A request above a bound is only counted. An op
 // never has more rows than its bound.
 func TestWaitingRequestsAreBounded(t *testing.T) {
 	in(t, bounds, func(t *testing.T, a *audit, q *tally) {
@@ -174,7 +174,7 @@ func TestWaitingRequestsAreBounded(t *testing.T) {
 			sent[of]++
 		}
 		q.mu.Lock()
-		waiting, lost := q.waiting, q.to[""].budgets["org0"].lost
+		waiting, lost := q.waiting, q.to[""].quotas["org0"].lost
 		q.mu.Unlock()
 		if waiting != bounds.Waiting || lost != 1 {
 			t.Errorf("%d kinds wait, %d are only counted", waiting, lost)
@@ -264,7 +264,7 @@ func TestARefusedOpIsNotRepeated(t *testing.T) {
 	})
 }
 
-// Close records all waiting requests, also those for which the budgets have no room, and collects no more.
+// Close records all waiting requests, also those for which the quotas have no room, and collects no more.
 func TestCloseEmptiesTheBudgets(t *testing.T) {
 	in(t, bounds, func(t *testing.T, a *audit, q *tally) {
 		a.fail("", noLeader)
@@ -292,7 +292,7 @@ func TestCloseEmptiesTheBudgets(t *testing.T) {
 	})
 }
 
-// A budget's rows come in the order of Compare, after the row of requests without a row.
+// A quota's rows come in the order of Compare, after the row of requests without a row.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &audit{failing: map[string]error{}}
