@@ -304,13 +304,13 @@ type eventWriter struct {
 func (x *eventWriter) notify(events []shownEvent) (bytes, writes int64, err error) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have no deadline
 	for i := range events {
-		frame, err := events[i].sse(&x.server.eventCounts)
+		text, err := events[i].sse(&x.server.eventCounts)
 		if err != nil {
 			return bytes, 1, err
 		}
 		x.buffer.Reset()
 		x.buffer.WriteString("id: " + events[i].id + "\n")
-		x.buffer.Write(frame)
+		x.buffer.Write(text)
 		bytes += int64(x.buffer.Len())
 		if _, err := x.w.Write(x.buffer.Bytes()); err != nil {
 			return bytes, 1, err

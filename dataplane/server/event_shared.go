@@ -32,7 +32,7 @@ type eventView struct {
 	mu      sync.Mutex
 	done    bool
 	event   *api.Event // nil = clients do not see it
-	frame   []byte     // server-sent event without its id
+	sse     []byte     // server-sent event without its id
 	message *rpc.Encoded
 }
 
@@ -83,9 +83,9 @@ type shownEvent struct {
 func (e *shownEvent) sse(encodes *eventCounts) ([]byte, error) {
 	v := e.eventView
 	v.mu.Lock()
-	if v.frame != nil {
+	if v.sse != nil {
 		defer v.mu.Unlock()
-		return v.frame, nil
+		return v.sse, nil
 	}
 	var b bytes.Buffer
 	b.WriteString("event: " + v.event.Type + "\ndata: ")
@@ -94,15 +94,15 @@ func (e *shownEvent) sse(encodes *eventCounts) ([]byte, error) {
 	err := encoder.Encode(v.event) // Encode ends the line
 	if err == nil {
 		b.WriteByte('\n')
-		v.frame = b.Bytes()
+		v.sse = b.Bytes()
 		encodes.encoded.Add(1)
 	}
-	frame := v.frame
+	text := v.sse
 	v.mu.Unlock()
 	if e.of != nil {
-		e.of.grew(len(frame))
+		e.of.grew(len(text))
 	}
-	return frame, err
+	return text, err
 }
 
 // rpc encodes the event as a message. In a namespace with one shard all streams share its bytes. With several

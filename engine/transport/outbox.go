@@ -73,17 +73,17 @@ func (o *outbox) enqueueUrgent(m *message) bool {
 	return true
 }
 
-func (o *outbox) add(lane uint64, m *message) {
-	if len(o.streams[lane]) == 0 {
-		o.schedule = append(o.schedule, lane)
+func (o *outbox) add(stream uint64, m *message) {
+	if len(o.streams[stream]) == 0 {
+		o.schedule = append(o.schedule, stream)
 	}
-	o.streams[lane] = append(o.streams[lane], m)
+	o.streams[stream] = append(o.streams[stream], m)
 	o.queued += len(m.payload)
 	o.signal()
 }
 
 // put queues a message behind those of its stream, and waits while too many bytes are queued.
-func (o *outbox) put(ctx context.Context, lane uint64, m *message) error {
+func (o *outbox) put(ctx context.Context, stream uint64, m *message) error {
 	for {
 		o.mu.Lock()
 		if o.closed {
@@ -91,7 +91,7 @@ func (o *outbox) put(ctx context.Context, lane uint64, m *message) error {
 			return errBroken
 		}
 		if o.queued < maxQueued {
-			o.add(lane, m)
+			o.add(stream, m)
 			o.mu.Unlock()
 			return nil
 		}
@@ -160,9 +160,9 @@ func (o *outbox) take(to []byte) []byte {
 // size, until its last frame is taken, so that the receiver never holds more than that in incomplete
 // messages.
 func (o *outbox) takeFrame(to []byte) []byte {
-	lane := o.schedule[0]
+	stream := o.schedule[0]
 	o.schedule = o.schedule[1:]
-	queue := o.streams[lane]
+	queue := o.streams[stream]
 	m := queue[0]
 	to = o.frame(to, m)
 	if m.state == messageTaken || m.state == messageDropped {
@@ -175,11 +175,11 @@ func (o *outbox) takeFrame(to []byte) []byte {
 		queue = queue[1:]
 	}
 	if len(queue) == 0 {
-		delete(o.streams, lane)
+		delete(o.streams, stream)
 		return to
 	}
-	o.streams[lane] = queue
-	o.schedule = append(o.schedule, lane)
+	o.streams[stream] = queue
+	o.schedule = append(o.schedule, stream)
 	return to
 }
 

@@ -30,9 +30,9 @@ func data(request uint64, size int) *message {
 	return &message{header: header{kind: frameCall, request: request}, payload: make([]byte, size)}
 }
 
-func put(t *testing.T, o *outbox, lane uint64, m *message) {
+func put(t *testing.T, o *outbox, stream uint64, m *message) {
 	t.Helper()
-	if err := o.put(t.Context(), lane, m); err != nil {
+	if err := o.put(t.Context(), stream, m); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,13 +57,13 @@ func TestNothingWaitsBehindALongMessage(t *testing.T) {
 		t.Errorf("what hurries comes behind %v", order)
 	}
 	if order[len(order)-1] != 3 {
-		t.Errorf("a lane's order is lost: %v", order)
+		t.Errorf("a stream's order is lost: %v", order)
 	}
 	if h, _ := parseHeader((*[headerSize]byte)(first[MaxFrame+headerSize:])); h.request != 2 {
-		t.Errorf("the second lane waits for the first: %+v", h)
+		t.Errorf("the second stream waits for the first: %+v", h)
 	}
 	if o.queued != 0 || len(o.streams) != 0 {
-		t.Errorf("%d bytes and %d lanes are left", o.queued, len(o.streams))
+		t.Errorf("%d bytes and %d streams are left", o.queued, len(o.streams))
 	}
 }
 
