@@ -55,7 +55,7 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	metrics := telemetry.NewRegistry()
-	door, err := gateway.New(gateway.Config{
+	gw, err := gateway.New(gateway.Config{
 		DataDir:      filepath.Join(cfg.DataDir, "gateway"),
 		Metrics:      metrics,
 		ControlPlane: cfg.ControlPlane,
@@ -79,10 +79,10 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, measured()) }()
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan error, 1)
-	go func() { followed <- door.Run(following) }()
+	go func() { followed <- gw.Run(following) }()
 	fmt.Fprintf(out, "the gateway listens on %s\n", front.URL(listener.Addr()))
 	err = front.Serve(ctx, listener, front.Config{
-		Handler: door, Drain: door.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections),
+		Handler: gw, Drain: gw.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections),
 		FilesPerConnection: 2, Logger: r.log,
 	})
 	return cfg.end(ctx, r, err, func(context.Context) error {

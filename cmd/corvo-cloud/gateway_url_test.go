@@ -26,7 +26,7 @@ func TestOneURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.operator = newCloud(t, p.door.URL, strings.TrimSpace(string(key)), client.WithRetries(8))
+	p.operator = newCloud(t, p.gatewayRelay.URL, strings.TrimSpace(string(key)), client.WithRetries(8))
 	org, err := p.operator.CreateOrg(ctx, api.CreateOrgRequest{Name: "acme"})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestOneURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, at := range map[string]struct{ url, says string }{
-		"gateway":       {p.door.URL, "is logged in"},
+		"gateway":       {p.gatewayRelay.URL, "is logged in"},
 		"control plane": {p.control.URL, "is logged in"},
 		"host":          {p.far.URL, "has no cloud API"},
 	} {
@@ -47,13 +47,13 @@ func TestOneURL(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/openapi.json": "/api/v1/enqueue", "/cloud/v1/openapi.json": "/cloud/v1/orgs"} {
-		if paths := documented(t, p.door.URL+path); paths[want] == nil {
+		if paths := documented(t, p.gatewayRelay.URL+path); paths[want] == nil {
 			t.Errorf("%s does not document %s", path, want)
 		}
 	}
 
 	p.server.Kill(t)
-	once := newCloud(t, p.door.URL, made.APIKey)
+	once := newCloud(t, p.gatewayRelay.URL, made.APIKey)
 	if _, err := once.Orgs(ctx); api.CodeOf(err) != api.LeaderUnavailable {
 		t.Errorf("the cloud API without the control plane: %v", err)
 	}

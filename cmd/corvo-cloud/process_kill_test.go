@@ -18,7 +18,7 @@ import (
 type parts struct {
 	t                                 *testing.T
 	dir                               string
-	control, door, far                *proctest.Relay
+	control, gatewayRelay, far        *proctest.Relay
 	server, gateway, host             *proctest.Process
 	hostCredential, gatewayCredential string
 	gatewayDir                        string
@@ -27,7 +27,7 @@ type parts struct {
 
 func startParts(t *testing.T) *parts {
 	t.Helper()
-	p := &parts{t: t, dir: t.TempDir(), control: proctest.NewRelay(t), door: proctest.NewRelay(t), far: proctest.NewRelay(t)}
+	p := &parts{t: t, dir: t.TempDir(), control: proctest.NewRelay(t), gatewayRelay: proctest.NewRelay(t), far: proctest.NewRelay(t)}
 	p.gatewayDir = filepath.Join(p.dir, "gateway")
 	p.startServer()
 	key, err := os.ReadFile(filepath.Join(p.dir, "server", operatorKeyFile))
@@ -64,7 +64,7 @@ func listening(p *proctest.Process) string {
 func (p *parts) startServer() {
 	p.t.Helper()
 	p.server = start(p.t, "the control plane listens on", "server", "--bind", "127.0.0.1:0",
-		"--data-dir", filepath.Join(p.dir, "server"), "--endpoint", p.door.URL)
+		"--data-dir", filepath.Join(p.dir, "server"), "--endpoint", p.gatewayRelay.URL)
 	p.control.To(listening(p.server))
 }
 
@@ -79,7 +79,7 @@ func (p *parts) startGateway() {
 	p.t.Helper()
 	p.gateway = start(p.t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0",
 		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir)
-	p.door.To(listening(p.gateway))
+	p.gatewayRelay.To(listening(p.gateway))
 }
 
 // tenant is a namespace and a client for it.
@@ -103,7 +103,7 @@ func (p *parts) newTenant(ctx context.Context, org, name string) tenant {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return tenant{newClient(p.t, p.door.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
+	return tenant{newClient(p.t, p.gatewayRelay.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
 }
 
 // TestAnyPartMayBeKilled kills each part of a cloud while tenants work. Every acknowledged job survives, the

@@ -22,14 +22,14 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// patience is the nodes' --heartbeat here. A hand-over must take less time, also on a busy machine.
-const patience = 5 * time.Second
+// heartbeat is the nodes' --heartbeat here. A hand-over must take less time, also on a busy machine.
+const heartbeat = 5 * time.Second
 
 // TestThreePeers forms a cluster of three nodes that know each other's addresses. The same three remain one
 // cluster through all the events below.
 func TestThreePeers(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, "--shards", "2", "--heartbeat", patience.String(), "--election-timeout", patience.String())
+	c := newTrio(t, "--shards", "2", "--heartbeat", heartbeat.String(), "--election-timeout", heartbeat.String())
 	enqueued := &ledger{trio: c, queues: queuesOn("q")}
 	enqueue, complete := enqueued.enqueue, enqueued.complete
 	id := clusterID(t, c.dir("node-0"))
@@ -57,7 +57,7 @@ func TestThreePeers(t *testing.T) {
 			}
 		})
 		t.Logf("no write was acknowledged for %v at most", gap.Round(time.Millisecond))
-		if gap >= patience {
+		if gap >= heartbeat {
 			t.Errorf("no write was acknowledged for %v: nobody handed over leadership", gap)
 		}
 		dir := c.dir(leader)

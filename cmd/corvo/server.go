@@ -82,14 +82,14 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	// Serve before the node is open, see doorway.
-	door := &doorway{}
+	// Serve before the node is open, see startingServer.
+	starting := &startingServer{}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
 		served <- front.Serve(serving, listener, front.Config{
-			Handler: door, Drain: door.drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
+			Handler: starting, Drain: starting.drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
 		})
 	}()
 	node, err := openNode(ctx, cfg, of, tracing.Provider(), logger)
@@ -102,7 +102,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 		}
 		return err
 	}
-	door.open(node)
+	starting.open(node)
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 		defer cancel()

@@ -28,7 +28,7 @@ const founderName = "node-1"
 // first start.
 func (c *serverConfig) nodeID() (string, error) {
 	fresh := founderName
-	if !c.comesAlone() {
+	if !c.foundsAlone() {
 		host, err := os.Hostname()
 		if err != nil && c.NodeID == "" {
 			return "", fmt.Errorf("--node-id is not given and the host has no name: %w", err)
@@ -61,7 +61,7 @@ func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Confi
 	if c.raftBind() == "" {
 		return nil, nil
 	}
-	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.comesAlone(), Join: list(c.Join), Shards: int(c.Shards), Token: token}
+	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.foundsAlone(), Join: list(c.Join), Shards: int(c.Shards), Token: token}
 	if of.Listener, err = net.Listen("tcp", c.raftBind()); err != nil {
 		return nil, fmt.Errorf("--raft-bind: %w; choose another, or off", err)
 	}

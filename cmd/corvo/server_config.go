@@ -175,7 +175,7 @@ func (c *serverConfig) raftBind() string {
 	return defaultRaftBind
 }
 
-// comesAlone reports whether a node without a cluster founds one of its own.
-func (c *serverConfig) comesAlone() bool {
+// foundsAlone reports whether a node without a cluster founds one of its own.
+func (c *serverConfig) foundsAlone() bool {
 	return c.Bootstrap && c.Join == "" && c.Discover == "" && c.Peers == ""
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// doorway serves HTTP while the node is still opening: a node that waits for others to form a cluster is
+// startingServer serves HTTP while the node is still opening: a node that waits for others to form a cluster is
 // alive but not ready. Otherwise an orchestrator that starts each node after the previous one is alive would
 // never start the second.
-type doorway struct {
+type startingServer struct {
 	node atomic.Pointer[dataplane.Node]
 }
 
-func (d *doorway) open(n *dataplane.Node) { d.node.Store(n) }
+func (d *startingServer) open(n *dataplane.Node) { d.node.Store(n) }
 
-func (d *doorway) drain() {
+func (d *startingServer) drain() {
 	if n := d.node.Load(); n != nil {
 		n.Drain()
 	}
@@ -25,7 +25,7 @@ func (d *doorway) drain() {
 // startingRetry is the Retry-After of a node that is still opening.
 const startingRetry = "1" // seconds
 
-func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *startingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := d.node.Load(); n != nil {
 		n.Handler().ServeHTTP(w, r)
 		return

@@ -13,11 +13,11 @@ import (
 // requests.
 func TestANodeThatStartsIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
-	door := &doorway{}
-	door.drain() // no fetch is parked yet
+	starting := &startingServer{}
+	starting.drain() // no fetch is parked yet
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/api/v1/enqueue": http.StatusServiceUnavailable, "/": http.StatusServiceUnavailable} {
 		res := httptest.NewRecorder()
-		door.ServeHTTP(res, httptest.NewRequest(http.MethodGet, path, nil))
+		starting.ServeHTTP(res, httptest.NewRequest(http.MethodGet, path, nil))
 		if res.Code != want || (res.Header().Get("Retry-After") == "1") != (want != http.StatusOK) {
 			t.Errorf("%s: %d, %v", path, res.Code, res.Header())
 		}

@@ -123,7 +123,7 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if err := tx.checkKeyRoles(keyring.Kind(c.Kind), c.Owner, c.Roles); err != nil {
 		return err
 	}
-	if err := tx.makeRoom(c.Owner); err != nil {
+	if err := tx.evictExpired(c.Owner); err != nil {
 		return err
 	}
 	err := tx.put("INSERT INTO credentials ("+credentialColumns+", lifetime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, ?)",
@@ -137,9 +137,9 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	return tx.touchOwner(keyring.Kind(c.Kind), c.Owner)
 }
 
-// makeRoom makes room for one more credential of an owner. At the owner's limit it removes the expired
-// credentials, and refuses if that is not enough.
-func (tx *Tx) makeRoom(owner string) error {
+// evictExpired removes an owner's expired credentials if the owner has as many as it may, and refuses if that is
+// not enough for one more.
+func (tx *Tx) evictExpired(owner string) error {
 	const count = "SELECT COUNT(*) FROM credentials WHERE owner = ?"
 	n, err := number(tx, count, owner)
 	if err != nil || n < tx.limits.keys {

@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/terraform-provider/examples"
 )
 
-// patience bounds the time until a change reaches every part of a cloud.
-const patience = time.Minute
+// changeTimeout bounds the time until a change reaches every part of a cloud.
+const changeTimeout = time.Minute
 
 // scene is a run of the scenario.
 type scene struct {
@@ -324,7 +324,7 @@ func (s *scene) shut(key string) {
 
 func (s *scene) until(what string, done func(error) bool, key string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), changeTimeout)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -339,7 +339,7 @@ func (s *scene) until(what string, done func(error) bool, key string) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			s.t.Fatalf("waited %s for %s; the last answer is %v", patience, what, last)
+			s.t.Fatalf("waited %s for %s; the last answer is %v", changeTimeout, what, last)
 		}
 	}
 }
