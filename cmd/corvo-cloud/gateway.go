@@ -35,7 +35,7 @@ func newGateway() *cobra.Command {
 
 func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
-	cfg.joining.check(f)
+	cfg.joining.check(f, "gateway")
 	cfg.Admission.Check(f.Refuse)
 	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)

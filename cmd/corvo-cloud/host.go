@@ -36,7 +36,7 @@ func newHost() *cobra.Command {
 
 func (cfg *hostConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
-	cfg.joining.check(f)
+	cfg.joining.check(f, "host")
 	cfg.View.Check(f.Refuse)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://10.0.0.7:8082", cfg.Advertise)

@@ -62,9 +62,10 @@ type joining struct {
 	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts returned"`
 }
 
-func (j *joining) check(f *misuse.Faults) {
+// check reports the faults of the flags of a part, which is a host or a gateway.
+func (j *joining) check(f *misuse.Faults, part string) {
 	checkURL(f, "--control-plane", j.ControlPlane, "the URL of the control plane", "https://cloud.example.com")
-	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the host with POST /cloud/v1/hosts and save the returned credential in a file")
+	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the %s with POST /cloud/v1/hosts and save the returned credential in a file", part)
 }
 
 func (j *joining) credential() (string, error) {
