@@ -21,7 +21,7 @@ func TestADocumentOfAMessageIsThatOfABody(t *testing.T) {
 		{` {"a": 1} `, "\n" + chain + "\n", `{"a": 1}`},
 	} {
 		m := &workerpb.EnqueueRequest{Queue: "q", PayloadJson: test.payload, OptionsJson: test.options}
-		jobs, _, err := FromRPCEnqueues(httptest.NewRequest("POST", "/", nil), []*workerpb.EnqueueRequest{m}, 0, job.MaxPayloadFlag)
+		jobs, _, err := FromRPCEnqueues(httptest.NewRequest("POST", "/", nil), []*workerpb.EnqueueRequest{m}, 0, job.MaxPayload)
 		if err != nil {
 			t.Errorf("%q with %q: %v", test.payload, test.options, err)
 		} else if got := string(jobs[0].Payload.Data); got != test.want {
