@@ -33,10 +33,10 @@ type List struct {
 // The gravest code of a list is the code of its error.
 var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.InvalidFilter: 3, api.PayloadTooLarge: 4, api.ValidationError: 5}
 
-// Add records a fault of a field, with a code of gravity. The text continues the field's name, as in "is
+// Add records a fault of a field. A code that gravity lacks is the least grave. The text continues the field's name, as in "is
 // missing". Only the first fault of a field is kept, because it may cause the later ones.
 func (l *List) Add(code api.Code, field, format string, args ...any) {
-	if gravity[code] > gravity[l.code] {
+	if l.code == "" || gravity[code] > gravity[l.code] {
 		l.code = code
 	}
 	if _, known := l.fields[field]; known {

@@ -30,6 +30,19 @@ func TestAnEmptyListIsNoError(t *testing.T) {
 	}
 }
 
+func TestNoFaultIsLost(t *testing.T) {
+	t.Parallel()
+	var l fault.List
+	l.Add(api.CrossShard, "queues", "lie on several shards")
+	if e, fields := refusal(t, &l); !l.Any() || e.Code != api.CrossShard || len(fields) != 1 {
+		t.Errorf("%+v", e)
+	}
+	l.Add(api.Unsupported, "other", "is not built")
+	if e, fields := refusal(t, &l); e.Code != api.Unsupported || len(fields) != 2 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestTheGravestFaultGivesTheCode(t *testing.T) {
 	t.Parallel()
 	var l fault.List
