@@ -151,8 +151,11 @@ func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	}
 	last := &AuditRecord{}
 	tx.key = appendAuditKey(tx.key[:0], firstSeq-1)
-	if found, err := get(tx.s.gen.db, tx.key, last); !found {
-		return tx.fail(fmt.Errorf("trim the audit log to %d: there is no record before it in the store: %w", firstSeq, err))
+	switch found, err := get(tx.s.gen.db, tx.key, last); {
+	case err != nil:
+		return tx.fail(fmt.Errorf("trim the audit log to %d: read the record before it: %w", firstSeq, err))
+	case !found:
+		return tx.fail(fmt.Errorf("trim the audit log to %d: there is no record before it in the store", firstSeq))
 	}
 	// One range tombstone covers all the records, as for usage.
 	if err := tx.batch.DeleteRange(appendAuditKey(nil, first), appendAuditKey(nil, firstSeq), nil); err != nil {
