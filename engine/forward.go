@@ -227,11 +227,18 @@ func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 // call sends a request to another member. It prefers the transport's address for the member, because that
 // address is newer than the configuration's.
 func (g *Group) call(ctx context.Context, to replica.Peer, k transport.Kind, request []byte) ([]byte, error) {
+	if g.peers == nil {
+		return nil, errNoTransport()
+	}
 	address := ""
 	if g.config.Transport.AddressOf(to.ID) == "" {
 		address = to.Address
 	}
 	return g.peers.Call(ctx, transport.Peer{ID: to.ID, Address: address}, k, request)
+}
+
+func errNoTransport() error {
+	return api.Errorf(api.StateConflict, "the group is closed to others: this node has no transport")
 }
 
 func errUnreached(id string, cause error) error {

@@ -143,7 +143,7 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 		return err
 	}
 	if g.peers == nil && c.What != changeRemove {
-		return api.Errorf(api.StateConflict, "the group is closed to others: this node has no transport")
+		return errNoTransport()
 	}
 	select {
 	case <-term.Started():

@@ -142,6 +142,19 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 }
 
 // TestRemoveKeepsAQuorum stops two of three members. None may be removed, because the rest could not go on.
+// TestALearnerIsRemovedWithoutATransport opens the only voter of a group without a transport. It removes the learner,
+// although it cannot notify it.
+func TestALearnerIsRemovedWithoutATransport(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil, 1, calm)
+	first := c.members[0]
+	c.must(first.AddLearner(soon(t), "learner", "127.0.0.1:1"))
+	first.stop()
+	alone := openNode(t, first.dir)
+	c.must(alone.Remove(soon(t), "learner"))
+	alone.add(t, "k")
+}
+
 func TestRemoveKeepsAQuorum(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 3, calm)
