@@ -68,8 +68,9 @@ func (c *Cluster) URL(id string) string {
 	}
 	for _, p := range c.wire.Peers() {
 		if p.ID == id {
-			about, _ := aboutPeer(p, c.ID())
-			return about.HTTP
+			if about, ok := aboutPeer(p, c.ID()); ok {
+				return about.HTTP
+			}
 		}
 	}
 	return ""
