@@ -93,7 +93,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodGet { // it may wait for an operation and changes nothing
 		defer context.AfterFunc(c.draining, func() { cancel(context.Cause(c.draining)) })()
 	}
-	r.Header.Del("Connection") // see Gateway.pass
+	r.Header.Del("Connection") // see Gateway.forward
 	limits := serve.DeadlinesOf(w)
 	limits.WriteForever()
 	out := &counter{ResponseWriter: w, guard: limits.Guard(c.gateway.config.AnswerWait)}

@@ -207,10 +207,10 @@ func (g *Gateway) routes() []serve.Route {
 	all = append(all, g.cloud.routes()...)
 	// The host checks the conditions of a request.
 	conditions := []string{serve.IfMatch, serve.IfNoneMatch}
-	all = append(all, serve.Route{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: g.pass, Problem: rpc.Refuse, Conditions: conditions})
-	all = append(all, serve.Route{Method: http.MethodGet, Path: "/metrics", Permission: serve.Open, Handler: g.pass, Conditions: conditions})
+	all = append(all, serve.Route{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: g.forward, Problem: rpc.Refuse, Conditions: conditions})
+	all = append(all, serve.Route{Method: http.MethodGet, Path: "/metrics", Permission: serve.Open, Handler: g.forward, Conditions: conditions})
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: g.pass, Conditions: conditions})
+		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: g.forward, Conditions: conditions})
 	}
 	return all
 }

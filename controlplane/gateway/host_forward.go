@@ -42,24 +42,23 @@ var polls = map[string]bool{
 	rpc.Prefix + "Fetch": true, rpc.Prefix + "FetchBatch": true, rpc.Prefix + "Subscribe": true,
 }
 
-// trip is a forwarded request with the facts found on the way. The context of the request to the host
-// holds it.
+// trip is the state of a forwarded request. The context of the request to the host holds it.
 type trip struct {
 	passage
-	host    string // its id
-	pass    string // the gateway's service token
-	target  *url.URL
-	body    counted // the body of the client
-	reached bool    // the host has answered
-	err     error   // why there is no response
+	host         string // its id
+	serviceToken string // proves to the host that the request comes from a gateway
+	target       *url.URL
+	body         counted // the body of the client
+	reached      bool    // the host has answered
+	err          error   // why there is no response
 }
 
 type tripKey struct{}
 
 func tripOf(ctx context.Context) *trip { return ctx.Value(tripKey{}).(*trip) }
 
-// pass authenticates a request and forwards it.
-func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
+// forward authenticates a request and forwards it to the host of its namespace.
+func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	t := &trip{passage: passage{
@@ -69,7 +68,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	t.closeBody = t.body.end
 	t.body.control = http.NewResponseController(w)
 	defer t.body.leave()
-	if err := g.enter(ctx, t, r); err != nil {
+	if err := g.findHost(ctx, t, r); err != nil {
 		return err
 	}
 	defer g.flight.end(&t.passage)
@@ -78,8 +77,9 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	ctx, span := g.tracer.Start(ctx, telemetry.SpanGateway, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("corvo.namespace", t.namespace), attribute.String("http.request.method", r.Method)))
 	if r.ContentLength < 0 && r.ProtoMajor == 1 {
-		// A stream gets responses before it ends. Writers that cannot do that, such as those of tests,
-		// fail when it is needed.
+		// The host may answer before the client has sent the whole body, so HTTP/1.1 must read and write at the
+		// same time. The error is ignored: a writer that cannot do so, such as a test's, still serves requests
+		// whose body ends first.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	limits := serve.DeadlinesOf(w)
@@ -101,17 +101,16 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 			g.meter.count(t.namespace, t.body.bytes.Load(), out.bytes)
 		}
 	}()
-	// The proxy would remove every header that Connection names. A header for the host, such as
-	// Authorization, must stay, because otherwise the host would refuse a valid client and count as
-	// failing.
+	// The proxy would remove every header that Connection names. If a client named Authorization there, the
+	// host would refuse the request of a valid client, and the gateway would take the host for failing.
 	r.Header.Del("Connection")
 	// ServeHTTP panics with http.ErrAbortHandler if a response breaks off.
 	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, tripKey{}, t)))
 	return t.err
 }
 
-// enter authenticates a request, finds its host and adds it to the requests under way.
-func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
+// findHost authenticates a request, finds its host and adds the request to those under way.
+func (g *Gateway) findHost(ctx context.Context, t *trip, r *http.Request) error {
 	if err := g.Ready(); err != nil {
 		// Without documents a gateway must not call a credential invalid.
 		return unavailable(err.Error() + "; try again")
@@ -126,12 +125,13 @@ func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	if t.target, err = g.targetOf(doc); err != nil {
 		return err
 	}
-	if t.pass = g.member.HostToken(); t.pass == "" {
+	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
 		return unavailable("the gateway has been without the control plane for too long: try again")
 	}
 	t.namespace, t.host = doc.Namespace, doc.Host
 	g.flight.begin(&t.passage)
-	// A document that came meanwhile has checked only the requests that were under way then.
+	// A document that arrived after admit ended only the requests that were under way by then. This request was
+	// not yet one of them, so findHost checks it by the new document.
 	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		p.Out.Trailer = http.Header{fleet.DrainTrailer: nil}
 		t.body.trailer = p.Out.Trailer
 	}
-	h.Set(fleet.ServiceHeader, t.pass)
+	h.Set(fleet.ServiceHeader, t.serviceToken)
 	h.Set(api.NamespaceHeader, t.namespace)
 	h.Set(requestIDHeader, serve.RequestID(p.In.Context()))
 	telemetry.PassOn(p.In.Context(), p.In.Header, h)
@@ -199,8 +199,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// errHostRefused means that a host refused a credential that the gateway accepted, because it does not
-// know the key yet, or not the key that signs our service token. The request had no effect.
+// errHostRefused means that a host answered 401 to a credential that the gateway accepted. The host does not know
+// the client's key yet, or it does not know the key that signs the gateway's service token. The request had no
+// effect.
 var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
 
 // answered sees the response of the host before the client does.
@@ -258,7 +259,8 @@ func unreachableMessage(err error) string {
 type counted struct {
 	io.ReadCloser
 	bytes   atomic.Int64
-	broken  atomic.Bool // reading it failed
+	closed  atomic.Bool // by the transport; later reads fail without a fault of the client
+	broken  atomic.Bool // reading it failed before it was closed
 	trailer http.Header // trailer of the request to the host; it may change until the body has been read
 
 	mu      sync.Mutex
@@ -266,13 +268,14 @@ type counted struct {
 	ended   atomic.Bool              // by the gateway
 }
 
-// end makes the host see the end of the body, although the client has not ended it.
+// end ends the body for the host, although the client has not ended it. Its read deadline makes the waiting or
+// next Read fail, and Read returns io.EOF instead.
 func (c *counted) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.control != nil {
 		c.ended.Store(true)
-		_ = c.control.SetReadDeadline(time.Now()) // without deadlines the body ends with the next read
+		_ = c.control.SetReadDeadline(time.Now()) // a writer without deadlines leaves the body to its client
 	}
 }
 
@@ -290,11 +293,17 @@ func (c *counted) Read(b []byte) (int, error) {
 		c.trailer.Set(fleet.DrainTrailer, "true")
 		return n, io.EOF
 	}
-	// The transport closes the body if the host has failed; that is not an error of the client.
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+	// The error of a read after Close cannot be recognised, because httputil.ReverseProxy returns one of its own.
+	if err != nil && err != io.EOF && !c.closed.Load() {
 		c.broken.Store(true)
 	}
 	return n, err
+}
+
+// Close closes the body. The transport calls it when the host has failed, perhaps while another goroutine reads.
+func (c *counted) Close() error {
+	c.closed.Store(true)
+	return c.ReadCloser.Close()
 }
 
 // counter counts the bytes written of a response.
