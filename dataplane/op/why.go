@@ -15,9 +15,10 @@ type Why struct {
 	UntilNs int64  // the earliest time at which this may change; 0 = unknown
 }
 
-// Explain returns the reasons why a job does not run, each of which alone would keep it. It uses the checks
-// of a fetch, so that the two cannot disagree. It does not know which workers listen, nor the jobs before
-// this one.
+// Explain returns the reasons why a pending job does not run, or the present activity of a job in another state.
+// Each reason of a pending job keeps it back even without the others, except ReasonReopened, which comes alone.
+// Explain uses the checks of a fetch, so that the two cannot disagree. It knows neither the workers that fetch from
+// the job's queue nor the jobs before it in its line.
 func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	if j.State != job.Pending {
 		return []Why{elsewhere(j)}, nil
@@ -29,7 +30,7 @@ func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	}
 	all = append(all, lane...)
 	if at := j.Detail.GetExpireNs(); at > 0 && at <= g.ClockNs() {
-		all = append(all, Why{Reason: ReasonExpired, Text: "its lifetime is over: it becomes dead at the next access"})
+		all = append(all, Why{Reason: ReasonExpired, Text: "it has reached its expiry: it becomes dead in a moment"})
 	}
 	v, err := Decide(g, j)
 	if err == nil {
@@ -41,21 +42,13 @@ func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	switch {
 	case v.Do != Take:
 		all = append(all, Why{Reason: v.Reason, Name: v.Name, Text: v.Text, UntilNs: v.UntilNs})
-	case AtGate(j):
+	case AtGate(j) && len(all) == 0: // OpenGate moves the job only into its lane, where other reasons would keep it
 		all = append(all, Why{
 			Reason: ReasonReopened, Name: j.Detail.GateName,
 			Text: fmt.Sprintf("%q had no capacity for it and now has: it starts soon, after the jobs that have waited longer", j.Detail.GateName),
 		})
 	}
 	return all, nil
-}
-
-// Jobs returns a number of jobs in words.
-func Jobs[N uint32 | uint64 | int64](n N) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return fmt.Sprintf("%d jobs", n)
 }
 
 // queueReasons returns the reasons why a queue gives out no jobs.
@@ -77,9 +70,9 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 	return all
 }
 
-// laneReasons returns the reasons why a queue gives out no jobs with j's fairness key: ReasonKeyPaused,
-// ReasonKeyConcurrency and ReasonKeyRate, with the name of the limit rule. A job that waits at a gate is in no
-// lane, and the gate gives the reason.
+// laneReasons returns the reason why a queue gives out no jobs with j's fairness key: ReasonKeyPaused,
+// ReasonKeyConcurrency or ReasonKeyRate, with the name of the limit rule. It returns nothing if the rule lets a job
+// go.
 func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 	key := j.FairnessKey
 	rule := g.ResourceIndex().RuleFor(j.Queue, key)
@@ -87,9 +80,15 @@ func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 		return nil, nil
 	}
 	l, err := g.snapshot.Lane(j.Queue, key)
-	if err != nil || l == nil {
+	if err != nil {
 		return nil, err
 	}
+	if l == nil {
+		l = &state.Lane{}
+	}
+	// A job at a gate is in no lane. It counts as one of the lane's ready jobs, because it becomes one when its
+	// gate opens. The snapshot decoded this record for this call alone.
+	l.Pending = max(l.Pending, 1)
 	why := Why{Name: LimitRuleName(rule.Queue, rule.Key)}
 	switch _, by := l.Room(rule, g.ClockNs()); by {
 	case state.LanePaused:
@@ -116,7 +115,7 @@ func elsewhere(j *job.Job) Why {
 		}
 		return Why{Reason: ReasonDue, UntilNs: j.ScheduledNs, Text: "it is scheduled for later"}
 	case job.Retrying:
-		return Why{Reason: ReasonRetry, UntilNs: j.ScheduledNs, Text: fmt.Sprintf("attempt %d of %d failed; the next one waits for its delay", j.Attempt, j.Retry.GetMaxAttempts())}
+		return Why{Reason: ReasonRetry, UntilNs: j.ScheduledNs, Text: fmt.Sprintf("attempt %d of %d failed; the next one waits for its delay", attemptsMade(j), j.Retry.GetMaxAttempts())}
 	case job.Held:
 		return held(j)
 	case job.Active:
@@ -148,4 +147,12 @@ func held(j *job.Job) Why {
 		text += ": "
 	}
 	return Why{Reason: ReasonHeld, Name: j.Detail.GetHoldBy(), Text: text + whatToDo[j.Detail.GetHold()]}
+}
+
+// Jobs returns a number of jobs in words.
+func Jobs[N uint32 | uint64 | int64](n N) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
 }

@@ -157,6 +157,27 @@ func TestWhyAJobIsNotPending(t *testing.T) {
 	}
 }
 
+// A retry grants all attempts anew, so the reason counts the attempts since then.
+func TestWhyCountsTheAttemptsSinceARetry(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	id := n.enqueued(`{"queue":"q","max_retries":2,"retry_base_delay":"1h","retry_max_delay":"1h"}`)
+	fail := func() {
+		t.Helper()
+		n.take("q")
+		answers[api.FailResponse](n, 200, "POST", "/fail/"+id, `{"error":"boom"}`)
+		w := n.why(id)
+		wantReasons(t, w, "retry_delay")
+		if got := w.Reasons[0].Message; !strings.HasPrefix(got, "attempt 1 of 2 failed") {
+			t.Errorf("the message is %q, want attempt 1 of 2", got)
+		}
+	}
+	fail()
+	answers[api.Status](n, 200, "POST", "/jobs/"+id+"/cancel", "")
+	answers[api.Status](n, 200, "POST", "/jobs/"+id+"/retry", "")
+	fail()
+}
+
 func TestWhyOfNobodysJob(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
