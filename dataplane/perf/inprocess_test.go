@@ -48,6 +48,51 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
+// BenchmarkCatchUp measures a view that is behind by the whole lifecycles of 512 callers: alone, the processor time
+// of the process and the time for each job until the view is current; and beside the callers, who go on, how many
+// jobs it writes for each of theirs. An op is a job.
+func BenchmarkCatchUp(b *testing.B) {
+	behind := func(b *testing.B) (c *cell.Cell, l *load, letGo func()) {
+		dir := b.TempDir()
+		c = openCellIn(b, dir)
+		letGo = hangView(b, dir, c)
+		l = startLoad(512, func(caller int) error { return lifecycle(c, caller) })
+		for l.done.Load() < int64(b.N) {
+			time.Sleep(time.Millisecond)
+		}
+		b.ReportMetric(0, "ns/op")
+		return c, l, letGo
+	}
+	b.Run("alone", func(b *testing.B) {
+		c, l, letGo := behind(b)
+		l.stop(b)
+		index := uint64(c.Applied())
+		letGo()
+		begun, used := time.Now(), cpuTime(b)
+		if err := c.View().Wait(b.Context(), index); err != nil {
+			b.Fatal(err)
+		}
+		jobs := float64(l.done.Load())
+		b.ReportMetric(float64(time.Since(begun).Microseconds())/jobs, "µs/job")
+		b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/jobs, "cpu-µs/job")
+	})
+	b.Run("beside the load", func(b *testing.B) {
+		c, l, letGo := behind(b)
+		seq := func() uint64 { seq, _ := c.View().Cursor(); return seq }
+		hung := seq()
+		letGo()
+		for seq() == hung {
+			time.Sleep(time.Millisecond)
+		}
+		from, done := seq(), l.done.Load()
+		for seq() < from+uint64(b.N) { // a job makes three events, so this is a third of the jobs
+			time.Sleep(time.Millisecond)
+		}
+		b.ReportMetric(float64(seq()-from)/3/float64(max(1, l.done.Load()-done)), "view-jobs/job")
+		l.stop(b)
+	})
+}
+
 // fill enqueues jobs and waits until the view has them.
 func fill(b *testing.B, c *cell.Cell, jobs int) {
 	b.Helper()
