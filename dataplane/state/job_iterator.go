@@ -46,20 +46,14 @@ func (s *JobIterator) Close() error { return errors.Join(s.jobs.Close(), s.blobs
 // Job returns a job, or nil if there is none.
 func (s *JobIterator) Job(id job.ID) (*job.Job, error) {
 	j := &job.Job{}
-	if found, err := s.Load(id, j); !found {
+	if found, err := s.gen.recentJobs.load(id, s.head.Index, j); found {
+		return j, err
+	}
+	s.key = appendJobKey(s.key[:0], id)
+	if found, err := seek(s.jobs, s.key, j); !found {
 		return nil, err
 	}
 	return j, nil
-}
-
-// Load overwrites j with a job, for callers that keep none of many. found is false if there is none.
-func (s *JobIterator) Load(id job.ID, j *job.Job) (found bool, err error) {
-	*j = job.Job{}
-	if found, err := s.gen.recentJobs.load(id, s.head.Index, j); found {
-		return true, err
-	}
-	s.key = appendJobKey(s.key[:0], id)
-	return seek(s.jobs, s.key, j)
 }
 
 // Blob returns a blob of a job, or nil if there is none.

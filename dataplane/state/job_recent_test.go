@@ -161,8 +161,7 @@ func TestRecentIsAsOfTheHead(t *testing.T) {
 				v := s.Snapshot()
 				sweep, err := v.JobIterator()
 				must(t, err)
-				var frozen job.Job
-				_, err = sweep.Load(idOf(1), &frozen)
+				frozen, err := sweep.Job(idOf(1))
 				must(t, err)
 				must(t, errors.Join(sweep.Close(), v.Close()))
 				least := s.Applied().Index

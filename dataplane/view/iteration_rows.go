@@ -29,11 +29,11 @@ type iterationReader interface {
 	Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error]
 }
 
-var _ iterationReader = (*state.JobIterator)(nil)
+var _ iterationReader = (*state.Snapshot)(nil)
 
 // writeIterations writes the rows of a job's iterations and scores. If the job has none, writeIterations
 // leaves old rows to emptyRows.
-func (w *writer) writeIterations(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) error {
+func (w *writer) writeIterations(r *state.Snapshot, j *job.Job, t touchedJob, fresh bool) error {
 	if j.Detail.GetIterationsKept() > 0 {
 		if err := w.iterations(r, j.Number, t); err != nil {
 			return fmt.Errorf("iterations: %w", err)

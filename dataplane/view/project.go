@@ -136,38 +136,18 @@ const yieldJobs = 32
 func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64) error {
 	// Write the jobs.
 	var empty emptyRows
-	j := &job.Job{} // nothing keeps a reference to it
-	for i, number := range slices.Sorted(maps.Keys(c.jobs)) {
-		if i%yieldJobs == yieldJobs-1 {
-			runtime.Gosched()
-		}
-		t := c.jobs[number]
-		found, err := records.Load(t.id, j)
+	written := 0
+	for part, err := range readAhead(loadJobs(records, c.sortedJobs(firstNew))) {
 		if err != nil {
 			return err
 		}
-		// A job that left for another shard and came back has a higher number. Its old row must go before the
-		// new one is written, because an id is in one row only.
-		if !found || j.Number > number {
-			if err := w.forget(number); err != nil {
-				return fmt.Errorf("job %s: %w", t.id, err)
+		for _, l := range part {
+			if written++; written%yieldJobs == 0 {
+				runtime.Gosched()
 			}
-			continue
-		}
-		if j.Number < number {
-			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
-		}
-		c.queues[j.Queue] = true
-		// A job that moves into a queue gives up a debounce key that another job holds there. A job that
-		// waits for its tools gives up the key of its first attempt.
-		t.rewrite = t.rewrite || t.keyFreed && j.Options.GetDebounceMs() > 0
-		fresh := number >= firstNew
-		more, err := w.job(records, j, t, fresh)
-		if err != nil {
-			return fmt.Errorf("job %s: %w", t.id, err)
-		}
-		if !fresh {
-			empty.note(j, t, more)
+			if err := c.writeJob(w, records.Snapshot, l, &empty); err != nil {
+				return fmt.Errorf("job %s: %w", l.id, err)
+			}
 		}
 	}
 	// Drop the rows of properties that jobs no longer have.
@@ -195,53 +175,65 @@ func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64) 
 	return c.records.write(w, records)
 }
 
+// sortedJobs returns the touched jobs in the order of their numbers. Those from firstNew on have no rows yet.
+func (c *changes) sortedJobs(firstNew uint64) []*loadedJob {
+	jobs := make([]*loadedJob, 0, len(c.jobs))
+	for _, number := range slices.Sorted(maps.Keys(c.jobs)) {
+		jobs = append(jobs, &loadedJob{touchedJob: c.jobs[number], number: number, fresh: number >= firstNew})
+	}
+	return jobs
+}
+
+// writeJob writes the rows of a touched job, or drops them if the store has no job of its number.
+func (c *changes) writeJob(w *writer, snap *state.Snapshot, l *loadedJob, empty *emptyRows) error {
+	// A job that left for another shard and came back has a higher number. Its old row must go before the new
+	// one is written, because an id is in one row only.
+	if l.job == nil || l.job.Number > l.number {
+		return w.forget(l.number)
+	}
+	if l.job.Number < l.number {
+		return fmt.Errorf("it has number %d, the feed says %d", l.job.Number, l.number)
+	}
+	c.queues[l.job.Queue] = true
+	more, err := w.job(snap, l)
+	if err == nil && !l.fresh {
+		empty.note(l.job, l.touchedJob, more)
+	}
+	return err
+}
+
 // job writes a job's rows: always its hot row and its row of extra, the document of a new job, and blobs and
 // errors if they may have changed. more reports whether the job has properties that few jobs have.
-func (w *writer) job(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) (more bool, err error) {
-	if err := w.hot(j, fresh); err != nil {
+func (w *writer) job(snap *state.Snapshot, l *loadedJob) (more bool, err error) {
+	if err := w.hot(l.job, l.fresh); err != nil {
 		return false, err
 	}
-	w.timeRanges.note(j)
-	if more, err = w.extra(r, j, t.id); err != nil {
+	w.timeRanges.note(l.job)
+	if more, err = w.extra(snap, l.job, l.id); err != nil {
 		return false, err
 	}
-	if t.whole || t.rewrite || fresh {
-		err = w.rest(r, j, t, fresh)
+	if l.whole || l.rewrite || l.fresh {
+		err = w.rest(snap, l)
 	}
 	return more, err
 }
 
 // rest writes a job's rows that are not made from its record alone.
-func (w *writer) rest(r *state.JobIterator, j *job.Job, t touchedJob, fresh bool) error {
-	document := fresh || t.rewrite
-	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
-	if !document {
-		wanted &^= 1<<job.Payload | 1<<job.Previous | 1<<job.ResultSchema // written once, and possibly long
-	}
-	blobs, err := readBlobs(r, t.id, wanted)
-	if err != nil {
-		return err
-	}
-	var errs []*job.AttemptError
-	if j.Errors > 0 {
-		if errs, err = r.Errors(t.id); err != nil {
-			return err
-		}
-	}
-	if document {
-		payload, err := composed(j, &blobs)
+func (w *writer) rest(snap *state.Snapshot, l *loadedJob) error {
+	if l.fresh || l.rewrite {
+		payload, err := composed(l.job, &l.blobs)
 		if err != nil {
 			return err
 		}
-		if err := w.document(j, t.id, payload, blobs[job.ResultSchema], fresh); err != nil {
+		if err := w.document(l.job, l.id, payload, l.blobs[job.ResultSchema], l.fresh); err != nil {
 			return err
 		}
 	}
-	if err := w.work(j, blobs, fresh); err != nil {
+	if err := w.work(l.job, l.blobs, l.fresh); err != nil {
 		return err
 	}
-	if err := w.writeIterations(r, j, t, fresh); err != nil {
+	if err := w.writeIterations(snap, l.job, l.touchedJob, l.fresh); err != nil {
 		return err
 	}
-	return w.errors(j.Number, errs, fresh)
+	return w.errors(l.number, l.errors, l.fresh)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// loadJobs is the number of jobs that one transaction of a rebuild writes.
-const loadJobs = 20_000
+// chunkJobs is the number of jobs that one transaction of a rebuild writes.
+const chunkJobs = 20_000
 
 // newSuffix marks a file that is still being built.
 const newSuffix = ".new"
@@ -122,53 +123,14 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
-	// Each transaction writes one chunk of jobs.
-	write := func(j *job.Job) error {
-		id, err := job.IDFromBytes(j.Id)
-		if err != nil {
-			return fmt.Errorf("job number %d: %w", j.Number, err)
-		}
-		if _, err := w.job(records, j, touchedJob{id: id}, true); err != nil {
-			return fmt.Errorf("job %s: %w", id, err)
-		}
-		return nil
-	}
-	chunk := make([]*job.Job, 0, loadJobs)
-	flush := func() error {
-		jobs += len(chunk)
-		// The snapshot yields jobs in the order of their ids. Concurrent requests get ids and numbers in
-		// different orders, and SQLite begins a new segment of the full text wherever a number falls, so the
-		// chunk is sorted by number.
-		slices.SortFunc(chunk, func(a, b *job.Job) int { return cmp.Compare(a.Number, b.Number) })
-		err := w.transact(func() error {
-			for _, j := range chunk {
-				if err := write(j); err != nil {
-					return err
-				}
-			}
-			if err := w.putRows(); err != nil {
-				return err
-			}
-			if err := w.saveTimeRanges(); err != nil {
-				return err
-			}
-			return ctx.Err()
-		})
-		chunk = chunk[:0]
-		return err
-	}
-	for j, err := range snap.Jobs() {
+	for chunk, err := range readAhead(jobChunks(snap)) {
 		if err != nil {
 			return jobs, err
 		}
-		if chunk = append(chunk, j); len(chunk) == loadJobs {
-			if err := flush(); err != nil {
-				return jobs, err
-			}
+		jobs += len(chunk)
+		if err := w.transact(func() error { return loadChunk(ctx, w, records, chunk) }); err != nil {
+			return jobs, err
 		}
-	}
-	if err := flush(); err != nil {
-		return jobs, err
 	}
 	// The last transaction writes the queues, batches, schedules and resources.
 	return jobs, w.transact(func() error {
@@ -182,6 +144,57 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 		}
 		return loadRecords(w, snap)
 	})
+}
+
+// jobChunks yields all jobs, by chunks for one transaction each. The snapshot yields jobs in the order of their
+// ids. Concurrent requests get ids and numbers in different orders, and SQLite begins a new segment of the full
+// text wherever a number falls, so each chunk is sorted by number.
+func jobChunks(snap *state.Snapshot) iter.Seq2[[]*loadedJob, error] {
+	return func(yield func([]*loadedJob, error) bool) {
+		var chunk []*loadedJob
+		ready := func() bool {
+			slices.SortFunc(chunk, func(a, b *loadedJob) int { return cmp.Compare(a.number, b.number) })
+			full := chunk
+			chunk = nil
+			return yield(full, nil)
+		}
+		for j, err := range snap.Jobs() {
+			var id job.ID
+			if err == nil {
+				id, err = job.IDFromBytes(j.Id)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			chunk = append(chunk, &loadedJob{touchedJob: touchedJob{id: id}, number: j.Number, fresh: true, job: j})
+			if len(chunk) == chunkJobs && !ready() {
+				return
+			}
+		}
+		ready()
+	}
+}
+
+// loadChunk writes the rows of a chunk of jobs.
+func loadChunk(ctx context.Context, w *writer, records *state.JobIterator, chunk []*loadedJob) error {
+	for part, err := range readAhead(loadJobs(records, chunk)) {
+		if err != nil {
+			return err
+		}
+		for _, l := range part {
+			if _, err := w.job(records.Snapshot, l); err != nil {
+				return fmt.Errorf("job %s: %w", l.id, err)
+			}
+		}
+	}
+	if err := w.putRows(); err != nil {
+		return err
+	}
+	if err := w.saveTimeRanges(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // replace closes the file in use and opens the new one under its name. Queries wait meanwhile. A crash in

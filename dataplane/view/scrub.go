@@ -118,7 +118,12 @@ func (s *scratch) load(records *state.JobIterator, from job.ID) error {
 				continue
 			}
 			s.numbers = append(s.numbers, j.Number)
-			if _, err := s.writer.job(records, j, touchedJob{id: id}, true); err != nil {
+			l := &loadedJob{touchedJob: touchedJob{id: id}, number: j.Number, fresh: true, job: j}
+			err := l.load(records)
+			if err == nil {
+				_, err = s.writer.job(records.Snapshot, l)
+			}
+			if err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
 			}
 		}

@@ -33,7 +33,7 @@ func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 				if err != nil {
 					return err
 				}
-				if next = row.Seq + 1; next%loadJobs == 0 {
+				if next = row.Seq + 1; next%chunkJobs == 0 {
 					more = true
 					break
 				}
