@@ -287,8 +287,9 @@ func (v *View) flush() (more bool, err error) {
 	if more = next.seq < head.GetFeedNextSeq(); !more {
 		next.index = head.GetIndex()
 	}
+	_, behind := v.Lag()
 	if err := v.db.writer.transact(func() error {
-		if err := changed.write(v.db.writer, records, v.nextDocument); err != nil {
+		if err := changed.write(v.db.writer, records, v.nextDocument, jobsBetweenYields(behind)); err != nil {
 			return err
 		}
 		if err := v.db.writer.saveTimeRanges(); err != nil {

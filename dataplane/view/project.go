@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -127,13 +128,28 @@ func (c *changes) nextDocument() (next uint64) {
 	return next
 }
 
-// yieldJobs is the number of jobs that a flush writes before it yields. Otherwise a flush of thousands of
-// jobs and a search would occupy two cores for as long as the scheduler lets them, ten milliseconds, during
-// which no write is acknowledged.
-const yieldJobs = 32
+// A flush yields after so many jobs. Otherwise a flush of thousands of jobs and a search would occupy two cores
+// for as long as the scheduler lets them, ten milliseconds, during which no write is acknowledged.
+//
+// After each yield the flusher waits for its turn among the callers. Under the most load that a node bears, a
+// view that yields after 32 jobs falls further behind than one that yields after 256, which takes a few
+// milliseconds. A view that is behind by more than lateAfter therefore yields less often.
+const (
+	yieldJobs     = 32
+	lateYieldJobs = 256
+	lateAfter     = time.Second
+)
+
+// jobsBetweenYields returns the number of jobs that a view which is behind by a time writes before it yields.
+func jobsBetweenYields(behind time.Duration) int {
+	if behind > lateAfter {
+		return lateYieldJobs
+	}
+	return yieldJobs
+}
 
 // write makes the touched rows agree with the records, in order of rowid.
-func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64) error {
+func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64, yieldEvery int) error {
 	// Write the jobs.
 	var empty emptyRows
 	written := 0
@@ -142,7 +158,7 @@ func (c *changes) write(w *writer, records *state.JobIterator, firstNew uint64) 
 			return err
 		}
 		for _, l := range part {
-			if written++; written%yieldJobs == 0 {
+			if written++; written%yieldEvery == 0 {
 				runtime.Gosched()
 			}
 			if err := c.writeJob(w, records.Snapshot, l, &empty); err != nil {
