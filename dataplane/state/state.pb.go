@@ -2359,7 +2359,6 @@ type Account struct {
 	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                                 // of the budget
 	ReservedNanoUsd int64                  `protobuf:"varint,3,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // for running attempts
 	Spent           []*Spent               `protobuf:"bytes,4,rep,name=spent,proto3" json:"spent,omitempty"`                                               // by window, in the order of the budget's limits
-	Gated           uint64                 `protobuf:"varint,5,opt,name=gated,proto3" json:"gated,omitempty"`                                              // not used
 	// The following fields belong to a budget that the shards of a namespace share. The windows, shares,
 	// turn and serve_ns are used on the first shard only, where reserved_nano_usd is the sum of all
 	// grants.
@@ -2427,13 +2426,6 @@ func (x *Account) GetSpent() []*Spent {
 		return x.Spent
 	}
 	return nil
-}
-
-func (x *Account) GetGated() uint64 {
-	if x != nil {
-		return x.Gated
-	}
-	return 0
 }
 
 func (x *Account) GetShares() []*Share {
@@ -5149,17 +5141,16 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"SpendLimit\x12.\n" +
 	"\x06window\x18\x01 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12$\n" +
 	"\x0elimit_nano_usd\x18\x02 \x01(\x03R\flimitNanoUsd\x12\x1b\n" +
-	"\tlength_ms\x18\x03 \x01(\x03R\blengthMs\"\xa7\x02\n" +
+	"\tlength_ms\x18\x03 \x01(\x03R\blengthMs\"\x9e\x02\n" +
 	"\aAccount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
 	"\x11reserved_nano_usd\x18\x03 \x01(\x03R\x0freservedNanoUsd\x12+\n" +
-	"\x05spent\x18\x04 \x03(\v2\x15.corvo.state.v1.SpentR\x05spent\x12\x14\n" +
-	"\x05gated\x18\x05 \x01(\x04R\x05gated\x12-\n" +
+	"\x05spent\x18\x04 \x03(\v2\x15.corvo.state.v1.SpentR\x05spent\x12-\n" +
 	"\x06shares\x18\x06 \x03(\v2\x15.corvo.state.v1.ShareR\x06shares\x12\x12\n" +
 	"\x04turn\x18\a \x01(\x04R\x04turn\x12\x19\n" +
 	"\bserve_ns\x18\b \x01(\x03R\aserveNs\x12+\n" +
-	"\x05slice\x18\t \x01(\v2\x15.corvo.state.v1.SliceR\x05slice\"\xdd\x01\n" +
+	"\x05slice\x18\t \x01(\v2\x15.corvo.state.v1.SliceR\x05sliceJ\x04\b\x05\x10\x06R\x05gated\"\xdd\x01\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12(\n" +
 	"\x10granted_nano_usd\x18\x02 \x01(\x03R\x0egrantedNanoUsd\x12\x10\n" +

@@ -1604,11 +1604,6 @@ func (m *Account) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0x32
 		}
 	}
-	if m.Gated != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Gated))
-		i--
-		dAtA[i] = 0x28
-	}
 	if len(m.Spent) > 0 {
 		for iNdEx := len(m.Spent) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Spent[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -4513,9 +4508,6 @@ func (m *Account) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
-	}
-	if m.Gated != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Gated))
 	}
 	if len(m.Shares) > 0 {
 		for _, e := range m.Shares {
@@ -9709,25 +9701,6 @@ func (m *Account) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 5:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Gated", wireType)
-			}
-			m.Gated = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Gated |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		case 6:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Shares", wireType)
