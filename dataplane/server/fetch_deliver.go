@@ -28,7 +28,7 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 		}
 		// A refused item has lost its lease in the meantime, so its job needs no return.
 		if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, part.Cell, fail); err != nil {
-			// The client is gone, so only the operator can be informed.
+			// The request has its answer or its error already, so only the operator can be informed.
 			s.cfg.Logger.Warn("the server could not return undelivered jobs to their queues; they become pending when their leases expire",
 				"jobs", len(part.At), "request_id", serve.RequestID(r.Context()), "error", err)
 		}
@@ -36,21 +36,31 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 	})
 }
 
+// undelivered gives back jobs whose answer did not reach the client. It leaves the leases of a fetch with an
+// Idempotency-Key, because the client may have repeated the fetch and work on the jobs with the same tokens. A
+// client that repeats the fetch later gets the same leases. The jobs of a client that does not return wait until
+// their leases expire.
+func (s *Server) undelivered(r *http.Request, q *request, leased []lease) {
+	if q.meta.Idempotency == nil {
+		s.giveBack(r, q, leased)
+	}
+}
+
 // deliverChunk is the size of the parts in which an answer is sent, so that an answer of 512 jobs with large
 // payloads is never held in memory as a whole.
 const deliverChunk = 256 << 10
 
-// deliver sends leased jobs to their worker. If sending fails, all jobs are given back, because a worker
+// deliver sends leased jobs to their worker. If sending fails, all jobs count as undelivered, because a worker
 // cannot use a partial answer.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
 	if r.Context().Err() != nil { // the client left during the commit
-		s.giveBack(r, q, leased)
+		s.undelivered(r, q, leased)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	err := s.send(w, r, q, ask, leased, batch, span)
 	if err != nil {
-		s.giveBack(r, q, leased)
+		s.undelivered(r, q, leased)
 	}
 	return err
 }

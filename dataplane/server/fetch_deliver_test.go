@@ -94,12 +94,17 @@ func (n *node) leased(id string) bool {
 type broken struct {
 	header http.Header
 	room   int
+	before func() // runs before the first write, if it is set
 }
 
 func (b *broken) Header() http.Header { return b.header }
 func (b *broken) WriteHeader(int)     {}
 
 func (b *broken) Write(p []byte) (int, error) {
+	if b.before != nil {
+		b.before()
+		b.before = nil
+	}
 	if b.room -= len(p); b.room < 0 {
 		return 0, errors.New("connection reset")
 	}

@@ -164,26 +164,38 @@ func TestFetchRepeatedAfterLeaseEnd(t *testing.T) {
 	n.refused(onePath, "k", short, api.LeaseLost, "use a new key")
 }
 
-// Undelivered jobs of a fetch with a key are given back without an attempt, and the key is used up.
+// A fetch with a key whose answer breaks off keeps its leases: its repeat may have been answered already, and the
+// worker of the repeat has the same tokens. Any other repeat gets the same leases.
 func TestUndeliveredKey(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, nil)
-	ids := n.put(1)
-	func() {
-		defer func() {
-			if p := recover(); p != http.ErrAbortHandler {
-				t.Errorf("recovered %v: a broken answer must cut the connection", p)
-			}
+	for _, c := range []struct{ path, body string }{{onePath, waiting}, {batchPath, waitingTwo}} {
+		n := startNode(t, nil)
+		ids := n.put(2)
+		var early []api.FetchedJob // of a repeat that is answered before the first try sees its dead connection
+		dead := &broken{header: http.Header{}, before: func() { early = n.fetched(n.fetchKeyed(c.path, "k", c.body)) }}
+		func() {
+			defer func() {
+				if p := recover(); p != http.ErrAbortHandler {
+					t.Errorf("recovered %v: a broken answer must cut the connection", p)
+				}
+			}()
+			r := httptest.NewRequest("POST", c.path, strings.NewReader(c.body))
+			r.Header.Set("Authorization", "Bearer "+n.admin)
+			r.Header.Set("Idempotency-Key", "k")
+			n.server.ServeHTTP(dead, r)
 		}()
-		r := httptest.NewRequest("POST", onePath, strings.NewReader(waiting))
-		r.Header.Set("Authorization", "Bearer "+n.admin)
-		r.Header.Set("Idempotency-Key", "k")
-		n.server.ServeHTTP(&broken{header: http.Header{}}, r)
-	}()
-	n.untouched(ids[0])
-	n.refused(onePath, "k", waiting, api.LeaseLost, "gone back")
-	if got := n.fetched(n.fetchKeyed(onePath, "k2", waiting)); got[0].JobID != ids[0] || got[0].Attempt != 1 {
-		t.Errorf("another key got %+v", got)
+		late := n.fetched(n.fetchKeyed(c.path, "k", c.body))
+		if len(early) == 0 || len(late) != len(early) || late[0].LeaseToken != early[0].LeaseToken || late[0].Attempt != 1 {
+			t.Fatalf("%s: one repeat got %+v, a later one %+v", c.path, early, late)
+		}
+		for i, f := range early {
+			if f.JobID != ids[i] {
+				t.Errorf("%s: the repeat got job %s, want %s", c.path, f.JobID, ids[i])
+			}
+			if err := n.client(n.admin).Ack(t.Context(), f.JobID, api.AckRequest{LeaseToken: f.LeaseToken}); err != nil {
+				t.Errorf("%s: ack by the worker of the repeat: %v", c.path, err)
+			}
+		}
 	}
 }
 

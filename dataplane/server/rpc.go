@@ -104,7 +104,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 	}
 	// Only a flush shows whether the connection accepted the answer.
 	if err := http.NewResponseController(w).Flush(); err != nil || out.err != nil || r.Context().Err() != nil {
-		s.giveBack(r, &c.q, c.leased)
+		s.undelivered(r, &c.q, c.leased)
 	}
 	return nil
 }

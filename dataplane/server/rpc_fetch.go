@@ -90,8 +90,9 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 	return jobs, err
 }
 
-// compose builds messages from leased jobs. It gives back the jobs that do not fit into the answer, or all if
-// one cannot be read. A job that is too large for any answer is answered alone, because it would otherwise
+// compose builds messages from leased jobs. It gives back the jobs that do not fit into the answer; a repeat of a
+// fetch with an Idempotency-Key cannot have delivered them, because they do not fit into its answer either. If a
+// job cannot be read, all count as undelivered. A job that is too large for any answer is answered alone, because it would otherwise
 // return again and again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
 	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
@@ -101,7 +102,7 @@ func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs in
 	size := 0
 	for i, l := range leased {
 		if err := composeJob(r, q, &all[i], &texts, from.of(l.cell, len(leased)-i), l, leaseMs, span); err != nil {
-			s.giveBack(r, q, leased)
+			s.undelivered(r, q, leased)
 			return nil, nil, err
 		}
 		if size += all[i].SizeVT(); size > maxRPCAnswer && i > 0 {
