@@ -28,9 +28,6 @@ type generated interface {
 // Name returns the name of the encoding. The codec replaces the one of Connect with the same name.
 func (Codec) Name() string { return "proto" }
 
-// IsBinary returns true, because the encoding is not text.
-func (Codec) IsBinary() bool { return true }
-
 // Marshal encodes a message.
 func (c Codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 

@@ -20,14 +20,12 @@ func Codecs() connect.HandlerOption {
 	)
 }
 
-// jsonCodec encodes messages as JSON. Except for its limit and its errors it behaves like the JSON codec of
-// Connect.
+// jsonCodec encodes and decodes messages as JSON. Unlike the JSON codec of Connect it bounds the number of objects
+// of a message and has its own errors. It has no MarshalStable, which Connect needs only for the GET requests of a
+// client.
 type jsonCodec string
 
 func (c jsonCodec) Name() string { return string(c) }
-
-// IsBinary returns false, because JSON is text.
-func (jsonCodec) IsBinary() bool { return false }
 
 func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
@@ -63,8 +61,9 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	return fmt.Errorf("a %T is no message", message)
 }
 
-// checkObjects is checkFields for JSON. It counts objects, because they need a hundred times their size
-// in memory. It skips strings: documents travel as strings here, and braces in a string are no objects.
+// checkObjects refuses a message with more than MaxFields objects before it is decoded, because an empty object of
+// two bytes needs a hundred times that in memory. It skips strings, because a document of a job is a string in
+// these messages, and braces in a string begin no objects.
 func checkObjects(data []byte) error {
 	if len(data) <= 2*MaxFields {
 		return nil
