@@ -14,8 +14,9 @@ import (
 // Boolean is the Type of a parameter that must be true or false.
 const Boolean = "boolean"
 
-// checkQuery refuses a query that cannot be parsed, and parameters that the route does not have. A
-// misspelt parameter would count as absent, and a deletion may depend on it.
+// checkQuery refuses a query that cannot be parsed, parameters that the route does not have, parameters given more
+// than once, and booleans other than true and false. A misspelt parameter would count as absent, and a deletion
+// may depend on it.
 func (r *Route) checkQuery(raw string) error {
 	if raw == "" {
 		return nil

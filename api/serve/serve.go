@@ -33,8 +33,8 @@ type Config struct {
 	// traceparent. nil = no spans.
 	Tracer trace.TracerProvider
 
-	// Refused is called for every request that gets an error, before the response is sent, except after a
-	// panic. It must not block. route is nil if none matched. nil = not called.
+	// Refused is called for every request that ends with an error, except after a panic. The response may have
+	// been sent in part by then. Refused must not block. route is nil if none matched. nil = not called.
 	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
 
 	Logger      *slog.Logger    // nil = slog.Default()
