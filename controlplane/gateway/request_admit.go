@@ -34,7 +34,7 @@ func (p *keyRates) of(key string) *ratelimit.Bucket {
 	return b.(*ratelimit.Bucket)
 }
 
-// forget drops the full buckets, because a new bucket is full too.
+// forget drops the buckets from which no token is missing, because a new bucket is equal to them.
 func (p *keyRates) forget(now time.Time) {
 	p.buckets.Range(func(key, b any) bool {
 		if b.(*ratelimit.Bucket).Full(now) {
