@@ -21,8 +21,8 @@ func putBatch(tx *state.Tx, b *state.Batch) error {
 	return nil
 }
 
-// completeBatch completes a batch. It returns the batch that this one is a member of, already counted but not
-// yet stored, and nil if there is none.
+// completeBatch completes and stores a batch. If the batch is a member of another batch, completeBatch counts its
+// outcome there and returns that batch, which the caller must store. It returns nil if there is no such batch.
 func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
 	b.CompletedNs = tx.ClockNs()
 	b.PurgeNs = keptUntil(tx, batchOutcome(b))

@@ -15,9 +15,12 @@ import (
 )
 
 // PutResource declares a resource of the namespace, or replaces the one with its name and keeps its id and
-// creation time. It is refused with CONFLICT if create is set and the name is taken, or if the kind is at its
-// limit; and with PRECONDITION_FAILED if the resource does not have the version that the client saw. meta.ids has
-// the id of a new resource.
+// creation time. meta.ids has the id of a new resource. The op is refused
+//   - with CONFLICT if create is set and the name is taken, if the kind is at its limit, or if another approval
+//     policy has the label,
+//   - with PRECONDITION_FAILED if the resource does not have the version that the client saw,
+//   - with VALIDATION_ERROR if a new webhook has no secret, or the webhook of an alert rule does not exist,
+//   - with OVERLOADED if the outbox to another shard is full.
 //
 // The first shard decides and sends the decided resource to the others, in order. So all shards have the same
 // resources a moment later, and no shard refuses a resource that another accepted.
@@ -68,13 +71,13 @@ func checkResourceName(name string) error {
 	return job.CheckText(name, job.MaxResourceName)
 }
 
-// Apply stores the resource, here and on the other shards.
+// Apply stores the resource. The first shard sends it to the other shards.
 func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	k, r := resourceKinds[o.Resource.Kind], o.Resource
 	was := tx.Resource(r.Kind, r.Name)
 	if o.Sent && was != nil && !bytes.Equal(was.Id, r.Id) {
-		// The first shard was restored to a time before this resource was declared, so it does not know the
-		// resource.
+		// The first shard was restored to a time before the resource of this shard was declared. It does not know
+		// that resource and has declared another by the same name.
 		if err := k.takeBack(tx, was); err != nil {
 			return nil, err
 		}

@@ -5,8 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ReleaseUnique frees unique keys whose period is over. Their jobs continue without a key. The proposer found the
-// periods over; Apply skips jobs that have no key, or no longer have it.
+// ReleaseUnique frees unique keys whose period is over. Their jobs continue without a key. The proposer lists jobs
+// whose period is over. Apply checks each again and skips a job that is gone, has no key, has a period that is not
+// over by the entry's time, or does not hold its key any more.
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseUnique) Validate() error {
@@ -27,7 +28,7 @@ func (o *ReleaseUnique) Apply(tx *state.Tx) (*ReleaseUniqueResult, error) {
 		if j.GetDetail().GetUniqueExpiresNs() == 0 || j.Detail.GetUniqueExpiresNs() > tx.ClockNs() {
 			continue
 		}
-		// With no period, a key is free once its job has settled, so another job may hold it.
+		// Without unique_whole_period, a key is free once its job has settled, so another job may hold it.
 		owner, taken, err := tx.Locked(state.LockUnique, j.Queue, j.Options.GetUniqueKey())
 		if err != nil {
 			return nil, err
