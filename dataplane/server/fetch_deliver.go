@@ -28,7 +28,7 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 		}
 		// A refused item has lost its lease in the meantime, so its job needs no return.
 		if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, part.Cell, fail); err != nil {
-			// The request has its answer or its error already, so only the operator can be informed.
+			// No answer reports this failure, so only the operator can be informed.
 			s.cfg.Logger.Warn("the server could not return undelivered jobs to their queues; they become pending when their leases expire",
 				"jobs", len(part.At), "request_id", serve.RequestID(r.Context()), "error", err)
 		}

@@ -92,8 +92,8 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 
 // compose builds messages from leased jobs. It gives back the jobs that do not fit into the answer; a repeat of a
 // fetch with an Idempotency-Key cannot have delivered them, because they do not fit into its answer either. If a
-// job cannot be read, all count as undelivered. A job that is too large for any answer is answered alone, because it would otherwise
-// return again and again.
+// job cannot be read, all count as undelivered. A job that is too large for any answer is answered alone, because
+// it would otherwise return again and again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
 	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
 	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))
