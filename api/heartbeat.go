@@ -4,7 +4,8 @@ import "encoding/json"
 
 // HeartbeatRequest renews the leases of jobs, by id.
 type HeartbeatRequest struct {
-	Jobs map[string]HeartbeatJob `json:"jobs"`
+	// Jobs has a report for each job, by id. A nil report counts as absent.
+	Jobs map[string]*HeartbeatJob `json:"jobs"`
 	// ReportID identifies the request, so that a repeat counts its usage only once, unless another
 	// heartbeat of the job came in between. It has up to 64 bytes of the client's choice. Without it a
 	// repeat counts again.

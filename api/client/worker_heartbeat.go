@@ -127,7 +127,7 @@ func (r *run) reportedConcurrency() int { return min(r.limit, maxConcurrency) }
 func (r *run) announceDraining() {
 	ctx, cancel := context.WithTimeout(r.calls, r.heartbeatInterval())
 	defer cancel()
-	req := api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{}, WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: true}
+	req := api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{}, WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: true}
 	if _, err := r.client.Heartbeat(ctx, req); err != nil {
 		r.log.Debug("worker: the server does not know that it drains", "worker_id", r.id, "error", err)
 	}
@@ -136,11 +136,11 @@ func (r *run) announceDraining() {
 // renew sends a heartbeat until it is answered or its time is over, and applies the response to the jobs.
 // Each try is the same request with the same ReportID, so that usage counts once.
 func (r *run) renew(ctx context.Context, jobs []jobReport) error {
-	req := api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(jobs)), ReportID: newKey(),
+	req := api.HeartbeatRequest{Jobs: make(map[string]*api.HeartbeatJob, len(jobs)), ReportID: newKey(),
 		WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: r.isDraining()}
 	ends := time.Now().Add(r.heartbeatInterval()) // the next heartbeat renews these leases otherwise
 	for _, b := range jobs {
-		said := api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}
+		said := &api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}
 		if len(b.report.usage) > 0 {
 			said.Usage = &b.report.usage[0]
 		}

@@ -7,9 +7,10 @@ import (
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
-// dropNulls makes null values absent that encoding/json keeps: a json.RawMessage of null becomes nil, and
-// a map loses its entries of null and of nil pointers. It does not look inside raw JSON, which belongs to
-// the caller.
+// dropNulls makes null values absent that encoding/json keeps. A json.RawMessage of null becomes nil. A map of
+// pointers or of json.RawMessage loses its entries of null. In a map of other values null is not distinguishable
+// from a zero value and stays as one, so a request whose entries may be null has a map of pointers. dropNulls does
+// not look inside raw JSON, because the handler decides the meaning of null there.
 func dropNulls(v any) { dropIn(reflect.ValueOf(v)) }
 
 func dropIn(v reflect.Value) {
@@ -59,7 +60,8 @@ func dropInMap(m reflect.Value) {
 	}
 }
 
-// holdsParts reports whether a value of type t can contain a null.
+// holdsParts reports whether dropIn may have to change a value of type t: it is a pointer, a struct, a slice or a
+// map.
 func holdsParts(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:

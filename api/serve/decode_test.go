@@ -2,9 +2,11 @@ package serve
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +106,19 @@ func TestDecode(t *testing.T) {
 		if w := n.do("POST", "/", c.body, "Content-Type", "text/plain"); !called {
 			t.Errorf("%s: %d %s", c.body, w.Code, w.Body)
 		}
+	}
+}
+
+// A job of a heartbeat that is null counts as absent, so that its lease is not renewed.
+func TestDecodeDropsNullJobsOfAHeartbeat(t *testing.T) {
+	t.Parallel()
+	var got api.HeartbeatRequest
+	body := `{"jobs":{"a":null,"b":{},"c":{"lease_token":null},"d":{"worker_id":"w"}}}`
+	if err := Decode(httptest.NewRequest("POST", "/", nil), []byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if names := slices.Sorted(maps.Keys(got.Jobs)); !slices.Equal(names, []string{"b", "c", "d"}) || got.Jobs["d"].WorkerID != "w" {
+		t.Errorf("%s gives the jobs %v, want b, c and d", body, names)
 	}
 }
 

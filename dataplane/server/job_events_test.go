@@ -84,7 +84,7 @@ func TestJobEventsHaveTheNewestProgress(t *testing.T) {
 	c, ctx := n.client(n.admin), t.Context()
 	f := n.one(c, "mail")
 	for _, percent := range []string{`{"percent":10}`, `{"percent":60}`} {
-		_, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
+		_, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{
 			f.JobID: {LeaseToken: f.LeaseToken, Progress: json.RawMessage(percent)},
 		}})
 		if err != nil {

@@ -44,7 +44,7 @@ func TestLifecycle(t *testing.T) {
 	equal(t, "the fetched job", *got, want)
 	equal(t, "the length of the lease token", len(got.LeaseToken), 32)
 
-	beat, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
+	beat, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{
 		got.JobID: {LeaseToken: got.LeaseToken, Progress: json.RawMessage(`{"current":1}`), Usage: &api.ReportedUsage{InputTokens: 5, CostUSD: new(money.Reported(money.Dollar / 4))}},
 	}})
 	if err != nil || beat.Jobs[got.JobID].Status != "ok" || !slices.Equal(beat.Acked, []string{got.JobID}) {

@@ -213,7 +213,7 @@ func TestHeartbeatSorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nobody = "job_00000000000000000000000000"
-	got, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
+	got, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{
 		held.JobID: {LeaseToken: held.LeaseToken}, lost.JobID: {LeaseToken: lost.LeaseToken}, nobody: {}, "nonsense": {},
 	}})
 	if err != nil {

@@ -110,7 +110,7 @@ func TestWorkersAreForgottenUnlessTheyHold(t *testing.T) {
 	acks, fails, beats := n.fetchAs("acks", "", "b"), n.fetchAs("fails", "", "c"), n.fetchAs("beats", "", "d")
 	later.Add(int64(job.WorkerForgotten) - int64(time.Minute))
 	c := n.client(n.admin)
-	if _, err := c.Heartbeat(t.Context(), api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{beats.JobID: {WorkerID: "beats"}}}); err != nil {
+	if _, err := c.Heartbeat(t.Context(), api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{beats.JobID: {WorkerID: "beats"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Ack(t.Context(), acks.JobID, api.AckRequest{WorkerID: "acks"}); err != nil {
@@ -177,7 +177,7 @@ func TestWorkersReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.lists(n.admin, "w@ [q] 0/7")
-	if _, err := c.Heartbeat(t.Context(), api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{}, WorkerID: "w", Draining: true}); err != nil {
+	if _, err := c.Heartbeat(t.Context(), api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{}, WorkerID: "w", Draining: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.lists(n.admin, "w@ [q] 0/7 draining")

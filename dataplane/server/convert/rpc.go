@@ -258,7 +258,7 @@ func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
 func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, error) {
 	var f Faults
 	b := &api.HeartbeatRequest{
-		Jobs:     make(map[string]api.HeartbeatJob, len(m.Jobs)),
+		Jobs:     make(map[string]*api.HeartbeatJob, len(m.Jobs)),
 		WorkerID: m.WorkerId, Concurrency: int(m.Concurrency), Draining: m.Draining,
 	}
 	for name, j := range m.Jobs {
@@ -267,7 +267,7 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 		if delta := j.GetStreamDelta(); progress == nil && delta != "" {
 			progress, _ = json.Marshal(map[string]string{"stream_delta": unicodeText(&f, "stream_delta", delta)}) // strings always encode
 		}
-		b.Jobs[name] = api.HeartbeatJob{
+		b.Jobs[name] = &api.HeartbeatJob{
 			Progress: progress, Checkpoint: rawText(&f, "checkpoint_json", j.GetCheckpointJson()),
 			Usage: fromRPCUsage(&f, j.GetUsage()), LeaseToken: j.GetLeaseToken(), WorkerID: j.GetWorkerId(), LeaseDuration: int(j.GetLeaseDuration()),
 		}
