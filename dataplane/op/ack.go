@@ -10,15 +10,23 @@ import (
 )
 
 // Ack ends attempts with success, each item on its own. It completes the job, or ends one iteration of an
-// agent's job (see agent_iteration.go).
+// agent's job (see agent_iteration.go). An item is refused
+//   - with NOT_FOUND if the job is not on this shard,
+//   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
+//     expired,
+//   - with STATE_CONFLICT if the item names no lease and the job is not active, or if the job has had all its
+//     iterations and would go on,
+//   - with PAYLOAD_TOO_LARGE if the documents of the job's iterations would exceed their bound,
+//   - with OVERLOADED if the entry is full and the job belongs to a batch or a chain, or if the outbox to the
+//     shard of a called tool is full,
+//   - with RESULT_UNCHECKED, which the proposer answers (see result_check.go).
 //
-// An item is refused with NOT_FOUND, LEASE_LOST or STATE_CONFLICT, with PAYLOAD_TOO_LARGE if the documents of
-// the job's iterations would exceed their bound, or with OVERLOADED if the jobs that end in the same entry
-// already have too many consequences or the outbox to the shard of a called tool is full. A usage report is
-// never a reason to refuse.
+// A usage report that exceeds a limit is never a reason to refuse the item: the report does not count, and the
+// answer says why.
 //
-// A repeated ack with the token of the lease that it ended succeeds without changing anything: for a
-// completed job always, for a job that goes on until the next fetch leases it.
+// An ack that repeats the one which ended the last attempt succeeds without changing anything. For a completed
+// job, it must have the token of that attempt's lease, or none. For a job that went on, it must have that token
+// or, without a token, that lease's worker id, and it is known until the next fetch leases the job.
 
 // Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {
@@ -54,8 +62,9 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	return result, nil
 }
 
-// didNothing reports that the client must send every item again, or that the proposer must first check every
-// result. Such a result is not remembered under an idempotency key.
+// didNothing reports whether every item was refused with OVERLOADED, so that the client must send it again, or
+// with RESULT_UNCHECKED, so that the proposer must first check its result. Such an answer is not remembered
+// under an idempotency key.
 func (r *AckResult) didNothing() bool {
 	for _, item := range r.Items {
 		if code := api.Code(item.GetCode()); code != api.Overloaded && code != ResultUnchecked {
@@ -124,9 +133,9 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	return answer, settle(tx, j, settlement{result: i.Result, exit: i.ExitChain}, append(events, state.EventType_EVENT_COMPLETED)...)
 }
 
-// putResult stores the result of a job that completes, or that is held so that a person can look at it. If
-// such an ack has no result, putResult deletes the result of an earlier iteration, because that is not the
-// job's final result.
+// putResult stores the result of an ack that ends the job, or that asks to hold it, so that a person can look
+// at the result. If such an ack has no result, putResult deletes the result of an earlier iteration, because
+// that is not the job's final result. An ack that continues with the next iteration stores no result here.
 func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
 	if i.AgentStatus == job.Continue {
 		return nil
@@ -138,8 +147,8 @@ func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
 	return tx.DeleteBlob(j, job.Result)
 }
 
-// repeats reports whether the ack of a completed job is the ack that completed it. Without a token nobody can
-// tell, so every ack without one counts as that ack.
+// repeats reports whether the ack of a completed job is the ack that completed it. Without a token this cannot
+// be known, so every ack without a token counts as that ack.
 func (i *AckItem) repeats(j *job.Job) bool {
 	token := i.GetProof().GetToken()
 	return len(token) == 0 || job.ProvesLease(j, token, "")

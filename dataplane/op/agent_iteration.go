@@ -11,9 +11,10 @@ import (
 )
 
 // An agent's job runs in iterations. Each iteration ends with an ack, which says whether the job goes on with
-// the next one, is done, or is held for a person. The documents and the usage of the iteration are kept as an
-// iteration record. A job becomes an agent's job by its options, or by an ack with iteration fields. In the
-// second case it has no limits except the number of iterations that any job may have.
+// the next iteration, is done, or is held for a person. An attempt that fails is retried within its iteration.
+// An iteration record keeps the documents and the usage of the iteration. A job becomes an agent's job by its
+// options, or by an ack with agent_status or a trace. In the second case only the bounds of every job apply:
+// job.MaxIterations and job.MaxIterationBytes.
 
 // check checks the iteration fields of an item.
 func (i *AckItem) check(p *problems, at int) {
@@ -31,7 +32,7 @@ func (i *AckItem) check(p *problems, at int) {
 	}
 }
 
-// goesOn reports whether the job goes on after the ack.
+// goesOn reports whether the worker asks that the job goes on, at once or after a person has approved it.
 func (i *AckItem) goesOn() bool {
 	return i.GetAgentStatus() == job.Continue || i.GetAgentStatus() == job.Suspend
 }
@@ -52,16 +53,16 @@ func (i *AckItem) iterates(j *job.Job) bool {
 	return i.AgentStatus != 0 || i.Trace != nil || j.Options.GetAgent() != nil || j.Detail.GetIteration() > 0
 }
 
-// suspends reports whether the item repeats the ack that ended j's last attempt and left the job to go on. An
-// item without token and worker id never does, because it might be about any attempt.
+// suspends reports whether the item repeats the ack that ended j's last attempt without completing the job. An
+// item without a token and a worker id never does, because it might be about any attempt.
 func (i *AckItem) suspends(j *job.Job) bool {
 	proof := i.GetProof()
 	return j.State != job.Active && j.Lease.GetAcked() && (len(proof.GetToken()) > 0 || proof.GetWorkerId() != "") &&
 		job.ProvesLease(j, proof.GetToken(), proof.GetWorkerId())
 }
 
-// repeats reports whether each item that does not end its job can be told from an item about the job's next
-// attempt, which may be leased when the op is repeated.
+// repeats reports whether each item that does not end its job has a token. Without one, an item cannot be told
+// from an item about the job's next attempt, which may be leased when the op is repeated.
 func (o *Ack) repeats() bool {
 	for _, item := range o.Items {
 		if item.goesOn() && len(item.GetProof().GetToken()) == 0 {
@@ -71,10 +72,11 @@ func (o *Ack) repeats() bool {
 	return true
 }
 
-// newIteration returns the record of the iteration that the ack ends, without its usage. It refuses the ack
-// if the record exceeds a limit. If the job is done, the record does not repeat the checkpoint and result,
-// because the job has them from now on. A final result is therefore never refused because of the documents
-// before it.
+// newIteration returns the record of the iteration that the ack ends, without its usage. It refuses an ack
+// whose job goes on after job.MaxIterations iterations, and an ack with which the documents of all iterations
+// exceed job.MaxIterationBytes. If the job is done, the record does not repeat the checkpoint and the result,
+// because the job has them from now on. A final ack without a trace is therefore never refused because of the
+// documents before it.
 func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refusal, error) {
 	d := j.Detail
 	it := &job.Iteration{
@@ -91,7 +93,7 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 		it.Checkpoint, it.Result, it.CheckpointIn = i.Checkpoint, i.Result, d.GetCheckpointIn()
 		it.ToolCalls = i.calls(j)
 		if it.Checkpoint == nil && it.CheckpointIn == 0 {
-			var err error // the checkpoint that came with a heartbeat or with the job
+			var err error // the checkpoint that came with a heartbeat, an approval or the job
 			if it.Checkpoint, err = tx.Blob(j, job.Checkpoint); err != nil {
 				return nil, nil, err
 			}
@@ -109,7 +111,7 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 	return it, nil, nil
 }
 
-// keepIteration stores the record of an iteration, after j's usage includes the iteration's.
+// keepIteration stores the record of an iteration. The caller has added the iteration's usage to j's.
 func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	d := j.Details()
 	it.Usage = j.Usage.Since(d.UsageBefore)
@@ -118,10 +120,10 @@ func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	return tx.PutIteration(j, it)
 }
 
-// goOn moves a job on after its iteration has ended and is stored. The job continues when a worker fetches
-// it, or after a person has approved it. It keeps its number, and so its place among its queue's jobs, and
-// each iteration gets all attempts. A job with a pending cancellation is cancelled, because its worker has
-// ended the attempt.
+// goOn moves a job on after the documents of its iteration are stored. The job continues when a worker fetches
+// it, after the tools that it called have settled, or after a person has approved it, if its agent or a limit
+// holds it. It keeps its number, and so its place among its queue's jobs, and each iteration gets all attempts.
+// A job with a pending cancellation is cancelled, because its worker has ended the attempt.
 func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	j.Lease.Acked, j.Lease.LastRequest = true, nil
 	if j.Cancelling {

@@ -7,15 +7,15 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// This file enforces the limits of an agent's job: the number of its iterations and their cost. The time of an
-// iteration ends its lease: see leaseEnd.
+// This file enforces the limits on the number of iterations of an agent's job and on their cost. The limit on
+// the time of an iteration bounds its leases instead: see leaseEnd.
 
 // agentReason is the hold reason when the agent gives none.
 const agentReason = "held by its agent"
 
-// agentLimit returns the limit that keeps a job from its next iteration after one has ended, with the text
-// for people. An empty text means that the job may go on. A person who approves the held job allows it one
-// more iteration.
+// agentLimit returns the kind of hold, and the text for people, of the limit that keeps a job from its next
+// iteration after one has ended. An empty text means that the job may go on. A person who approves the held job
+// without new limits allows it one more iteration. After job.MaxIterations that iteration has to end the job.
 func agentLimit(j *job.Job) (job.Hold, string) {
 	agent, n := j.Options.GetAgent(), j.Detail.GetIteration()
 	if most := agent.GetMaxIterations(); most > 0 && n >= most || n >= job.MaxIterations {
@@ -42,8 +42,8 @@ func costReason(j *job.Job, estimate int64) string {
 	return fmt.Sprintf("%s, and its max_cost_usd is %s: approve it to let it have one more iteration, or reject it", text, money.Nano(j.Options.GetAgent().GetMaxCostNanoUsd()))
 }
 
-// checkAgent holds a job whose agent has too little money left for another attempt. A job that a person
-// approved passes until its next iteration has ended.
+// checkAgent holds a job whose agent has too little money left for another attempt. A job that was held for its
+// cost and approved without new limits passes until its next iteration has ended.
 func checkAgent(_ DecisionState, j *job.Job) (Verdict, error) {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	if most == 0 || j.Detail.GetCostWaived() {
@@ -56,7 +56,7 @@ func checkAgent(_ DecisionState, j *job.Job) (Verdict, error) {
 	return Verdict{Do: Hold, Reason: ReasonAgent, Text: costReason(j, estimate), Hold: job.Hold_HOLD_MAX_COST}, nil
 }
 
-// overCost reports whether a running attempt has cost more than its agent may spend.
+// overCost reports whether an agent's job has cost more than its max_cost, and nobody has waived that limit.
 func overCost(j *job.Job) bool {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	return most > 0 && !j.Detail.GetCostWaived() && j.AgentCost() > most

@@ -10,12 +10,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An iteration may call tools: jobs of other queues. The ack creates them, its job waits until all of them have
-// settled, in any state, and the next iteration receives their outcomes. The jobs wait for each other by the
-// steps of dependency.go, on any shards.
+// An iteration may call tools, which are jobs of any queues. The ack creates them. The calling job waits until
+// all of them have settled, in any state, and its next iteration receives their outcomes. It waits for them by
+// the steps of dependency.go, on any shards.
 //
-// The record of the job's last iteration lists the jobs for which it waits. A SettleDependency of any other job belongs to a
-// time before a retry and is ignored.
+// The record of the job's last iteration lists the tools for which the job waits. A SettleDependency about
+// another job belongs to an earlier wait, which a retry or an approval has ended, and is ignored.
 
 // checkTools checks the tool calls of an item.
 func (i *AckItem) checkTools(p *problems, at int) {
@@ -50,7 +50,8 @@ func (i *AckItem) checkTools(p *problems, at int) {
 	}
 }
 
-// checkID checks that a call's job has an id of its own that was made for its queue.
+// checkID checks that the id of a call's job was made for the job's queue and that no earlier call of the item
+// has it.
 func (c *ToolCall) checkID(before []*ToolCall) error {
 	id, err := job.IDFromBytes(c.GetId())
 	switch {
@@ -77,8 +78,8 @@ func (i *AckItem) calls(j *job.Job) []*job.ToolCall {
 	return calls
 }
 
-// callTools creates the jobs that an iteration calls and makes their caller wait for them. It refuses before it
-// writes anything, and runs before the ack writes anything.
+// callTools creates the jobs that an iteration calls and makes their caller wait for them. A job that is being
+// cancelled calls none. callTools refuses before it writes anything, and runs before the ack writes anything.
 func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 	if len(i.ToolCalls) == 0 || j.Cancelling {
 		return nil, nil
@@ -98,7 +99,7 @@ func callTools(tx *state.Tx, j *job.Job, i *AckItem) (*Refusal, error) {
 	return nil, nil
 }
 
-// roomForTools refuses calls if the outbox to one of their shards has no room for them.
+// roomForTools refuses the calls with OVERLOADED if the outbox to one of their shards has no room for them.
 func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 	type load struct{ ops, bytes uint64 }
 	var away map[uint32]load
@@ -119,7 +120,7 @@ func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 	return nil
 }
 
-// awaits reports whether the last iteration of a job called another job.
+// awaits reports whether the last iteration of a job called the other job.
 func awaits(tx *state.Tx, j *job.Job, other []byte) (bool, error) {
 	it, err := tx.Iteration(j, j.Detail.GetIteration())
 	return slices.ContainsFunc(it.GetToolCalls(), func(c *job.ToolCall) bool { return string(c.GetJobId()) == string(other) }), err

@@ -42,7 +42,7 @@ func checkAlertRule(p *problems, o *PutResource) {
 	p.add("notify", checkResourceName(r.GetNotify()))
 }
 
-// admitAlertRule refuses a rule that would notify nobody.
+// admitAlertRule refuses a rule whose webhook does not exist, because the rule would notify nobody.
 func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	notify := o.Resource.AlertRule.Notify
 	if tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, notify) == nil {
@@ -51,7 +51,7 @@ func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	return nil
 }
 
-// deletedAlertRule deletes the record of whether the rule fires.
+// deletedAlertRule deletes the record of whether a deleted rule fires.
 func deletedAlertRule(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAlert([16]byte(was.Id), nil)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An approval policy selects jobs that a person has to approve before they run. It is checked when a job is next
-// in its queue. A matching job is held. After the approval this policy never holds the job again, however many
-// attempts it takes. Each policy needs its own approval. A job whose agent becomes expensive is held between two
-// iterations, not in the middle of one.
+// An approval policy selects jobs that a person has to approve before they run. It is checked when a job is
+// next in its queue, and again when the job may leave a gate. A matching job is held. After the approval this
+// policy never holds the job again, however many attempts it takes. Each policy needs its own approval. A job
+// whose agent becomes expensive is held before its next attempt, and no running attempt is interrupted.
 
 // checkApprovalPolicy checks a declared approval policy.
 func checkApprovalPolicy(p *problems, o *PutResource) {
@@ -66,7 +66,8 @@ func policyLabelled(g DecisionState, label string) *state.Resource {
 	return nil
 }
 
-// checkPolicies holds a job that a person has to approve.
+// checkPolicies holds a job that an enabled policy selects and for which no person has approved that policy
+// yet.
 func checkPolicies(g DecisionState, j *job.Job) (Verdict, error) {
 	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		a := r.GetApprovalPolicy()
@@ -81,8 +82,8 @@ func checkPolicies(g DecisionState, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// governedBy reports whether a job meets the conditions of a policy: all of them or, unless the policy asks for
-// all, one.
+// governedBy reports whether a job meets the conditions that a policy has: all of them if the policy asks for
+// all, otherwise at least one. It is false for a policy without conditions.
 func governedBy(a *state.ApprovalPolicy, j *job.Job) bool {
 	met := false
 	for _, c := range [...]struct{ said, holds bool }{
@@ -118,7 +119,7 @@ func approvedFor(j *job.Job, policy []byte) bool {
 
 // waive records that a person has approved a job which a policy holds. It records the policy's id, because its
 // label may change. It drops the ids of policies that no longer exist, so that a job never has more ids than
-// there are policies, plus the one that waives the job's model.
+// there are policies, plus the id that waives the job's model. waiveModel adds that one.
 func waive(tx *state.Tx, j *job.Job) {
 	if j.Detail.GetHold() != job.Hold_HOLD_POLICY {
 		return

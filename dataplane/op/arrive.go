@@ -11,9 +11,9 @@ import (
 // Arrive stores a job that another shard has sent, with everything that belongs to the job. The job exists on
 // no other shard any more, so Arrive refuses nothing, and the limits of the receiving shard do not apply.
 //
-// It does nothing if the job is already here, or was here and has moved on. Then the arrival is a repeat, or
-// its sender was restored to a time before it sent the job. In both cases the later history is the one on
-// this shard.
+// Arrive does nothing if the job is already here, or was here and has moved on. Then the arrival is a repeat,
+// or its sender was restored to a time before it sent the job. In both cases the later history is the one on
+// this shard, or on the shard to which the job has moved on.
 
 // Validate refuses an op that no shard can have sent.
 func (o *Arrive) Validate() error {
@@ -71,8 +71,8 @@ func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
 	return &ArriveResult{}, tx.AdmitJob(j)
 }
 
-// known reports whether the job is here, or left this shard by a later move than the one that this arrival
-// completes.
+// known reports whether the job is here, or has left this shard by the move that this arrival completes or a
+// later one.
 func (o *Arrive) known(tx *state.Tx) (bool, error) {
 	j, err := jobOf(tx, o.GetJob().GetId())
 	if err != nil || j != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ending describes how an attempt ends without success: the lifecycle event while attempts are left, the
-// event when none is left, the event for the feed, and the outcome kept with the attempt.
+// ending describes how an attempt ends without success: the lifecycle event if attempts are left, the lifecycle
+// event if none is left, the event for the feed, and the outcome that is stored with the attempt.
 type ending struct {
 	retry, last job.Event
 	event       state.EventType
@@ -21,11 +21,11 @@ var (
 	reclaimed = ending{job.OnReclaim, job.OnReclaimLast, state.EventType_EVENT_RECLAIMED, job.Reclaimed}
 )
 
-// endAttempt ends j's running attempt and keeps its error. A job without attempts
-// left is dead, and a job that was to be cancelled is cancelled. A failed job is
-// retried after its backoff, and is pending at once if that is zero. A job whose
-// lease expired is always pending at once, because it has waited a whole lease
-// already; it keeps its number, and so its place among the jobs of its priority.
+// endAttempt ends j's running attempt without success and keeps its error. A job with a pending cancellation is
+// cancelled. Otherwise a job without attempts left is dead. A failed job with attempts left is retried after
+// its backoff, or is pending at once if the backoff is zero. A job whose lease expired is pending at once,
+// because it has waited a whole lease already. A job that goes on keeps its number, and so its place among the
+// jobs of its priority.
 func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error {
 	if j.Cancelling {
 		return letGo(tx, j, e)
@@ -71,6 +71,7 @@ func attemptsLeft(j *job.Job) uint32 {
 	return most - min(attemptsMade(j), most)
 }
 
-// attemptsMade returns the number of j's attempts since it was enqueued, requeued or went on to its next
-// iteration.
+// attemptsMade returns the number of j's attempts since it last received all its attempts: when it was
+// enqueued, retried, requeued or moved with reset_attempts, or when its agent ended an iteration and the job
+// went on.
 func attemptsMade(j *job.Job) uint32 { return j.Attempt - min(j.AttemptBase, j.Attempt) }

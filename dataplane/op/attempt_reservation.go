@@ -5,9 +5,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An attempt holds more than its job: money that budgets reserve for it, tokens of its provider, and a part
-// of its fairness key's share. It takes all of this when the job is leased and gives it back when the attempt
-// ends, however it ends. The store refuses a job that stops being active while it still holds any.
+// An attempt holds more than its job: money that budgets reserve for it, tokens of its provider, and a charge
+// on its lane. It takes all of this when the job is leased, and a heartbeat may reserve more money. It gives
+// all back when it ends, however it ends. The store refuses a job that stops being active while it still holds
+// any.
 
 // reserveAttempt takes everything that a beginning attempt needs. j is leased, but not put yet.
 func reserveAttempt(tx *state.Tx, j *job.Job) error {
@@ -20,7 +21,8 @@ func reserveAttempt(tx *state.Tx, j *job.Job) error {
 	return reserveBudgets(tx, j)
 }
 
-// reservation returns the reservation of a running attempt, which the caller may change.
+// reservation returns the reservation of a running attempt, which the caller may change, and creates it if
+// needed.
 func reservation(j *job.Job) *job.Reservation {
 	if j.Lease.Reservation == nil {
 		j.Lease.Reservation = &job.Reservation{}
@@ -28,12 +30,12 @@ func reservation(j *job.Job) *job.Reservation {
 	return j.Lease.Reservation
 }
 
-// releaseReservation gives back everything that an ending attempt of an active job holds. The attempt has
-// reported its spending before.
+// releaseReservation gives back everything that an ending attempt holds. The attempt has reported its spending
+// before. For a job without a running attempt releaseReservation does nothing.
 func releaseReservation(tx *state.Tx, j *job.Job) error { return endReservation(tx, j, false) }
 
-// endReservation does the work of releaseReservation. acked means that the attempt ends with success, so it
-// has reported all its usage.
+// endReservation gives back everything that an ending attempt holds. acked means that the attempt ends with
+// success, so its reports are complete and count in the moving averages even if they are zero.
 func endReservation(tx *state.Tx, j *job.Job, acked bool) error {
 	tx.EndService(j, true)
 	if cost := j.Lease.GetReservation().GetCostNanoUsd(); acked || cost > 0 {

@@ -4,9 +4,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// BalanceBudgets does the timed work of shared budgets. This shard reports to the first shard the changes of
-// its slice and returns money that it has not used for long. The first shard serves the shards that wait for
-// money. A budget with nothing due at the entry's clock is skipped.
+// BalanceBudgets does the timed work of shared budgets. The shard that applies it reports the changes of its
+// slice to the first shard and gives back money that the first shard has recalled or that no attempt has used
+// for long. The first shard also serves the shards that wait for money. A budget with nothing due at the
+// entry's clock is skipped.
 
 // Validate refuses an op that no state could accept.
 func (o *BalanceBudgets) Validate() error {
@@ -55,7 +56,8 @@ func BalanceDue(a *state.Account, nowNs int64) bool {
 	return at != 0 && at <= nowNs || a.ServeNs != 0 && a.ServeNs <= nowNs
 }
 
-// notifyOrPostpone reports to the first shard, or postpones the report if the outbox to that shard is full.
+// notifyOrPostpone reports to the first shard, or postpones the report if the outbox to the first shard is
+// full.
 func notifyOrPostpone(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if tx.Shard() == firstShard || tx.CanSend(firstShard) {
 		return notifyFirstShard(tx, r, a)
