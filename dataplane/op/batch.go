@@ -8,17 +8,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A batch counts its members to their end, each once, at its first settling. A later retry of a member
-// changes no count. When the batch takes no more members and all are counted, it is complete and its callback
-// job is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. A member
-// that was moved away is counted by a CountMember that its shard sends back.
+// A batch counts its members to their end, each once, when it first settles. A later retry of a member changes
+// no count. When the batch takes no more members and all are counted, it is complete and its callback job, if
+// it has one, is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. For a
+// member that was moved away, the shard on which it settles sends a CountMember.
 //
-// Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members
-// in the batch was rejected because it would grow without bound.
+// Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members in
+// the batch was rejected because it would grow without bound.
 
 // joinBatch returns the membership for the jobs of an enqueue, nil if they belong to no batch. It counts the
-// `made` jobs that the enqueue creates. A job that the enqueue only found through its key belongs to its
-// creator. If joinBatch refuses, nothing was written.
+// `made` jobs that the enqueue creates. A job that the enqueue only found through its key keeps the batch of
+// the enqueue that created it. If joinBatch refuses, nothing was written.
 func (o *Enqueue) joinBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	switch {
 	case o.Batch != nil:
@@ -44,7 +44,8 @@ func (o *Enqueue) addToBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, nil
 }
 
-// openBatch returns a batch that takes n more members, and refuses a batch that does not.
+// openBatch returns a batch that takes n more members. It refuses an unknown or sealed batch, and one without
+// room for n more.
 func openBatch(tx *state.Tx, id []byte, n int) (*state.Batch, error) {
 	b, err := batchOf(tx, id)
 	switch {

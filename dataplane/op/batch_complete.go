@@ -5,8 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// putBatch stores a changed batch, and completes it if it takes no more members and all are counted. This may
-// complete the batch that it is a member of, and so on, through at most job.MaxBatchDepth batches.
+// putBatch stores a changed batch, and completes it if it takes no more members and all are counted. Its
+// completion may in turn complete the batch of which it is a member, and so on, through at most
+// job.MaxBatchDepth batches.
 func putBatch(tx *state.Tx, b *state.Batch) error {
 	for b != nil {
 		if b.Open || b.Settled() < b.Total {
@@ -47,7 +48,8 @@ func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error
 }
 
 // batchOutcome returns the settled state of a complete batch: completed if every member succeeded, else dead.
-// It decides how a parent batch counts it and how long it is kept.
+// The parent batch counts the batch by this state, and the retention of this state decides how long the batch
+// is kept.
 func batchOutcome(b *state.Batch) job.State {
 	if b.Succeeded == b.Total {
 		return job.Completed
@@ -55,7 +57,7 @@ func batchOutcome(b *state.Batch) job.State {
 	return job.Dead
 }
 
-// callBack creates the callback job of a complete batch, on the shard of its queue.
+// callBack creates the callback job of a complete batch, if it has one, on the shard of the job's queue.
 func callBack(tx *state.Tx, b *state.Batch) error {
 	if b.CallbackQueue == "" {
 		return nil

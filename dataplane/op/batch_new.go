@@ -65,8 +65,8 @@ func (p *problems) batchID(field string, id []byte) {
 	}
 }
 
-// makeBatch creates a batch with the given number of members, which the caller creates afterwards. A closed batch
-// without members completes at once.
+// makeBatch creates a batch with the given number of members, which the caller creates afterwards, and counts
+// the batch in its parent. A sealed batch without members completes at once.
 func (o *Enqueue) makeBatch(tx *state.Tx, members int) (*job.Membership, error) {
 	if err := o.Batch.joinParent(tx); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (o *Enqueue) makeBatch(tx *state.Tx, members int) (*job.Membership, error) 
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, putBatch(tx, b)
 }
 
-// joinParent counts the new batch as a member of its parent. It refuses a parent that takes no members or lies
-// too deep.
+// joinParent counts the new batch as a member of its parent. It refuses a parent that is unknown, sealed or
+// full, or that lies too deep.
 func (b *NewBatch) joinParent(tx *state.Tx) error {
 	if len(b.ParentId) == 0 {
 		return nil
@@ -111,8 +111,8 @@ func (b *NewBatch) joinParent(tx *state.Tx) error {
 	return putBatch(tx, parent)
 }
 
-// batchDepth returns the depth of a batch: 1 if it has no parent. The batches above it exist, because they cannot
-// end before it does.
+// batchDepth returns the depth of a batch, at most job.MaxBatchDepth: 1 if it has no parent. The batches above
+// it exist, because they cannot complete before it does.
 func batchDepth(tx *state.Tx, b *state.Batch) (int, error) {
 	depth := 1
 	for len(b.ParentId) > 0 && depth < job.MaxBatchDepth {
@@ -129,8 +129,8 @@ func batchDepth(tx *state.Tx, b *state.Batch) (int, error) {
 	return depth, nil
 }
 
-// earlierBatch returns the answer of an earlier application of this op if only its batch shows it, because the op
-// found existing jobs and created none.
+// earlierBatch returns the answer of an earlier application of this op if only its new batch shows it, because
+// the op created no jobs or its jobs are gone.
 func (o *Enqueue) earlierBatch(tx *state.Tx) (*EnqueueResult, error) {
 	if o.Batch == nil {
 		return nil, nil

@@ -12,9 +12,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A budget is a resource. Its account records the money that was spent, in one window for each limit. The
+// A budget is a resource. Its account records the money that was spent, in one window for each limit over time.
+// For a shared budget the first shard has the windows, and each shard has a slice (budget_slices.go). The
 // proposer computes the windows of the calendar, because it knows time zones. This file checks and stores the
-// declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an attempt.
+// declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an
+// attempt.
 
 // BudgetTarget is the target of a budget without a particular one: for the whole namespace, or for each job
 // by itself.
@@ -55,7 +57,7 @@ var windowWords = map[state.Window]string{
 	state.Window_WINDOW_ROLLING: "rolling",
 }
 
-// checkBudget checks a budget. Its errors name fields as clients write them.
+// checkBudget checks a budget. Its errors name a field that a client sets as the client writes it.
 func checkBudget(p *problems, o *PutResource) {
 	b := o.GetResource().GetBudget()
 	p.only(o, b != nil)
@@ -182,8 +184,8 @@ func windowOf(all []*state.Spent, kind state.Window) *state.Spent {
 	return nil
 }
 
-// putBudget opens a budget's account, or adjusts it to the changed declaration. Money spent in a window stays
-// spent. A new window begins with nothing spent.
+// putBudget opens a budget's account, or adjusts the account to the changed declaration. Money spent in a
+// window that the budget keeps stays spent. A new window begins with nothing spent.
 func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	r, id := o.Resource, [16]byte(o.Resource.Id)
 	a, err := tx.Account(id)
@@ -222,8 +224,8 @@ func rolling(was *state.Spent, lengthMs, nowNs int64) *state.Spent {
 	return was
 }
 
-// calendar returns a calendar window that keeps the earlier spending. If an op has moved the stored window on
-// while the proposer computed, the stored window is newer and wins.
+// calendar returns a calendar window that keeps the spending of the stored window, unless that one is over. If
+// an op has moved the stored window on while the proposer computed, the stored window is newer and wins.
 func calendar(was, seen *state.Spent) *state.Spent {
 	now := &state.Spent{Window: seen.Window, StartNs: seen.StartNs, EndNs: seen.EndNs}
 	switch {

@@ -12,9 +12,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Before an attempt begins, its expected cost must fit into every budget that applies to the job: the
-// namespace's, its queue's, those of its tags and of its fairness key, and the one of each job by itself. The
-// first budget without room decides what happens to the job. Package billing has the arithmetic.
+// Before an attempt begins, its expected cost must fit into every budget that applies to the job and does more
+// than alert. The budgets that apply are the namespace's, its queue's, those of its tags and of its fairness
+// key, and the one of each job by itself. The first budget without room decides what happens to the job.
+// Package billing has the arithmetic.
 
 // budgetsOf returns the budgets that apply to a job, in the order in which they decide.
 func budgetsOf(resources *state.ResourceIndex, j *job.Job) []*state.Resource {
@@ -40,8 +41,8 @@ func budgetsOf(resources *state.ResourceIndex, j *job.Job) []*state.Resource {
 }
 
 // expectedCost returns the amount to reserve for an attempt: the client's estimate, else the money that its
-// agent may still spend, else the most that one of its budgets reserves. learned is the moving average of the
-// cost of the queue's attempts.
+// agent may still spend, if any, else the amount that its budgets give (reserveOf). learned is the moving
+// average of the cost of the queue's attempts.
 func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Nano {
 	if estimate := j.Options.GetCostEstimateNanoUsd(); estimate > 0 {
 		return money.Nano(estimate)
@@ -55,9 +56,10 @@ func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Na
 }
 
 // reserveOf returns the amount that budgets reserve for an attempt of a job that has cost jobCost so far. The
-// amount is the same on all budgets, and a budget that declares no reserve derives it. The estimate's floor
-// therefore comes from the smallest limit among them, and a derived amount is at most what every budget
-// admits. Otherwise the floor of a large budget would keep back all jobs of a small one.
+// amount is the same on all budgets: the largest declared reserve or, if it is larger, the amount derived by
+// the budgets that declare none. The floor of an estimate comes from the smallest limit among the budgets, and
+// a derived amount is at most what each budget that does more than alert admits. Otherwise the floor of a large
+// budget would keep back all jobs of a small one.
 func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	declared, derived, estimated := int64(0), int64(0), false
 	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)
@@ -88,7 +90,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	return max(declared, min(derived, most))
 }
 
-// checkBudgets holds, rejects or parks a job for which a budget has no room.
+// checkBudgets holds, rejects or parks a job for which a budget that does more than alert has no room.
 func checkBudgets(g DecisionState, j *job.Job) (Verdict, error) {
 	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -110,7 +112,7 @@ func checkBudgets(g DecisionState, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// accountOf reads a budget's account. Every budget has one.
+// accountOf reads a budget's account. It fails if the account is missing, because every budget has one.
 func accountOf(g DecisionState, r *state.Resource) (*state.Account, error) {
 	a, err := g.Account([16]byte(r.Id))
 	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits) && a.Slice == nil) {
@@ -174,8 +176,8 @@ func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) 
 	return short
 }
 
-// verdict returns what to do with a job for which budget r has no room. A job that would wait for ever is
-// held instead of parked, because a person has to act.
+// verdict returns what to do with a job for which budget r has no room. A job whose room the first shard has to
+// tell waits at a gate. A throttled job that would wait for ever is held instead, because a person has to act.
 func (s *shortage) verdict(r *state.Resource) Verdict {
 	v := Verdict{Do: Hold, Hold: job.Hold_HOLD_BUDGET, Reason: ReasonBudget, Name: r.Name, Text: s.text(r), UntilNs: s.untilNs}
 	switch {
@@ -190,7 +192,8 @@ func (s *shortage) verdict(r *state.Resource) Verdict {
 	return v
 }
 
-// text names the budget, how full it is, and how to raise it.
+// text names the budget, its limit, the money that is left and the cost of the job, and how to raise the
+// budget.
 func (s *shortage) text(r *state.Resource) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "budget %s is exhausted: its %s limit of %s USD has %s available, and the job may cost %s", r.Name, s.limit, s.most, max(s.available, 0), s.amount)

@@ -13,12 +13,12 @@ import (
 )
 
 // The money of an attempt is reserved when it begins: the same amount on every budget that applies. The
-// reservation grows when the attempt reports more, and is settled when the attempt ends, however it ends.
-// Reported cost is never refused. If a budget has no room for it, the cost counts as overrun, and the budget
-// keeps back the next attempt.
+// reservation grows when a heartbeat has reported more and all budgets have room, and is settled when the
+// attempt ends, however it ends. Reported cost is never refused. If a budget has no room for it, the cost
+// counts as overrun, and the budget keeps back the next attempt, unless it only alerts.
 
 // reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller has checked that
-// they have room.
+// those which do more than alert have room.
 func reserveBudgets(tx *state.Tx, j *job.Job) error {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -30,7 +30,8 @@ func reserveBudgets(tx *state.Tx, j *job.Job) error {
 		if err != nil {
 			return err
 		}
-		// A budget that only alerts may have more reserved than it has room for.
+		// A budget that only alerts may have more reserved than it has room for. The minimum keeps the sum from
+		// overflowing.
 		amount = min(amount, money.Nano(max(reservable(r, a)-reservedOn(a), 0)))
 	}
 	c := reservation(j)
@@ -58,7 +59,8 @@ func reserve(tx *state.Tx, r *state.Resource, amount int64) error {
 	return tx.PutAccount([16]byte(r.Id), a)
 }
 
-// settleBudgets releases the reservation of the attempt and books its cost.
+// settleBudgets releases the attempt's reservation and books its cost, on each of its budgets that still
+// exists.
 func settleBudgets(tx *state.Tx, j *job.Job) error {
 	c := j.Lease.Reservation
 	cost := billing.Settle(money.Nano(c.SpentNanoUsd), money.Nano(c.ReservedNanoUsd))
@@ -94,7 +96,8 @@ func spendOn(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sum
 	return spendSlice(tx, r, a, cost)
 }
 
-// recordCost adds a cost to each window of a budget and raises the alerts of the thresholds that it reaches.
+// recordCost adds a cost to each window of a budget, raises the alerts of the thresholds that the spending
+// newly reaches, and stores the account.
 func recordCost(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
 	var events []state.EventType
 	if cost != (billing.Sums{}) {
@@ -113,8 +116,8 @@ func recordCost(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.
 	return tx.PutAccount([16]byte(r.Id), a, events...)
 }
 
-// spend records the cost that a running attempt reports. On a budget without a reservation of the attempt,
-// because it was declared later, all of the cost is overrun.
+// spend records the cost that a running attempt reports. On a budget that was declared after the attempt began,
+// and so has no reservation of it, all of the cost is overrun.
 func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if costNanoUsd == 0 {
 		return nil
@@ -149,11 +152,12 @@ func holds(c *job.Reservation, r *state.Resource) bool {
 	return false
 }
 
-// topUp reserves more for an attempt that has cost more than its reservation, and reports whether the attempt may
-// continue. If a budget has no room, topUp books the excess at once, so that no other attempt takes that money,
-// and the answer to the worker is no. The answer is also no for an attempt that has used all of its reservation
-// if no more can be had. If a shared budget's first shard has to be asked, topUp books the excess too, but the
-// answer is yes, because there may be room the next time.
+// topUp reserves more for an attempt that has cost more than its reservation, and reports whether the attempt
+// may continue. If a budget has no room, topUp books the excess at once, so that no other attempt takes that
+// money, and the answer to the worker is no. The answer is also no if the attempt has used all of its
+// reservation and no more can be had, or if a budget without a reservation of the attempt has no money left. If
+// a shared budget's first shard has to be asked, topUp books the excess too, but that is no reason for a no,
+// because there may be room the next time. A budget that only alerts never causes a no.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -214,7 +218,8 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	return !over, nil
 }
 
-// shortNow calls shortOn in an entry, as decide calls Decide, and asks the first shard for missing money.
+// shortNow calls shortOn in an entry, as decide calls Decide. If a shared budget lacks money, shortNow asks the
+// first shard and calls shortOn again, because on the first shard the answer is there at once.
 func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount money.Nano) (*shortage, error) {
 	for {
 		short := shortOn(r.Budget, a, jobCost, amount, tx.ClockNs())
@@ -227,9 +232,9 @@ func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount
 	}
 }
 
-// stillShort refuses to release a job that a budget holds and still has no room for, because the next fetch would
-// hold it again. It checks the job with the options that it would run with, because they determine the
-// reservation. Nil means no refusal.
+// stillShort refuses to release a job that a budget holds while a budget still has no room for it, because the
+// next fetch would hold the job again. It checks the job with the options that the job would run with, because
+// the options determine the reservation. Nil means no refusal.
 func stillShort(tx *state.Tx, j *job.Job, with *job.Options) (*Refusal, error) {
 	if j.Detail.GetHold() != job.Hold_HOLD_BUDGET {
 		return nil, nil

@@ -33,11 +33,12 @@ func serve(tx *state.Tx, r *state.Resource) error {
 }
 
 // nextGrant returns the next message to a shard and records it in the account, or returns nil. It first serves
-// every request that there is room for, whatever its position: as at a gate, a large request does not delay small
-// ones.
+// every request that there is room for, whatever its position: as at a gate, a large request does not delay
+// small ones. If an undenied request waits and none fits, or the available amount is below 0, nextGrant recalls
+// the unused money of the other shards. It denies the first request only after they have returned it.
 func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, *GrantBudget) {
 	waiting := 0
-	var first, fits *state.Share // the first that is not denied, and the first that there is room for
+	var first, fits *state.Share // the first by turn that is not denied, and the first that there is room for
 	for _, s := range a.Shares {
 		if s.WantNanoUsd == 0 {
 			continue
@@ -78,9 +79,9 @@ func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, 
 	}}
 }
 
-// grant grants a shard its missing amount. If no other shard waits, it grants more, half of the shard's part of
-// the available amount, so that the shard asks seldom and others still find some. If another waits, it asks for
-// the unused rest back.
+// grant grants a shard its missing amount. If no other shard waits, it grants at least half of the shard's part
+// of the available amount, so that the shard asks seldom and others still find some. If another shard waits, it
+// asks for the unused rest back.
 func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, nowNs int64) *GrantBudget {
 	amount := to.WantNanoUsd
 	if alone {
@@ -106,8 +107,8 @@ func available(b *state.Budget, a *state.Account, nowNs int64) (least money.Nano
 	return least
 }
 
-// serveNs returns the next time at which the passing of time may add or remove room: a rolling window has
-// advanced, or a raise has ended. An op turns calendar windows. 0 means never.
+// serveNs returns the next time at which time alone may give a waiting shard room, because a rolling window has
+// advanced, or take room away, because a raise has ended. 0 means never. TurnBudgets turns calendar windows.
 func serveNs(b *state.Budget, a *state.Account, nowNs int64) (at int64) {
 	sooner := func(ns int64) {
 		if ns > nowNs && (at == 0 || ns < at) {

@@ -10,22 +10,23 @@ import (
 )
 
 // The first shard keeps a budget whose jobs lie on several shards. It has the windows and grants the shards,
-// itself included, slices of the available amount. A shard starts attempts on its slice alone. If it lacks money
-// it asks, and the job waits for the first shard's answer: a grant, or a denial. The first shard denies only
-// after all other shards have given back their unused money. A denied shard continues to ask, and is served as
-// soon as there is room, in the order of the requests.
+// itself included, slices of the available amount. A shard starts attempts on its slice alone. If it lacks
+// money it asks, and the job waits for the first shard's answer: a grant, or a denial. The first shard denies
+// only after all other shards have given back their unused money. It keeps a denied request and serves it as
+// soon as there is room. Of the requests that there is room for, the oldest comes first. On a boundless budget
+// a shard starts attempts without asking, and reports the money.
 //
 // available = limit - settled - overrun - granted to the shards
 //
-// A grant counts as spent until the shard reports it as spent or gives it back. So the shards together never have
+// A grant counts as spent until the shard reports it as spent or gives it back. So the first shard never grants
 // more than the budget allows, even if messages are lost, delayed or repeated. This file has the side of each
-// shard, budget_serve.go that of the first shard.
+// shard, budget_serve.go the side of the first shard.
 
-// firstShard is the shard that keeps budgets.
+// firstShard is the shard that keeps shared budgets and decides about the namespace's resources.
 const firstShard = 0
 
-// boundless reports whether attempts begin whatever room a budget has: they take their money without asking and
-// report it.
+// boundless reports whether attempts begin whatever room the windows of a budget have. Such attempts take their
+// money without asking, and the shard reports it.
 func boundless(b *state.Budget) bool {
 	return b.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY || len(b.Limits) == 0
 }
@@ -68,8 +69,8 @@ func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	return notifyFirstShard(tx, r, a)
 }
 
-// notifyFirstShard reports the news of this shard's slice to the budget's first shard and gives back money that is due to be
-// returned.
+// notifyFirstShard reports the news of this shard's slice to the first shard and gives back money that is due
+// to be returned.
 func notifyFirstShard(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	s := a.Slice
 	if s.GivesBack(tx.ClockNs()) {
@@ -125,8 +126,9 @@ func reservable(r *state.Resource, a *state.Account) int64 {
 	return math.MaxInt64
 }
 
-// putShared opens a shared budget's slice on this shard. It drops the first shard's denial, because that was
-// about the budget as it was. On the first shard it serves the waiting shards again.
+// putShared stores a shared budget's account and opens its slice on this shard if there is none. It drops the
+// first shard's denial, because that was about the budget as it was. On the first shard it serves the waiting
+// shards again.
 func putShared(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if a.Slice == nil {
 		a.Slice = &state.Slice{}
