@@ -6,7 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// bulkAction does to each job of a bulk operation the same as the op for single jobs.
+// bulkAction is an action of a bulk operation and the states of the jobs on which it acts. Except for
+// change_priority, which no op for single jobs has, it does the same to each job as the op for single jobs. A
+// bulk cancel refuses a cancelled job, though, where CancelJobs succeeds.
 type bulkAction struct {
 	done string      // the past participle in refusals
 	in   []job.State // the states that it accepts; nil: any
@@ -42,7 +44,7 @@ func asOne(act jobAction) func(*state.Tx, *state.BulkPart, *job.Job) (*Refusal, 
 	}
 }
 
-// moveOne moves a job in the same way as MoveJobs.
+// moveOne moves a job as a MoveJobs of this job alone would, so MaxMoveBytes does not bound a chunk.
 func moveOne(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error) {
 	o := &MoveJobs{Queue: p.Queue, Shard: p.Shard}
 	if err := o.admit(tx); err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// CancelBulk ends a bulk operation before all its jobs are done. Jobs that are done stay as they are. The
-// home shard records the cancellation and sends it to the shards whose parts have not ended.
+// CancelBulk ends a bulk operation before all its jobs are done. Jobs that are done stay as they are. The home
+// shard records the cancellation and sends it to the shards whose parts have not ended.
 //
-// Cancelling a cancelled operation again succeeds. An operation that has ended otherwise is refused with
-// STATE_CONFLICT, an unknown one with NOT_FOUND. A CancelBulk for a shard's part refuses nothing.
+// Cancelling a cancelled operation again succeeds. An unknown operation is refused with NOT_FOUND, and one that
+// has ended without a cancellation with STATE_CONFLICT. A CancelBulk for a shard's part refuses nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *CancelBulk) Validate() error {
@@ -51,7 +51,7 @@ func (o *CancelBulk) Apply(tx *state.Tx) (*CancelBulkResult, error) {
 	return &CancelBulkResult{Ended: b.FinishedNs > 0}, nil
 }
 
-// cancelPart ends this shard's part of the operation, if it has one.
+// cancelPart ends this shard's part of the operation, if there is one, and reports the end to the home shard.
 func cancelPart(tx *state.Tx, id [16]byte) error {
 	p, err := tx.BulkPart(id)
 	if err != nil || p == nil {

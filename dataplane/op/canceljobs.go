@@ -6,12 +6,14 @@ import (
 )
 
 // CancelJobs cancels jobs. A waiting or held job is cancelled at once. An active job is only marked: the next
-// heartbeat tells its worker, and the job is cancelled when the worker ends the attempt or its lease expires.
-// Until then the job counts towards its queue's concurrency, because the worker may still run it. A worker
-// that acks before it learns of the cancellation completes the job.
+// heartbeat tells its worker, and the job is cancelled when the worker ends the attempt without completing the
+// job, or when the lease or the job expires. Until then the job counts towards its queue's concurrency, because
+// the worker may still run it. If the worker acks the job as done, the job is completed all the same.
 //
-// Cancelling a job again succeeds. An item is refused with NOT_FOUND, or with STATE_CONFLICT if the job is
-// completed or dead.
+// Cancelling a job again succeeds. An item is refused
+//   - with NOT_FOUND if the job is not on this shard,
+//   - with STATE_CONFLICT if the job is completed or dead,
+//   - with OVERLOADED if the entry is full and the job belongs to a batch or a chain.
 
 // Validate refuses an op that no state could accept.
 func (o *CancelJobs) Validate() error {
@@ -48,7 +50,7 @@ func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// stop marks an active job as cancelling, once.
+// stop marks an active job as cancelling. The feed gets the event for it once.
 func stop(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	answer := &JobDone{State: j.State, Pending: true}
 	if j.Cancelling {

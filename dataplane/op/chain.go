@@ -93,7 +93,7 @@ type succession struct {
 	made   bool
 }
 
-// next creates the next step. It has no previous result if this step did not succeed.
+// next creates the next step. The next step gets no previous result if this step did not succeed or has none.
 func (s *succession) next() error {
 	link := &job.ChainLink{ChainId: s.before.Chain.ChainId, Step: s.before.Chain.Step + 1}
 	return s.createJob(s.chain.Steps[link.Step], &NewJob{
@@ -119,9 +119,10 @@ func (s *succession) origin(kind job.OriginKind) *job.Origin {
 	return &job.Origin{Kind: kind, JobId: s.before.Id, Queue: s.before.Queue}
 }
 
-// createJob creates a job on the shard of its queue. The job inherits the retry policy, priority, tags, headers
-// and fairness key of the job before it, so that the whole chain counts for the client that enqueued it. It
-// does not inherit the batch, unique key, checkpoint and times.
+// createJob creates a job on the shard of its queue. The job inherits the retry policy, priority, tags,
+// headers, fairness key and fairness weight of the job before it, so that the whole chain counts for the client
+// that enqueued it. It does not inherit the batch, the checkpoint, the result schema, the times and the
+// options, such as the unique key, the model, the agent and the expiry.
 func (s *succession) createJob(step *job.Step, nj *NewJob) error {
 	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
 	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers

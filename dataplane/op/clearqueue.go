@@ -7,12 +7,12 @@ import (
 )
 
 // ClearQueue removes the waiting jobs of a queue: the pending, scheduled and retrying jobs that were created
-// before it. There may be any number of them, so the leader's duty proposes SweepQueue, which removes them
-// over many entries. A later ClearQueue raises the bound on job numbers. Active and held jobs stay, unless
-// they wait again before the clear has ended. Older jobs of other queues stay too, unless they are moved into
-// this queue before that.
+// before it. There may be any number of them, so the leader's duty proposes SweepQueue, which removes them over
+// many entries. A later ClearQueue raises the bound on job numbers. Active and held jobs stay, unless they wait
+// again before the clear has ended. Older jobs of other queues of the shard stay too, unless they are moved
+// into this queue before that.
 //
-// It is refused with NOT_FOUND for an unknown queue, and with CONFLICT for a queue that is being deleted,
+// The op is refused with NOT_FOUND for an unknown queue, and with CONFLICT for a queue that is being deleted,
 // because the deletion removes all its jobs.
 
 // Validate refuses an op that no state could accept.
@@ -23,7 +23,8 @@ func (o *ClearQueue) Validate() error {
 	return p.err()
 }
 
-// Apply begins the clear. If no job waits, the clear ends at once.
+// Apply begins the clear, or raises the bound of the clear that is running. If no job waits, it changes
+// nothing.
 func (o *ClearQueue) Apply(tx *state.Tx) (*ClearQueueResult, error) {
 	q := tx.Queue(o.Queue)
 	if q == nil {

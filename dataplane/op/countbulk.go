@@ -8,8 +8,8 @@ import (
 )
 
 // CountBulk reports to the home shard the progress of one shard's part of a bulk operation. The counts cover
-// all jobs of the part so far. It refuses nothing. A report for an unknown operation or for a part that has
-// ended comes from a shard that was restored to an earlier time, and is skipped.
+// all jobs of the part so far. The op refuses nothing. It skips a report for an unknown operation or for a part
+// that has ended, because then the reporting shard or the home shard was restored to an earlier time.
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountBulk) Validate() error {
@@ -30,7 +30,7 @@ func (o *CountBulk) Validate() error {
 	return p.err()
 }
 
-// Apply records the report. The last part to end also ends the operation.
+// Apply records the report. The end of the last part also ends the operation.
 func (o *CountBulk) Apply(tx *state.Tx) (*CountBulkResult, error) {
 	id := [16]byte(o.BulkId)
 	b, err := tx.Bulk(id)

@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// CountMember reports to a batch how a member settled, on whichever shard the member was. It refuses nothing.
-// A batch that is gone or has counted all its members ignores the report, because then one of the two shards
-// was restored to an earlier time.
+// CountMember reports to a batch how a member settled, on whichever shard the member was. The op refuses
+// nothing. A batch that is gone or has counted all its members ignores the report, because then one of the two
+// shards was restored to an earlier time.
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountMember) Validate() error {
@@ -31,7 +31,7 @@ func (o *CountMember) Apply(tx *state.Tx) (*CountMemberResult, error) {
 	return &CountMemberResult{}, putBatch(tx, b)
 }
 
-// countOutcome counts a member by the state in which it settled.
+// countOutcome counts a member, which may be a job or a batch, by the state in which it settled.
 func countOutcome(b *state.Batch, outcome job.State) {
 	switch outcome {
 	case job.Completed:

@@ -11,14 +11,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// CreateKey stores an API key and marks the store secured for ever. With first set it is refused once any key
-// has existed, so that nobody can add an administrator by making a node believe that it is new.
+// CreateKey stores an API key and marks the store secured for ever. With first set the op is refused once any
+// key has existed, so that nobody can add an administrator by making a node believe that it is new.
 //
-// A repeated CreateKey, recognised by id and hash, returns the first answer and changes nothing. A server
-// repeats only the first key on its own, because another key may have been revoked meanwhile, and only its
-// creator knows whether it should exist.
+// A repeated CreateKey, recognised by id and hash, returns the stored key and changes nothing. A server repeats
+// only the first key on its own, because another key may have been revoked meanwhile, and only its creator
+// knows whether it should exist.
 
-// repeats reports whether a repeat cannot bring back a key that was revoked meanwhile.
+// repeats reports whether a repeat cannot bring back a key that was revoked meanwhile. The first key cannot
+// come back, because the store is secured for ever.
 func (o *CreateKey) repeats() bool { return o.First }
 
 // Validate refuses an op that no state could accept.
@@ -67,9 +68,10 @@ func checkWord(s string, most int) error {
 	return job.CheckText(s, most)
 }
 
-// Apply stores the key. It refuses a first key that is not the first, an id that another key has, a key
-// beyond the limit, unknown roles, and a request by a key that was changed after the proposer checked its
-// permissions.
+// Apply stores the key. It refuses
+//   - with CONFLICT an id that another key has, a first key in a store that has had a key, a key beyond the
+//     limit, and a request by a key that was changed or revoked after the proposer checked its permissions,
+//   - with VALIDATION_ERROR a role that does not exist.
 func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	k := o.GetKey()
 	if old := tx.Key(k.GetId()); old != nil {
