@@ -10,13 +10,14 @@ import (
 )
 
 // DeleteQueue removes a queue, its settings, its totals and its jobs. A queue without jobs is gone at once.
-// Otherwise the queue accepts no jobs and gives none to workers, and SweepQueue removes its jobs over many
-// entries, proposed by the leader's duty. The last SweepQueue removes the queue. Active jobs are cancelled
-// and go when their attempts end. Jobs that other shards send to the queue meanwhile are removed too.
+// Otherwise the queue accepts no jobs from clients and gives none to workers, and SweepQueue removes its jobs
+// over many entries, proposed by the leader's duty. The last SweepQueue removes the queue. Active jobs are
+// cancelled and go when their attempts end. Jobs that other shards send to the queue meanwhile, and jobs that
+// follow from others, are removed too.
 //
-// It is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings are not
-// the version that the client saw, and with STATE_CONFLICT if the client wants only settled jobs removed and
-// some have not settled. Fetches that wait on the name go on waiting: a later queue with the name is a new
+// The op is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings are
+// not the version that the client saw, and with STATE_CONFLICT if the client wants only settled jobs removed
+// and some have not settled. Fetches that wait on the name go on waiting: a later queue with the name is a new
 // one.
 
 // Validate refuses an op that no state could accept.
@@ -55,7 +56,7 @@ func (o *DeleteQueue) Apply(tx *state.Tx) (*DeleteQueueResult, error) {
 // jobsOf returns the number of a queue's jobs by state, as in "2 pending, 1 active", empty for none.
 func jobsOf(q *state.Queue) string { return countsOf(q, func(job.State) bool { return true }) }
 
-// unsettledOf returns the same for the jobs that have not settled.
+// unsettledOf returns the number of the jobs that have not settled, in the form of jobsOf.
 func unsettledOf(q *state.Queue) string {
 	return countsOf(q, func(s job.State) bool { return !s.Settled() })
 }

@@ -5,8 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// DeleteSchedule removes a schedule. The jobs that it has created stay. It is refused with NOT_FOUND if the
-// schedule does not exist, and with PRECONDITION_FAILED if it has another version than the client saw.
+// DeleteSchedule removes a schedule. The jobs that the schedule has created stay. The op is refused with
+// NOT_FOUND if the schedule does not exist, and with PRECONDITION_FAILED if it has another version than the
+// client saw.
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteSchedule) Validate() error {

@@ -10,15 +10,16 @@ import (
 	"github.com/corvo/corvo/engine/optable"
 )
 
-// Deliver applies the ops that another shard has sent, each once and in the order of their numbers. The
-// numbers begin at 1 and have no gap. Ops that are already applied are skipped, so a delivery may be
-// repeated. A delivery that begins after the next number is refused with STATE_CONFLICT, and the error names
-// that number.
+// Deliver applies the ops that another shard has sent, each once and in the order of their numbers. The numbers
+// begin at 1 and have no gap. Ops that are already applied are skipped, so a delivery may be repeated. Deliver
+// stops once the entry is full, but applies at least one new op, and the sender goes on after the number in the
+// answer. Deliver is refused with STATE_CONFLICT if it begins after the next number, which the error names, or
+// if it comes from this shard itself.
 //
-// The numbers belong to one incarnation of the sender. A restored sender has a new incarnation and cannot
-// know which of its ops arrived before, so its ops begin at 1 again. The first Deliver of a new incarnation
-// must begin at 1, or it is refused with STATE_CONFLICT. Ops of the earlier incarnation are not expected any
-// more, because two histories of one shard must never run at the same time.
+// The numbers belong to one incarnation of the sender. A restored sender has a new incarnation and cannot know
+// which of its ops arrived before, so its ops begin at 1 again. The first Deliver of a new incarnation must
+// begin at 1, or it is refused with STATE_CONFLICT. Ops of the earlier incarnation are not expected any more,
+// because two histories of one shard must never run at the same time.
 //
 // Ops that travel are built so that they cannot be refused. If one is refused anyway, the replica stops.
 // Skipping the op was rejected because its content would be lost. Waiting was rejected because it would delay
@@ -34,8 +35,8 @@ var travellers = map[entry.Number]bool{
 	numOpenBulk: true, numCountBulk: true, numCancelBulk: true,
 }
 
-// Validate refuses an op that no state could accept. It also refuses ops that this binary does not know, before
-// they reach the log and stop every replica.
+// Validate refuses an op that no state could accept, or that has an invalid op among its items. It also refuses
+// items that this binary does not know, before they reach the log and stop every replica.
 func (o *Deliver) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -71,7 +72,7 @@ func (s *Sent) decode() (*Kind, Op, error) {
 	return k, o, err
 }
 
-// Apply applies the ops that are new here.
+// Apply applies the items that are new on this shard.
 func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 	var incarnation entry.Incarnation
 	copy(incarnation[:], o.Incarnation)
@@ -105,7 +106,7 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 }
 
 // last returns the number of the last op that this shard applied from the sender's incarnation. It refuses
-// items that do not follow that op.
+// items that leave a gap behind that op, and a delivery from this shard itself.
 func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, error) {
 	if o.From == tx.Shard() {
 		return 0, api.Errorf(api.StateConflict, "this is shard %d itself: it sends itself nothing", o.From)
@@ -123,9 +124,9 @@ func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, err
 	return last, nil
 }
 
-// send makes a shard apply an op that travels, once. This shard applies it in the running transaction,
-// another shard when it is delivered there. Before it sends an op that a full outbox may refuse, the caller
-// checks Tx.CanSend.
+// send makes a shard apply an op that travels, once. This shard applies it in the running transaction, another
+// shard when it is delivered there. send never refuses an op because the outbox is full. An op that has to be
+// refused then checks Tx.CanSend before it writes anything.
 func send(tx *state.Tx, shard uint32, o Op) error {
 	k := KindFor(o)
 	if !travellers[k.Number] {

@@ -14,16 +14,16 @@ import (
 // completed. It has no timer, so it costs nothing while it waits. Four steps end the wait, the same on one
 // shard and on many:
 //
-//	Enqueue sends WatchJob       -> to the shard on which the dependency was created
-//	WatchJob records the waiter  -> beside the dependency; if that has moved, the WatchJob follows it
-//	settle marks the record   -> a timer is due
-//	ResolveDependents         -> sends SettleDependency to each waiter, some at a time
+//	Enqueue sends WatchJob      -> to the shard on which the dependency was created
+//	WatchJob records the waiter -> beside the dependency; if that has moved, the WatchJob follows it
+//	settle marks the record     -> a timer is due
+//	ResolveDependents           -> sends SettleDependency to each waiter, some at a time
 //
-// SettleDependency counts down, or acts as the waiter's policy says. A job stays on its shard until the last SettleDependency has
-// arrived, and so does a job that others wait for, so that neither has to be looked for.
+// SettleDependency counts down, or acts as the waiter's policy says. A job stays on its shard as long as it
+// waits for others, and so does a job that others wait for, so that neither has to be looked for.
 //
-// Checking at once whether all dependencies have completed was rejected. It saves an entry if they have, but
-// it adds a second way to the same result.
+// Checking at once whether all dependencies have completed was rejected. It saves an entry if they have, but it
+// adds a second way to the same result.
 
 // watchJobBytes is an upper bound on the size of a WatchJob in an outbox.
 const watchJobBytes = 128
@@ -68,8 +68,8 @@ func (d *Dependency) check() error {
 	return checkShard(d.GetShard())
 }
 
-// admitDependencies refuses jobs with a dependency that belongs on this shard and does not exist, and jobs
-// whose WatchJob ops do not fit into the outbox to another shard.
+// admitDependencies refuses jobs with NOT_FOUND if a dependency belongs on this shard and does not exist, and
+// with OVERLOADED if their WatchJob ops do not fit into the outbox to another shard.
 func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	var away map[uint32]uint64
 	for _, nj := range o.Jobs {
@@ -94,7 +94,7 @@ func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	return nil
 }
 
-// admitDependency refuses a dependency on this shard that is not here and has not moved to another shard.
+// admitDependency refuses a dependency that is not on this shard and has not moved to another shard.
 func admitDependency(tx *state.Tx, id []byte) error {
 	j, err := jobOf(tx, id)
 	if err != nil || j != nil {
@@ -113,7 +113,7 @@ func roomForWatchJobs(tx *state.Tx, shard uint32, n uint64) bool {
 	return box.Ops()+n <= state.MaxOutboxOps && box.Bytes+n*watchJobBytes <= state.MaxOutboxBytes
 }
 
-// block makes a new job wait for its dependencies.
+// block makes a new job wait for its dependencies, if it has any.
 func (nj *NewJob) block(j *job.Job) {
 	j.BlockedBy = uint32(len(nj.DependsOn))
 }
@@ -131,9 +131,9 @@ func (nj *NewJob) watch(tx *state.Tx, id []byte) error {
 // tied reports whether a job must stay on its shard because it waits for others or others wait for it.
 func tied(j *job.Job) bool { return j.GetBlockedBy() > 0 || j.GetHasDependents() }
 
-// observe updates the record of a job's dependents to the job's present state. Once the record says that the
-// job has settled, it stays so whatever happens to the job later, so that a waiter that asks before all have
-// been notified gets the same answer.
+// observe updates the record of a job's dependents to the job's present state and returns it, nil if no job
+// waits. Once the record says that the job has settled, it stays so whatever happens to the job later, so that
+// a waiter that asks before all have been notified gets the same answer.
 func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 	d, err := tx.Dependents(id)
 	if err != nil || d == nil || d.Settled != job.State_STATE_UNSPECIFIED {

@@ -7,12 +7,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Enqueue creates all of its jobs or none. The proposer gives each job its id in meta.ids and fills in every
-// default. If the queue has its own default for a value that the client left open, that one wins at apply.
-// Queues are created on demand. If another job holds the key of a job, no job is created and the holder's id
-// is returned.
+// Enqueue creates all of its jobs or, if it is refused, none. The proposer gives each job its id in meta.ids
+// and fills in every default. If the queue has its own default for a value that the client left open, the
+// queue's default wins at apply. Queues are created on demand. If another job holds the unique key of a job,
+// that job is not created and the holder's id is returned. The holder of a debounce key is postponed, too.
 //
-// A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing.
+// A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing, as long as one of
+// its jobs or its new batch shows that it was applied (see Enqueue.earlier).
 
 // Validate refuses an op that no state could accept.
 func (o *Enqueue) Validate() error {
@@ -53,8 +54,16 @@ func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 	}
 }
 
-// Apply creates the jobs. It refuses a due time too far ahead, a queue beyond the limit, unknown
-// dependencies, and jobs that a queue does not accept.
+// Apply creates the jobs. It refuses the op
+//   - with VALIDATION_ERROR if a due time lies too far ahead,
+//   - with NOT_FOUND if a dependency of this shard, the batch or the parent batch does not exist,
+//   - with STATE_CONFLICT if the batch or the parent batch is sealed,
+//   - with CONFLICT if a queue is being deleted, the number of queues would exceed its limit, a queue receives
+//     more jobs at once than may wait in it, the batch or the parent batch is full, or the parent batch lies
+//     too deep,
+//   - with QUEUE_FULL if a queue has no room and may not make any,
+//   - with OVERLOADED if the outbox to the shard of a dependency is full, there would be too many fairness
+//     keys, or the entry is full and a queue would have to drop jobs.
 func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	earlier, err := o.earlier(tx)
 	if err != nil || earlier != nil {

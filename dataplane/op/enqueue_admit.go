@@ -14,9 +14,9 @@ import (
 // have made room.
 const fullRetry = time.Second
 
-// admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for
-// a queue with too many waiting jobs. It runs before anything is written. It returns the queues that have a
-// length limit, with the number of jobs that each receives.
+// admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for a
+// queue with too many waiting jobs. It also refuses to drop jobs in a full entry. It runs before anything is
+// written. It returns the queues with a length limit that receive new jobs, with the number of these jobs.
 func (o *Enqueue) admit(tx *state.Tx, matches keyMatches) (admissions, error) {
 	var queues admissions
 	var fresh map[string]struct{}
@@ -70,7 +70,7 @@ type admission struct {
 	drops uint64
 }
 
-// admissions has one admission for each queue of an op that has a length limit.
+// admissions has one admission for each queue that has a length limit and receives new jobs of an op.
 type admissions []admission
 
 // add counts one more job for queue q.
@@ -93,8 +93,9 @@ func (a *admission) excess() uint64 {
 	return 0
 }
 
-// admit refuses the jobs if the queue has no room and dropping old jobs cannot make any. An op with more jobs
-// than the limit itself is refused with CONFLICT and not QUEUE_FULL, because waiting does not help.
+// admit refuses the jobs if the queue has no room and dropping old jobs cannot make any, or is not allowed. An
+// op with more jobs for the queue than its limit is refused with CONFLICT and not QUEUE_FULL, because waiting
+// does not help.
 func (a *admission) admit() error {
 	q, excess := a.queue, a.excess()
 	if excess == 0 {
@@ -114,10 +115,11 @@ func (a *admission) admit() error {
 
 // evict drops the excess jobs of the queue.
 //
-// It drops the oldest ready job of the least urgent priority that has ready jobs. Two other choices were
-// rejected. The job that would be fetched next is the most urgent one. Scheduled and retrying jobs wait for a
-// time at which their client expects them, and a retry has already cost something. The new jobs are never
-// dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
+// It drops the oldest ready job of the least urgent priority that has ready jobs. In a queue with lanes, it
+// looks only at the lane with the most ready jobs. Two other choices were rejected. The job that would be
+// fetched next is the most urgent one. Scheduled and retrying jobs wait for a time at which their client
+// expects them, and a retry has already cost something. The new jobs are never dropped, whatever their
+// priority, because an enqueue that succeeds has its jobs in the queue.
 func (a *admission) evict(tx *state.Tx) error {
 	for range a.drops {
 		id, ok, err := tx.NextToDrop(a.queue.Name)

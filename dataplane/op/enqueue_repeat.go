@@ -17,13 +17,15 @@ func (o *Enqueue) repeats() bool {
 	return true
 }
 
-// earlier returns the answer of this op if it was applied before, and nil if none of its jobs is or was here.
-// Some jobs may be gone. One that is left, here or moved to another shard, tells when the op was applied.
+// earlier returns the answer of this op if it was applied before, and nil if neither a job that it created nor
+// a batch that it created shows this. Some jobs may be gone. One that is left, on this shard or moved to
+// another, tells when the op was applied.
 //
 // If another job held the key of one of its jobs, that job was not created. The key's lock shows this as long
 // as that other job holds it. A lock that has become free shows nothing: the job then counts as created and
-// gone, and is answered with its own id. An op that created no job leaves nothing. It is applied again and
-// finds the present holders of the keys.
+// gone, and is answered with its own id. If a job that was created is gone and another has taken its key since,
+// the answer names that other job. An op that created neither a job nor a batch leaves nothing. It is applied
+// again and finds the present holders of the keys.
 func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 	for _, b := range o.GetMeta().GetIds() {
 		createdNs, was, err := wasCreated(tx, b)
@@ -54,7 +56,8 @@ func wasCreated(tx *state.Tx, id []byte) (atNs int64, was bool, err error) {
 	return gone.CreatedNs, true, nil
 }
 
-// recall rebuilds the answer that the op gave when it was applied at clockNs.
+// recall rebuilds the answer that the op gave when it was applied at clockNs, as far as the store still shows
+// it.
 func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	r := o.newResult()
 	for i, nj := range o.Jobs {
@@ -68,8 +71,8 @@ func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	return r, nil
 }
 
-// recall replaces the answer for a job that was not created, because another job holds its key, with that
-// holder.
+// recall replaces the answer for a job that is not here and has not moved, if another job holds its key, with
+// that holder and its present state.
 func (nj *NewJob) recall(tx *state.Tx, e *Enqueued) error {
 	k, has := nj.key()
 	if !has {

@@ -6,8 +6,9 @@ import (
 )
 
 // ExpireJobs ends jobs that have reached their expiry, whether they wait, are held or run. A running job is
-// taken from its worker, which learns of it with its next request, and is not tried again. The proposer saw
-// the jobs due. A job that settled or was retried since then is skipped.
+// taken from its worker, which learns of it with its next request, and is not tried again. The proposer found
+// the jobs due. Apply skips a job that is gone, has settled, or expires later because it was retried. Once the
+// entry is full, the other jobs stay due.
 
 // overError is the error text of an expired job.
 const overError = "expired"
@@ -47,9 +48,9 @@ func timeIsOver(tx *state.Tx, j *job.Job) bool {
 	return j.Detail.GetExpireNs() > 0 && j.Detail.GetExpireNs() <= tx.ClockNs() && !j.State.Settled()
 }
 
-// expireJob ends a job that has reached its expiry. An active job's worker has not ended its attempt. From
-// now on, as after an expired lease, a worker must therefore prove that the lease was its own. A job with a
-// pending cancellation is cancelled instead, because that was requested first.
+// expireJob ends a job that has reached its expiry. The worker of an active job has not ended its attempt, so
+// from now on a worker must prove that a lease of the job was its own, as after an expired lease. A job with a
+// pending cancellation is cancelled instead of dead, because the cancellation was requested first.
 func expireJob(tx *state.Tx, j *job.Job) error {
 	if j.State == job.Active {
 		j.LeaseExpired = true
