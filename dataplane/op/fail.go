@@ -10,14 +10,21 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff
-// while attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never
-// been fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone in
-// the same way, except that its reports are kept. A job with a pending cancellation is cancelled, however its
-// attempt ended. Items are refused with Ack's codes.
+// Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff while
+// attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never been
+// fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone in the same
+// way, except that its reports and its duration count. A job with a pending cancellation is cancelled, however
+// its attempt ended. An item is refused
+//   - with NOT_FOUND if the job is not on this shard,
+//   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
+//     expired,
+//   - with STATE_CONFLICT if the item names no lease and the job is not active,
+//   - with OVERLOADED if the item does not undo the attempt, the entry is full and the job belongs to a batch
+//     or a chain.
 //
-// A repeat by the same request with the same token does not end another attempt: until the job is fetched
-// again, it gets the first answer. After that the lease is over, as for any late worker.
+// A repeat by the same request (meta.request_id) with the same token does not end another attempt: until the
+// job is fetched again, retried or requeued, it gets the first answer. After that the lease is over, as for any
+// late worker.
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {
@@ -63,8 +70,8 @@ func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	return result, nil
 }
 
-// didNothing reports that the client must send every item again. Such a result is not remembered under an
-// idempotency key.
+// didNothing reports whether every item was refused with OVERLOADED, so that the client must send it again.
+// Such an answer is not remembered under an idempotency key.
 func (r *FailResult) didNothing() bool {
 	for _, item := range r.Items {
 		if api.Code(item.GetRefusal().GetCode()) != api.Overloaded {
@@ -74,7 +81,8 @@ func (r *FailResult) didNothing() bool {
 	return true
 }
 
-// repeats reports whether each item can be told from an item about a later attempt of its job.
+// repeats reports whether each item can be told, by its token and the op's request id, from an item about a
+// later attempt of its job.
 func (o *Fail) repeats() bool {
 	for _, item := range o.Items {
 		if len(item.GetProof().GetToken()) == 0 {
@@ -117,8 +125,8 @@ func (i *FailItem) repeated(j *job.Job, request []byte) bool {
 		bytes.Equal(j.Lease.GetLastRequest(), request) && bytes.Equal(j.Lease.GetToken(), token)
 }
 
-// answer describes the job after the item has ended its attempt. rejected is the reason that its usage report
-// was rejected, if it was.
+// answer describes the job after the item has ended its attempt. rejected is the reason why the item's usage
+// report was rejected, empty if it was not.
 func (i *FailItem) answer(j *job.Job, rejected string) *Failed {
 	answer := &Failed{Refusal: &Refusal{UsageRejected: rejected}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
 	switch {
@@ -154,8 +162,9 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	return i.answer(j, usage.rejected()), nil
 }
 
-// giveBack undoes the fetch, except for the attempt's reports. The job's number, and so its place among its
-// queue's jobs, never changed. Only the part of the lease that identifies a repeat stays.
+// giveBack undoes the fetch, except for the attempt's reports and its count towards the queue's rate limit. The
+// job's number, and so its place among its queue's jobs, never changed. Of the lease, only the part stays that
+// identifies a repeat.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().transition(j, job.OnReturn)
 	if refused != nil {
@@ -185,12 +194,12 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	}
 	j.State = to
 	if i.Reason == FailReason_FAIL_REASON_SHUTDOWN {
-		j.ScheduledNs = tx.ClockNs() // the due time in the worker's answer
+		j.ScheduledNs = tx.ClockNs() // the due time in the answer to the worker
 	}
 	return i.answer(j, usage.rejected()), tx.PutJob(j, state.EventType_EVENT_RETURNED)
 }
 
-// remains returns the part of a returned lease that is kept.
+// remains returns the part of a returned lease that is kept, nil if the request has no id.
 func remains(l *job.Lease, request []byte) *job.Lease {
 	if len(request) == 0 {
 		return nil

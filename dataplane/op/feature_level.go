@@ -6,14 +6,14 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// FeatureLevel is the highest feature level this binary understands; an entry
-// written at a higher one stops the replica.
+// FeatureLevel is the highest feature level that this binary understands. An entry written at a higher level
+// stops the replica.
 const FeatureLevel = 1
 
 // firstLevel is the feature level of a store that was never raised.
 const firstLevel = 1
 
-// Level returns the feature level at which entries are written. It only rises.
+// Level returns the feature level at which entries are written. RaiseLevel raises it, and no op lowers it.
 func (m *Machine) Level() uint32 { return max(firstLevel, m.store.FeatureLevel()) }
 
 func (m *Machine) maxLevel() uint32 {
@@ -32,8 +32,8 @@ func (m *Machine) CheckLevel() error {
 	return nil
 }
 
-// Admit refuses an op that needs a higher feature level than the namespace has, because some members may not know
-// the op. Proposers call it before they propose.
+// Admit refuses an op with UNSUPPORTED if the op needs a higher feature level than the namespace has, because
+// some members may not know the op. Proposers call it before they propose.
 func Admit(o Op, level uint32) error {
 	return KindFor(o).admit(level)
 }
@@ -45,7 +45,8 @@ func (k *Kind) admit(level uint32) error {
 	return nil
 }
 
-// since fails if the op's entry was written at a level that does not have the op. No proposer lets that happen.
+// since fails if the op's entry was written at a level that does not have the op. Admit keeps proposers from
+// that.
 func (k *Kind) since(level uint32) error {
 	if k.Since > level {
 		return fmt.Errorf("%s needs feature level %d, the entry was written at %d", k.Name, k.Since, level)

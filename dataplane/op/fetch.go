@@ -7,18 +7,20 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Fetch leases up to count jobs to a worker, from the queues in the given order, and within each queue by
-// priority and age. Paused, full, empty and unknown queues give nothing. A fetch that finds nothing is not
-// refused, and its idempotency key is not remembered. The repeat of a fetch that found jobs, recognised by
+// Fetch leases up to count jobs to a worker, from the queues in the given order, and within each queue in the
+// order of Tx.NextReady: by lane, priority and age. Unknown queues, queues without ready jobs, and queues that
+// are paused, being deleted, or at their concurrency or rate limit give nothing. A fetch that finds nothing is
+// not refused, and its idempotency key is not remembered. The repeat of a fetch that found jobs, recognised by
 // its key, gets the same leases, whatever has happened to them since: see Leased.Current.
 //
 // A repeated Fetch, recognised by its seed, gets those of its leases that are current and takes no more jobs.
-// If none is left, it is a new fetch: its sender has never seen a token, so the leases have expired, and
-// other workers may have the jobs.
+// If none is left, it is a new fetch: its sender has never seen a token, so the leases have ended without it,
+// and other workers may have the jobs.
 //
 // A job that has reached its expiry is ended instead of leased, before the duty does it. A job that a check
-// keeps back (see Decide) is put aside. A fetch does this to at most as many jobs as one op of a duty,
-// because otherwise one fetch could go through a whole backlog.
+// keeps back (see Decide) is parked, held or rejected. A fetch does this to at most as many jobs as one op of a
+// duty (job.MaxDutyItems), because otherwise one fetch could go through a whole backlog, and stops at the first
+// such job in a full entry.
 
 // Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {
@@ -127,8 +129,8 @@ func (l *Leased) Current(j *job.Job) bool {
 	return j.GetState() == job.Active && job.ProvesLease(j, l.LeaseToken, "")
 }
 
-// lease leases a ready job to the worker under the token. It returns nil for a job that it ended or put aside
-// instead.
+// lease leases a ready job to the worker under the token. It returns nil for a job that it ends, parks, holds
+// or rejects instead.
 func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	j, err := tx.Job(id)
 	if err != nil {

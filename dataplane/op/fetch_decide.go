@@ -6,10 +6,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// This file decides whether the next job of a queue may start. The same code runs when a worker fetches and
-// when a client asks why a job was not fetched. The conditions that keep back all jobs of a queue or of a
-// fairness key (pause, concurrency, rate) are checked before a job is looked at: see queue_check.go and state's
-// lanes. Each check below may keep back one job.
+// This file decides whether the next job of a queue may start. The same code runs when a worker fetches, when a
+// gate opens, and when a client asks why a job was not fetched. The conditions that keep back all jobs of a
+// queue or of a fairness key (deletion, pause, concurrency, rate) are checked before a job is looked at: see
+// queue_check.go and state's lanes. Each check below may keep back one job.
 
 // DecisionState is the state that a decision reads: the running entry, or a snapshot of the store.
 type DecisionState interface {
@@ -36,7 +36,7 @@ const (
 type Verdict struct {
 	Do      Decision
 	Reason  Reason
-	Name    string   // of the policy, provider or budget
+	Name    string   // of the policy, provider, budget or (after modelHolds) model; empty for an agent's limit
 	Text    string   // for people
 	UntilNs int64    // the earliest time at which the decision may change; 0 = unknown
 	Hold    job.Hold // the kind of hold, if Do is Hold
@@ -52,8 +52,8 @@ type check func(g DecisionState, j *job.Job) (Verdict, error)
 // checks lists all checks in the order in which they decide. The cheapest come first and the budgets last.
 var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, checkBudgets}
 
-// governed reports whether any check can keep back the job. It is false for a plain job in a namespace that
-// has declared no resources, so that such a job costs no checks.
+// governed reports whether any check can keep back the job. It is false for a job without options in a
+// namespace that has no budgets, providers and approval policies, so that such a job costs no checks.
 func governed(g DecisionState, j *job.Job) bool {
 	return j.Options != nil || g.ResourceIndex().Governs()
 }
@@ -68,9 +68,9 @@ func Decide(g DecisionState, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// decide runs the checks in an entry. If a check needs money from the budget's first shard, decide asks that
-// shard and, if this is the first shard, checks again with the answer. On another shard the job then waits
-// for the answer.
+// decide runs the checks in an entry. If a check needs money of a shared budget, decide asks the first shard
+// and checks again. If this is the first shard, its answer is there at once. On another shard the job then
+// waits for the answer.
 func decide(tx *state.Tx, j *job.Job) (Verdict, error) {
 	for {
 		v, err := Decide(tx, j)
@@ -83,7 +83,7 @@ func decide(tx *state.Tx, j *job.Job) (Verdict, error) {
 	}
 }
 
-// follow carries out the decision on a job that may not start.
+// follow parks, rejects or holds a job that may not start.
 func (v Verdict) follow(tx *state.Tx, j *job.Job) error {
 	switch v.Do {
 	case Park:
@@ -98,7 +98,7 @@ func (v Verdict) follow(tx *state.Tx, j *job.Job) error {
 	}
 }
 
-// events returns the causes that the feed records before the job's own event.
+// events returns the causes that the feed records before the event that the job is held or dead.
 func (v Verdict) events() []state.EventType {
 	if v.Reason == ReasonBudget {
 		return []state.EventType{state.EventType_EVENT_BUDGET_EXCEEDED}

@@ -10,15 +10,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Heartbeat renews leases from the entry's clock and stores the workers' reports, each item on its own. A
-// lease is renewed by the length that its fetch asked for, unless the item names another length for this
-// renewal, and never beyond its agent's iteration_timeout. An item is refused with NOT_FOUND, or with
-// LEASE_LOST, which tells the worker to stop. If a job is being cancelled, the answer tells its worker, and
-// the lease is renewed so that the worker has time to stop.
+// Heartbeat renews leases from the entry's clock and stores the workers' reports, each item on its own. A lease
+// is renewed by the length that its fetch asked for, unless the item names another length for this renewal, and
+// never beyond its agent's iteration_timeout. An item is refused with NOT_FOUND if the job is not on this
+// shard, or with LEASE_LOST, which tells the worker to stop. If a job is being cancelled, the answer tells its
+// worker, and the lease is renewed so that the worker has time to stop. The answer also tells a worker whose
+// job has exceeded a budget or its agent's max_cost.
 //
-// Each request's usage is counted once, because the lease remembers the newest request that reported usage.
-// One is enough, because a worker has the answer to one heartbeat of a job before it sends the next. A repeat
-// does everything else again, which changes nothing.
+// The usage of a request with an id (meta.request_id) is counted once, because the lease remembers the newest
+// request that reported usage. One is enough, because a worker has the answer to one heartbeat of a job before
+// it sends the next. A repeat stores the same documents again and renews the lease from the later clock.
 
 // Validate refuses an op that no state could accept.
 func (o *Heartbeat) Validate() error {
@@ -41,8 +42,8 @@ func (o *Heartbeat) Validate() error {
 	return p.err()
 }
 
-// checkOnce checks that no job appears twice, because the second report would be taken for a repeat of the
-// first.
+// checkOnce checks that no job appears twice in an op with a request id, because the second report would be
+// taken for a repeat of the first.
 func (o *Heartbeat) checkOnce(p *problems) {
 	if len(o.Items) < 2 || len(o.GetMeta().GetRequestId()) == 0 {
 		return
@@ -57,7 +58,7 @@ func (o *Heartbeat) checkOnce(p *problems) {
 	}
 }
 
-// repeats reports whether a repeat would count no usage twice.
+// repeats reports whether a repeat counts no usage twice: the op has a request id, or reports no usage.
 func (o *Heartbeat) repeats() bool {
 	if len(o.GetMeta().GetRequestId()) > 0 {
 		return true
@@ -94,8 +95,8 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	return result, nil
 }
 
-// apply renews a lease. It returns the job, whether the job has cost more than its budgets have room for, and
-// the answer to its usage report or the refusal.
+// apply renews a lease. It returns the job, whether the budgets have no room for more cost of the attempt (see
+// topUp), and the answer to the usage report or the refusal.
 func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bool, _ *Refusal, _ error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
@@ -103,7 +104,7 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bo
 	}
 	to, refused := i.GetProof().transition(j, job.OnRenew)
 	if refused != nil {
-		// A worker must stop in both cases, whether the job went on or ended.
+		// LEASE_LOST replaces STATE_CONFLICT, because the worker must stop whether the job went on or ended.
 		refused.Code = string(api.LeaseLost)
 		return nil, false, refused, nil
 	}

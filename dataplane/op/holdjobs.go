@@ -9,7 +9,10 @@ import (
 )
 
 // HoldJobs keeps waiting jobs from being fetched until a person approves or rejects them. A held job expires
-// like any other. An item is refused with NOT_FOUND, or with STATE_CONFLICT if its job does not wait.
+// like any other. An item is refused
+//   - with NOT_FOUND if the job is not on this shard,
+//   - with STATE_CONFLICT if the job does not wait, which includes a job that is held already,
+//   - with OVERLOADED if the entry is full and the job belongs to a batch or a chain.
 
 // heldReason is the hold reason if the request gives none.
 const heldReason = "held by request"
@@ -37,13 +40,14 @@ func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// hold holds a waiting job until a person approves or rejects it. by is the name of the budget or policy that
-// holds it. The causes come before the job's own event in the feed.
+// hold holds a waiting job until a person approves or rejects it. by names the budget or policy that holds it,
+// the model without a price (with modelHolds before it), or the id of the dependency; it is empty for other
+// holds. The feed gets the causes before the job's own event.
 func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...state.EventType) error {
 	return keep(tx, j, job.OnHold, why, by, reason, causes...)
 }
 
-// keep holds a job by any event that leads to held.
+// keep holds a job by an event of the lifecycle that leads to held.
 func keep(tx *state.Tx, j *job.Job, on job.Event, why job.Hold, by, reason string, causes ...state.EventType) error {
 	to, ok := job.Next(j.State, on)
 	if !ok || to != job.Held {

@@ -13,7 +13,8 @@ import (
 )
 
 // Memory bounds the idempotency keys that a shard remembers. At a bound, requests with new keys are refused
-// until old keys expire. No key is forgotten early, because its client may still repeat the request.
+// with OVERLOADED until old keys have expired and PurgeIdempotency has deleted them. No key is forgotten early,
+// because its client may still repeat the request.
 type Memory struct {
 	Records uint64
 	// Bytes bounds the remembered results. A key is accepted as long as fewer bytes are in use, so one
@@ -26,8 +27,8 @@ func DefaultMemory() Memory {
 	return Memory{Records: job.MaxIdempotencyRecords, Bytes: job.MaxIdempotencyBytes}
 }
 
-// recordID returns the id of an idempotency key's record. It hashes the principal with the key, so that keys
-// of different principals never collide.
+// recordID returns the id of an idempotency key's record. It hashes the principal with the key, so that the
+// same key of two principals has two records.
 func recordID(principal, key string) [16]byte {
 	h := sha256.New()
 	h.Write([]byte(principal))
@@ -36,10 +37,10 @@ func recordID(principal, key string) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if
-// the entries that this replica has applied contain none. A key used for another request is refused with
-// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether
-// an op is a repeat.
+// Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if this
+// replica has no such result that has not expired. A key used for another request is refused with
+// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether an
+// op is a repeat.
 func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
@@ -107,7 +108,8 @@ func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembe
 	})
 }
 
-// remembered returns the result of the earlier request with the same key.
+// remembered returns the stored result of an idempotency key. It refuses with IDEMPOTENCY_MISMATCH if the key
+// was used for another request.
 func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempotency) (Result, error) {
 	if record.Op != uint32(k.Number) || !bytes.Equal(record.RequestHash, key.RequestHash) {
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
@@ -119,8 +121,8 @@ func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempoten
 	return result, nil
 }
 
-// admitKey refuses a new key at the bound. It runs before the op applies, because a refused op must have
-// written nothing.
+// admitKey refuses a new key with OVERLOADED at a bound. It runs before the op applies, because a refused op
+// must have written nothing.
 func (m *Machine) admitKey(tx *state.Tx) error {
 	head := tx.Head()
 	if head.IdempotencyRecords < m.Memory.Records && head.IdempotencyBytes < m.Memory.Bytes {
@@ -133,7 +135,7 @@ func (m *Machine) admitKey(tx *state.Tx) error {
 	}
 	refusal.RetryAfter = time.Second
 	if ok {
-		// The first of the remembered keys expires then.
+		// At that time the first of the remembered keys expires.
 		refusal.RetryAfter = max(refusal.RetryAfter, time.Duration(due-tx.ClockNs()))
 	}
 	return refusal
