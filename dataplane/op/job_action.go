@@ -8,15 +8,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// This file holds the loop that the ops on jobs named by id share. Each job is handled on its own, so that a
-// refusal of one does not stop the others. The file of each op holds only its rule.
+// This file holds the loop of the ops that act on jobs named by id and answer with a JobsResult. Each job is
+// handled on its own, so that a refusal of one does not stop the others. The file of each op holds only its
+// rule.
 
 // jobAction changes one existing job, or refuses to. It decides before it writes.
 type jobAction func(tx *state.Tx, j *job.Job) (*JobDone, error)
 
-// actOn calls act for the jobs in their order. It answers NOT_FOUND for a job that is not on this shard, and acts
-// twice on an id that is given twice. If the entry is full, a job that belongs to a batch or a chain is refused
-// with OVERLOADED.
+// actOn calls act for the jobs in their order, and twice for an id that is given twice. Before act it refuses
+// a job that is not on this shard with NOT_FOUND, and, if the entry is full, a job that belongs to a batch or
+// a chain with OVERLOADED. Every op that calls actOn therefore has these two refusals besides those of its
+// act.
 func actOn(tx *state.Tx, ids [][]byte, act jobAction) (*JobsResult, error) {
 	result := &JobsResult{Items: make([]*JobDone, len(ids))}
 	for i, id := range ids {

@@ -5,7 +5,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// blob checks a document of the i-th element of a list. A nil document passes.
+// blob checks the size and the seal of a document of the i-th element of a list. A nil document passes.
 func (p *problems) blob(list string, i int, field string, b *job.Blob, most int) {
 	if b == nil {
 		return

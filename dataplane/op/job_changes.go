@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Changes to a held job that a person makes when approving it.
+// Changes are the changes to a held job that a person makes when approving it.
 
-// check checks the changes. Nil changes nothing.
+// check checks the changes of an op that names the given number of jobs. Nil means no changes and passes.
 func (c *Changes) check(p *problems, jobs int) {
 	if c == nil {
 		return
@@ -50,9 +50,9 @@ func (c *Changes) check(p *problems, jobs int) {
 	}
 }
 
-// options returns the options that the job would have with the changes. If its agent does not change, these
-// are its own shared options. A limit of the agent that the changes leave out stays, because a person who
-// raises one limit does not mean to lift the others.
+// options returns the options that the job would have with the changes. If the changes do not name the agent,
+// they are the job's own options, which the caller must not change. A limit of the agent that is 0 in the
+// changes stays, because a person who raises one limit does not mean to lift the others.
 func (c *Changes) options(j *job.Job) *job.Options {
 	changed := c.GetAgent()
 	if changed == nil {
@@ -71,9 +71,10 @@ func (c *Changes) options(j *job.Job) *job.Options {
 	return options
 }
 
-// refuse returns the reason that a job cannot be released with the changes, nil if it can. Without new limits
-// an approval allows an agent one iteration beyond those that it has reached. New limits that are already
-// reached are a mistake.
+// refuse returns nil for changes that do not name the agent: an approval without new limits allows an agent
+// one iteration beyond those that it has reached. Changes of the agent are refused with STATE_CONFLICT if the
+// job has no agent, or if the job has already reached one of the limits on iterations and cost that it would
+// then have. This is a mistake of the person also if the changes leave that limit as it was.
 func (c *Changes) refuse(j *job.Job) *Refusal {
 	if c.GetAgent() == nil {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// check checks a job to be created, whichever op creates it.
+// check checks the fields that every source of a new job may set. Enqueue, CreateJobs and the tool calls of
+// an Ack use it. ReplayJob does not, because it copies a job that was checked before.
 func (nj *NewJob) check(p *problems, i int) {
 	p.item("jobs", i, "queue", job.CheckStoredQueueName(nj.GetQueue()))
 	if nj.GetPayload() == nil {
@@ -41,8 +42,8 @@ func (nj *NewJob) check(p *problems, i int) {
 	}
 }
 
-// checkKeys checks the unique key and the debounce key. A job has at most one of them, because a unique key would
-// find the existing job before the debounce key could postpone it.
+// checkKeys checks the unique key and the debounce key with their periods. A job has at most one of the keys,
+// because a unique key would find the existing job before the debounce key could postpone it.
 func (nj *NewJob) checkKeys(p *problems, i int) {
 	p.item("jobs", i, "unique_key", job.CheckText(nj.GetOptions().GetUniqueKey(), job.MaxUniqueKey))
 	p.item("jobs", i, "debounce_key", job.CheckText(nj.GetOptions().GetDebounceKey(), job.MaxUniqueKey))
@@ -66,8 +67,8 @@ func (nj *NewJob) checkKeys(p *problems, i int) {
 	}
 }
 
-// checkClients refuses fields that only the server may set: that another job, a batch or a schedule made this
-// job.
+// checkClients refuses the fields that say that a chain, a batch, a schedule or a replay made this job,
+// because only the state sets them.
 func (nj *NewJob) checkClients(p *problems, i int) {
 	for _, f := range [...]struct {
 		name string

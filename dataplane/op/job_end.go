@@ -10,7 +10,7 @@ import (
 // This file ends jobs that are not tried again, whatever retries they have left.
 
 // die ends a job that gets no further attempt, by an event that leads to dead. why has the reason and the
-// outcome. The causes come before the job's own event in the feed.
+// outcome. The events in causes come before the job's own event in the feed.
 func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes ...state.EventType) error {
 	to, ok := job.Next(j.State, on)
 	if !ok || to != job.Dead {
@@ -28,8 +28,8 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 }
 
 // letGo cancels an active job with a pending cancellation, after its attempt has ended without success. why
-// has the worker's error, if it sent one. The feed gets no event of a failed attempt, because the attempt was
-// ended on request.
+// has the error of the attempt: the worker's, or that the lease or the job has expired. letGo sets the
+// outcome. The feed gets no event of a failed attempt, because the attempt was ended on request.
 func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.EventType) error {
 	why.Outcome = job.GivenUp
 	if err := keepError(tx, j, why); err != nil {
@@ -38,7 +38,7 @@ func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.Even
 	return cancelled(tx, j, events...)
 }
 
-// cancelled does the same without storing an attempt.
+// cancelled cancels an active job with a pending cancellation, as letGo does, but stores no error.
 func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	to, ok := job.Next(j.State, job.OnLetGo)
 	if !ok {
@@ -52,9 +52,10 @@ func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	return settle(tx, j, settlement{}, append(events, state.EventType_EVENT_CANCELLED)...)
 }
 
-// keepError stores why j's attempt ends, before j's state changes. For an active job this is the running
-// attempt. For a waiting job it is the attempt that it will not get: that one has no worker and no start, but
-// a number of its own, because under the previous number it would replace the previous attempt's error.
+// keepError stores why j ends or why its attempt ends, before j's state changes. For an active job the error
+// belongs to the running attempt. For any other job it belongs to the attempt that the job will not get. That
+// attempt has no worker and no start, but a number of its own, because under the previous number it would
+// replace the previous attempt's error.
 func keepError(tx *state.Tx, j *job.Job, e *job.AttemptError) error {
 	e.CreatedNs = tx.ClockNs()
 	e.Attempt = j.Attempt + 1

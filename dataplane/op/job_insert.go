@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// create creates a job, or does to the holder of its key what an enqueue would. No admission limits apply.
-// The ops that create jobs which follow from other jobs use it, because those jobs must be created whatever
-// limits their queue has for enqueues.
+// create creates a job. If another job holds its key, create does to the holder what an enqueue would.
+// CreateJobs uses it for jobs that follow from other jobs or from a schedule. No admission limits apply,
+// because those jobs must be created whatever limits their queue has for enqueues.
 func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	m, err := (&keyMatcher{tx: tx}).match(id, nj)
 	if err != nil {
@@ -20,8 +20,8 @@ func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	return err
 }
 
-// put creates the job, or does to the holder of its key what the key asks for. It returns the new job or the
-// holder.
+// put creates the job, or, if m names a holder of its key, postpones that holder (debounce key) or adds a
+// DUPLICATE event of it to the feed (unique key). It returns the new job or the holder.
 func (nj *NewJob) put(tx *state.Tx, id []byte, m keyMatch, batch *job.Membership) (*job.Job, error) {
 	if m.found == Found_FOUND_NONE {
 		return nj.make(tx, id, batch)
@@ -40,9 +40,9 @@ func (nj *NewJob) put(tx *state.Tx, id []byte, m keyMatch, batch *job.Membership
 	return j, nil
 }
 
-// make stores a new job and its documents, and creates its queue if needed. The queue is no longer refused at
-// this point: a job that an enqueue drops to make room may have a chain or a batch whose next jobs need new
-// queues, and these may use up the room that the enqueue was admitted to.
+// make stores a new job and its documents, and creates its queue if needed, even beyond job.MaxQueues. It
+// must not refuse a queue that an enqueue was admitted to: a job that the enqueue drops to make room may have
+// a chain or a batch whose next jobs need new queues, and these may have used up the room.
 func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job, error) {
 	tx.AdmitQueue(nj.Queue)
 	first, event := nj.initialState(tx.ClockNs())
@@ -97,8 +97,8 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 }
 
 // initialState returns the first state of a job that is created at clockNs, and its event. A job with
-// dependencies always begins scheduled, even if all of them have completed. This leaves one way to find out,
-// and a repeat can answer without asking again.
+// dependencies always begins scheduled, even if all of them have completed, so that there is only one way in
+// which a job learns of its dependencies, and a repeat can answer without looking at them again.
 func (nj *NewJob) initialState(clockNs int64) (job.State, state.EventType) {
 	on, event := job.OnEnqueue, state.EventType_EVENT_ENQUEUED
 	if nj.dueNs(clockNs) > clockNs || len(nj.DependsOn) > 0 {
@@ -108,7 +108,8 @@ func (nj *NewJob) initialState(clockNs int64) (job.State, state.EventType) {
 	return first, event
 }
 
-// dueNs returns the due time of a job that is created at clockNs.
+// dueNs returns the due time of a job that is created at clockNs. A time that is not after clockNs means at
+// once.
 func (nj *NewJob) dueNs(clockNs int64) int64 {
 	if nj.Options.GetDebounceKey() != "" {
 		return clockNs + nj.Options.GetDebounceMs()*int64(time.Millisecond)

@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// jobOf returns the job with an id that an op carries, or nil. A malformed id should be impossible, because the
-// proposer validates it, so it stops the replica.
+// jobOf returns the job with an id that an op carries, or nil if the job is not on this shard. A malformed id
+// should be impossible, because the proposer validates it, so it stops the replica.
 func jobOf(tx *state.Tx, id []byte) (*job.Job, error) {
 	parsed, err := job.IDFromBytes(id)
 	if err != nil {

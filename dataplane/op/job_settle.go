@@ -13,9 +13,9 @@ type settlement struct {
 	err    string    // why it is dead
 }
 
-// settle stores a job that has received a settled state, with its events, and updates the records that wait for
-// it: batch, chain and dependents. Every op that ends a job calls it, because state refuses a job that settles
-// while such an update is missing.
+// settle stores a job that has received a settled state, with its events, and updates the records that wait
+// for it: batch, chain and dependents. It then deletes the job if the job is marked for removal. Every op
+// that ends a job calls settle, because state refuses a job that settles while such an update is missing.
 func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType) error {
 	j.Cancelling = false
 	j.BlockedBy = 0 // it no longer waits for other jobs
@@ -38,8 +38,9 @@ func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType)
 	return nil
 }
 
-// crowded refuses to end a job of a batch or a chain in an entry that is full, because its end causes more ops.
-// The client is to try again. Other jobs are never refused.
+// crowded refuses an op on a job of a batch or a chain with OVERLOADED if the entry is full, because the end
+// of such a job causes more ops. The client is to try again. It returns nil for all other jobs. actOn calls
+// it for every action, even for one that does not end the job.
 func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	if !tx.Full() || j.Batch == nil && j.Chain == nil {
 		return nil
@@ -47,8 +48,8 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	return refuse(api.Overloaded, "the jobs that end together with job %s have too many consequences for one write: try again", job.ID(j.Id))
 }
 
-// keptUntil returns the time at which a batch that ends now in a settled state is removed, by the namespace's
-// retention or the default. 0 means never.
+// keptUntil returns the time at which a batch that completes now is removed, given the settled state that
+// stands for its outcome. The namespace's retention decides, or the default. 0 means never.
 func keptUntil(tx *state.Tx, s job.State) int64 {
 	kept := job.Kept(s, tx.Head().GetSettings().GetRetention())
 	if kept < 0 {

@@ -7,8 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A job may have a key that only one job of its queue has at a time. A job with a unique key is not created while
-// another holds the key. A job with a debounce key postpones the holder instead, as long as that is scheduled.
+// A job may have a unique key or a debounce key, which only one job of its queue holds at a time. A new job
+// is not created while another job holds its unique key. A new job whose debounce key another job holds
+// postpones that holder instead. A job holds its debounce key only while it is scheduled.
 
 // key is a unique or debounce key of a queue.
 type key struct {
@@ -50,14 +51,14 @@ func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	return id, j.GetDetail().GetUniqueExpiresNs() > tx.ClockNs(), nil
 }
 
-// keyMatch is the existing job that holds a new job's key. The zero value means that no job holds it and the new
-// one is created.
+// keyMatch is the existing job that holds a new job's key. The zero value means that no job holds the key and
+// the new job is created.
 type keyMatch struct {
 	found  Found
 	holder job.ID
 }
 
-// keyMatches are those of an op's jobs, by position; nil if no job has a key.
+// keyMatches has the keyMatch of each job of an op, by position. It is nil if no job has a key.
 type keyMatches []keyMatch
 
 func (m keyMatches) at(i int) keyMatch {
@@ -67,7 +68,7 @@ func (m keyMatches) at(i int) keyMatch {
 	return m[i]
 }
 
-// made returns how many of n jobs are created.
+// made returns how many of the op's n jobs are created.
 func (m keyMatches) made(n int) int {
 	for _, match := range m {
 		if match.found != Found_FOUND_NONE {
@@ -138,7 +139,8 @@ func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
 	return freeUnique(tx, nj.Queue, nj.Options.GetUniqueKey())
 }
 
-// freeUnique takes a unique key whose period is over from the job that still has it.
+// freeUnique takes a unique key from the job that holds it, if any. The caller has found that the key's
+// period is over.
 func freeUnique(tx *state.Tx, queue, text string) error {
 	id, held, err := tx.Locked(state.LockUnique, queue, text)
 	if err != nil || !held {
