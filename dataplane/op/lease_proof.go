@@ -19,7 +19,7 @@ func (l *LeaseProof) check(p *problems, i int) {
 	p.item("items", i, "worker_id", job.CheckText(l.GetWorkerId(), job.MaxWorkerID))
 }
 
-// job returns the job that a proof names, or a refusal if it does not exist.
+// job returns the job that a proof names. It refuses with NOT_FOUND if the job is not on this shard.
 func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 	j, err := jobOf(tx, l.GetId())
 	if err != nil {
@@ -32,9 +32,10 @@ func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 }
 
 // transition returns the state to which an event of j's lease holder leads, if the proof shows that the
-// worker is the holder. A worker that names another lease than the current one gets LEASE_LOST, whatever
-// became of the job. A worker that names none gets STATE_CONFLICT with the job's state, unless a lease of the
-// job has expired: then it gets LEASE_LOST, because the proof must show whose lease it means.
+// worker is the holder. It refuses a proof that names another lease than the current one with LEASE_LOST,
+// whatever became of the job. A proof that names no lease is believed while the job is active and none of its
+// leases has ended by expiry. Later it is refused with STATE_CONFLICT and the job's state, or with LEASE_LOST
+// if a lease of the job has expired, because the proof must then show whose lease it means.
 func (l *LeaseProof) transition(j *job.Job, on job.Event) (job.State, *Refusal) {
 	to, possible := job.Next(j.State, on)
 	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {

@@ -34,13 +34,13 @@ func checkLimitRule(p *problems, o *PutResource) {
 	}
 }
 
-// putLimitRule applies the queue's rules to its waiting jobs.
+// putLimitRule applies the queue's rules to the lanes that the queue has now.
 func putLimitRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	tx.ApplyRules(o.Resource.GetLimitRule().GetQueue())
 	return nil
 }
 
-// deletedLimitRule applies the queue's remaining rules to its waiting jobs.
+// deletedLimitRule applies the queue's remaining rules to the lanes that the queue has now.
 func deletedLimitRule(tx *state.Tx, was *state.Resource) error {
 	tx.ApplyRules(was.GetLimitRule().GetQueue())
 	return nil

@@ -34,9 +34,10 @@ func NewMachine(store *state.Store) *Machine {
 	return &Machine{Memory: DefaultMemory(), store: store}
 }
 
-// Apply applies an entry: first the settle ops, so that the entry's fetches can use the capacity that they free,
-// then the others, each group in its order. Each result is the op's Result or the *api.Error that refused it.
-// Apply decodes every op of the entry before it writes anything.
+// Apply applies an entry: first the settle ops, so that the entry's fetches can use the capacity that they
+// free, then the others, each group in its order, and at last the notifications of webhooks for the entry's
+// events. Each result is the op's Result or the *api.Error that refused it. Apply decodes every op of the
+// entry before it writes anything. An error means that the replica must stop.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > m.maxLevel() {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())
@@ -84,8 +85,9 @@ type decodedOp struct {
 	op   Op
 }
 
-// read decodes one op of an entry that was written at a level. It fails if this machine could not continue after
-// the op.
+// read decodes one op of an entry that was written at a level. It fails on an op that this binary does not
+// understand, on an op that the level does not have, and on an op that raises the level above MaxLevel,
+// because this machine could not apply the entries after it.
 func (m *Machine) read(framed entry.Op, level uint32) (decodedOp, error) {
 	k, o, err := decode(framed)
 	if err != nil {
@@ -141,10 +143,11 @@ func (m *Machine) Image() (replica.Image, error) {
 	return i, nil
 }
 
-// Held returns a table of the store that may equal the part.
+// Held returns the path of a table of the store with the name and size of the part, or "" if there is none.
 func (m *Machine) Held(p image.Part) string { return m.store.Held(p) }
 
-// Restore replaces the store's content by the parts of an image.
+// Restore replaces the store's content by the parts of an image. It fails if this binary does not know the
+// feature level of the new content.
 func (m *Machine) Restore(from image.Source) error {
 	if err := m.store.Restore(from); err != nil {
 		return err

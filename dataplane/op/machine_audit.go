@@ -39,7 +39,8 @@ func (a *Audit) record(principal string) *state.AuditRecord {
 // whether the op is refused or not. Each op of a request adds one record on its shard.
 //
 // Two kinds of repeats add none. An op that is answered from an idempotency key belongs to the earlier
-// request. An op whose nonce is already recorded is proposed again by a server that lost the answer.
+// request. An op whose Meta.RequestId one of the newest records has, with the same kind of op, is proposed
+// again by a server that lost the answer.
 func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	result, remembered, err := m.applyOnce(tx, k, o)
 	meta := o.GetMeta()
@@ -69,8 +70,8 @@ func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	return result, err
 }
 
-// sole is the Result of a plural op. Such an op is never refused as a whole because of one item, so a request
-// for one item takes its audit status from that item's refusal.
+// sole is the Result of a plural op that a person's request may propose. One item never makes such an op
+// refused as a whole, so a request for one item takes its audit status from that item's refusal.
 type sole interface {
 	// sole returns the refusal of the only item. It returns nil if that item was done, or if there are
 	// several items.

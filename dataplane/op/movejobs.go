@@ -10,31 +10,33 @@ import (
 )
 
 // MoveJobs moves jobs to another queue, each item on its own. A job moves in every state but active and
-// cancelled, and keeps its state, attempts and history. A job that depends on others, or on which others depend,
-// cannot leave its shard before the dependency is resolved, because the shards address each other's jobs by shard
-// and id. A job with iterations or scores can never leave its shard.
+// cancelled. It keeps its state, attempts and history, but waits at no gate any more, and gives up a unique
+// or debounce key that another job holds in the new queue. A job that depends on others, or on which others
+// depend, cannot leave its shard before the dependency is resolved, because the shards address each other's
+// jobs by shard and id. A job cannot leave its shard while it has iterations or scores.
 //
-// The refusal of an item is NOT_FOUND, also for a job that has gone to another shard (see state.Forward);
-// STATE_CONFLICT; PAYLOAD_TOO_LARGE for a job that no op could carry to another shard; or OVERLOADED for a job
-// that has to wait because too much is on its way there. A job that already is in the queue counts as done, so a
-// repeat does no harm unless somebody has moved the job elsewhere in between. The proposer sends the op to the
-// shard that has the job; while a job is on its way, no shard has it.
+// An item is refused with NOT_FOUND, also for a job that has gone to another shard (see state.Forward),
+// unless it went to the op's queue; with STATE_CONFLICT for a job that cannot move; with PAYLOAD_TOO_LARGE
+// for a job that no op could carry to another shard; or with OVERLOADED for a job that has to wait because
+// too much is on its way there. A job that already is in the queue, in whatever state, or has left for it
+// counts as done. A repeat therefore does no harm unless somebody has moved the job elsewhere in between. The
+// proposer sends the op to the shard that has the job; while a job is on its way, no shard has it.
 //
 // With reset_attempts a job gets all its attempts anew, as by a requeue: its earlier attempts stay in its
-// history, and the numbers continue. With drop_priority it takes the default priority of its new queue. The shard
-// of that queue decides the priority, because only that shard knows the queue's settings.
+// history, and the numbers continue. With drop_priority it takes the default priority of its new queue. The
+// shard of that queue decides the priority, because only that shard knows the queue's settings.
 //
-// Within a shard a job keeps its number, and so its age: it precedes the jobs of its priority that were created
-// after it. A job for another shard leaves at once, in an Arrive, and gets the next number there, because numbers
-// of two shards cannot be compared.
+// Within a shard a job keeps its number, and so its age: it precedes the jobs of its priority that were
+// created after it. A job for another shard leaves at once, in an Arrive, and gets the next number there,
+// because numbers of two shards cannot be compared.
 //
-// The whole op is refused with CONFLICT if the queue would be new and the number of queues is at its limit, or if
-// the queue is of this shard and being deleted. It is refused with OVERLOADED if too much is on its way to the
-// queue's shard.
+// The whole op is refused with CONFLICT if the queue belongs to this shard and is being deleted, or would be
+// new while the number of queues is at its limit. It is refused with OVERLOADED if the queue belongs to
+// another shard and too much is on its way there.
 
-// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, its other
-// jobs wait. A job travels whole, so a job of more than MaxArriveBytes cannot leave; a Deliver with the largest
-// such job still fits into an op.
+// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, the other
+// jobs of that op are refused with OVERLOADED. A job travels whole, so a job of more than MaxArriveBytes
+// cannot leave; a Deliver with the largest such job still fits into an op.
 const (
 	MaxMoveBytes   = 16 << 20
 	MaxArriveBytes = job.MaxOpBytes - 64<<10
@@ -77,7 +79,7 @@ func (o *MoveJobs) Apply(tx *state.Tx) (*MoveJobsResult, error) {
 	return result, nil
 }
 
-// didNothing reports whether no job was moved.
+// didNothing reports whether every item was refused.
 func (r *MoveJobsResult) didNothing() bool {
 	for _, refused := range r.Items {
 		if refused.GetCode() == "" {
@@ -87,7 +89,8 @@ func (r *MoveJobsResult) didNothing() bool {
 	return true
 }
 
-// admit refuses the op if its queue, or the way to the queue's shard, has no room.
+// admit refuses the op if its queue is being deleted, or if the queue or the way to the queue's shard has no
+// room.
 func (o *MoveJobs) admit(tx *state.Tx) error {
 	switch {
 	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):
@@ -192,7 +195,7 @@ func (m *move) gone(id job.ID) (*Refusal, error) {
 	return refuse(api.NotFound, "job %s is not here: it has gone to shard %d", id, f.Shard), nil
 }
 
-// send makes a job leave for the queue's shard.
+// send makes a job leave for the queue's shard, or refuses it with OVERLOADED or PAYLOAD_TOO_LARGE.
 func (m *move) send(j *job.Job) (*Refusal, error) {
 	id := job.ID(j.Id)
 	if m.sent >= MaxMoveBytes || !m.tx.CanSend(m.op.Shard) {

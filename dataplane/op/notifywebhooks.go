@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// NotifyWebhooks queues the deliveries of a shard's events to webhooks. Only the first shard calls webhooks; the
-// others send it this op in the commit of the events. It skips events for a webhook that is gone, disabled or no
-// longer asks for them. If too many deliveries wait, it drops the event and counts it. meta.ids has an id for
-// each delivery.
+// NotifyWebhooks queues the deliveries of a shard's events to webhooks. Only the first shard calls webhooks,
+// so each shard sends it this op in the commit of the events. Apply skips an event whose webhook is gone, is
+// disabled or does not ask for it any more. If the waiting deliveries of a webhook, or all kept deliveries,
+// are at their limit, Apply drops the delivery and counts it. meta.ids has an id for each delivery.
 
 // Validate refuses an op that no state could accept.
 func (o *NotifyWebhooks) Validate() error {

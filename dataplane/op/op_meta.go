@@ -16,7 +16,8 @@ const (
 	requestIDSize = 16
 )
 
-// check checks the fields of an op's Meta. A nil Meta counts as empty.
+// check checks the fields of an op's Meta that every op may have. A nil Meta counts as empty. The ops that
+// use meta.ids and meta.lease_seed check them.
 func (m *Meta) check(p *problems) {
 	p.add("meta.principal", job.CheckText(m.GetPrincipal(), job.MaxPrincipal))
 	if strings.IndexByte(m.GetPrincipal(), 0) >= 0 {

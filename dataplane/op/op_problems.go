@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/engine/optable"
 )
 
-// problems collects everything that is wrong with an op. The zero value is ready for use;
-// finding nothing costs nothing. Its error is PAYLOAD_TOO_LARGE where only sizes are wrong,
-// else VALIDATION_ERROR.
+// problems collects the faults of an op, of each field the first one. The zero value is ready for use, and a
+// faultless op costs nothing. The code of its error is PAYLOAD_TOO_LARGE if only sizes are wrong, otherwise
+// VALIDATION_ERROR.
 type problems struct{ fault.List }
 
 // add records err, if any, for a field.
@@ -50,7 +50,7 @@ func (p *problems) length(field string, n, most int) {
 	}
 }
 
-// ids records an empty or too long list and ids of the wrong length.
+// ids records a list that is empty or has more than job.MaxDutyItems elements, and ids of the wrong length.
 func (p *problems) ids(field string, ids [][]byte) {
 	p.length(field, len(ids), job.MaxDutyItems)
 	for i, id := range ids {
@@ -60,14 +60,14 @@ func (p *problems) ids(field string, ids [][]byte) {
 	}
 }
 
-// whole records an op that is too large to be logged.
+// whole records an op that is too large to be logged: it has more than job.MaxOpBytes.
 func (p *problems) whole(o Op) {
 	if size := optable.Size(o); size > job.MaxOpBytes {
 		p.Add(api.PayloadTooLarge, "request", "takes %d bytes; at most %d are allowed: split it", size, job.MaxOpBytes)
 	}
 }
 
-// path returns "list[i].field".
+// path returns "list[i].field", or "list[i]" if field is empty.
 func path(list string, i int, field string) string {
 	s := list + "[" + strconv.Itoa(i) + "]"
 	if field != "" {

@@ -7,14 +7,15 @@ type Repeat uint8
 
 // The numbers are not stored.
 const (
-	// RepeatNever: the second one would undo changes made between the two. An op that sets a setting is of this
-	// kind.
+	// RepeatNever: the second one may undo changes made between the two, as an op that sets a setting does, or
+	// have its effect a second time.
 	RepeatNever Repeat = iota
 	// RepeatHarmless: the second one finds nothing left to do and answers so. Its counts may be lower than the
 	// first's.
 	RepeatHarmless
-	// RepeatAnswers: the second one changes nothing and gives the first one's answer, until a later change makes
-	// that impossible (the lease of a fetch that has ended since is not answered).
+	// RepeatAnswers: the second one changes nothing and gives the first one's answer, until a later change
+	// makes that impossible. The answer of a repeated fetch, for example, leaves out the leases that have
+	// ended.
 	RepeatAnswers
 )
 
@@ -27,8 +28,8 @@ type unsure interface {
 	repeats() bool
 }
 
-// repeats reports whether an op may be applied a second time. An idempotency key makes any op repeatable, because
-// its result is stored.
+// repeats reports whether an op may be applied a second time. An idempotency key makes any op repeatable,
+// because the result of an op that did something is stored under the key.
 func (k *Kind) repeats(o Op) bool {
 	if o.GetMeta().GetIdempotency() != nil {
 		return true
