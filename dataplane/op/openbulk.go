@@ -8,9 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter means the jobs that exist
-// now. Jobs that are created here later or arrive from another shard are not meant, so the operation never
-// reaches a job twice that its own action created or moved. It refuses nothing.
+// OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter means the jobs that
+// exist on the shard now. It does not mean jobs that are created later or arrive from another shard, so that
+// the operation does not reach a job again that its own action has created or moved. OpenBulk refuses
+// nothing.
 
 // Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {
@@ -35,7 +36,7 @@ func (o *OpenBulk) Validate() error {
 	return p.err()
 }
 
-// Apply stores the part, unless the shard knows it already.
+// Apply stores the part, unless the part is under way already.
 func (o *OpenBulk) Apply(tx *state.Tx) (*OpenBulkResult, error) {
 	id := [16]byte(o.Part.Id)
 	known, err := tx.BulkPart(id)

@@ -95,7 +95,7 @@ func waivesModel(j *job.Job, id []byte) bool {
 	return model != "" && string(id) == string(modelWaiver(model))
 }
 
-// waiveModel records that a person has approved a job that is held for its model.
+// waiveModel records a person's approval of a job, if the job is held for its model.
 func waiveModel(j *job.Job) {
 	model := j.Options.GetModel()
 	if d := j.Detail; d.GetHold() == job.Hold_HOLD_POLICY && model != "" && d.GetHoldBy() == modelHolds+model {

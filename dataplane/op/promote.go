@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Promote makes due scheduled and retrying jobs pending. The proposer found them due; Apply skips jobs that have
-// changed since, and jobs that still wait for others.
+// Promote makes due scheduled and retrying jobs pending. The proposer found them due; Apply skips jobs that
+// are in another state by now or not due at the entry's clock, and jobs that still wait for others.
 
 // Validate refuses an op that no state could accept.
 func (o *Promote) Validate() error {

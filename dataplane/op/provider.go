@@ -10,19 +10,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A provider of models admits a limited number of requests and tokens a minute. The shard counts them when a job
-// is fetched, so that no job is fetched which the provider would refuse. An attempt counts as one request and
-// reserves the tokens that it is expected to use. Reported tokens move from the reservation to the window, and
-// the end of the attempt releases the rest of the reservation. The request stays counted however the attempt
-// ends, because the provider may have received it.
+// A provider of models admits a limited number of requests and tokens a minute, of which each shard has an
+// equal share. The shard counts them when a job is fetched, so that no job is fetched which the provider
+// would refuse. An attempt counts as one request and reserves the tokens that it is expected to use. Reported
+// tokens move from the reservation to the window, and the end of the attempt releases the rest of the
+// reservation. The request stays counted however the attempt ends, because the provider may have received it.
 //
-// The expected tokens of an attempt are a moving average over ended attempts. While a limited kind of token has
-// no average yet, one attempt runs at a time, because a start at full width would pass any limit before the first
-// report. The same applies to a limit below the expected tokens of one attempt, which would otherwise admit no
-// attempt at all.
+// The expected tokens of an attempt are a moving average over ended attempts. While a limited kind of token
+// has no average yet, one attempt runs at a time, because a start at full width would pass any limit before
+// the first report. The same applies to a share below the expected tokens of one attempt, which would
+// otherwise admit no attempt at all.
 //
-// Input tokens are those read anew and those written to a cache, because providers limit both; tokens read from a
-// cache are not limited.
+// Input tokens are those read anew and those written to a cache, because providers limit both; tokens read
+// from a cache are not limited.
 
 // providerWindowMs is the window of a provider's limits.
 const providerWindowMs = int64(time.Minute / time.Millisecond)
@@ -57,8 +57,8 @@ func deletedProvider(tx *state.Tx, was *state.Resource) error {
 	return tx.PutTraffic([16]byte(was.Id), nil)
 }
 
-// providerOf returns the provider whose limits apply to a job's attempts. It returns nil if the job and its queue
-// name no provider or the provider is not declared.
+// providerOf returns the provider whose limits apply to a job's attempts: the job's, else its queue's. It
+// returns nil if neither names a provider, or if the provider is not declared.
 func providerOf(g DecisionState, j *job.Job) *state.Resource {
 	name := cmp.Or(j.Options.GetProvider(), g.Queue(j.Queue).GetProvider())
 	if name == "" {
@@ -87,8 +87,8 @@ func meters(r *state.Resource, t *state.Traffic) [3]meter {
 	}
 }
 
-// need returns the free amount that one attempt needs: the amount that it is expected to use, or the whole limit
-// if the expectation is larger or unknown.
+// need returns the free amount that one attempt needs: the amount that it is expected to use, or the whole
+// limit if the expectation is larger or unknown. Without a limit an unknown expectation counts as 0.
 func (m meter) need() uint64 {
 	if m.limit > 0 && (m.expected == 0 || m.expected > m.limit) {
 		return m.limit
@@ -108,7 +108,7 @@ func (m meter) freeAt(nowNs int64) int64 {
 	return m.window.FallsTo(m.limit-m.need()-m.reserved, providerWindowMs, nowNs)
 }
 
-// checkProvider parks a job whose provider is at its limits.
+// checkProvider parks a job if one of its provider's limits has no room for another attempt.
 func checkProvider(g DecisionState, j *job.Job) (Verdict, error) {
 	r := providerOf(g, j)
 	if r == nil {
@@ -215,11 +215,11 @@ func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 	return tx.PutTraffic([16]byte(r.Id), t)
 }
 
-// tokens returns a reported count, limited to 32 bits. No limit of a provider is near that, and sums of a few
-// such counts do not overflow.
+// tokens returns a reported count, limited to 32 bits, and 0 for a negative one. Every limit of a provider is
+// lower, and sums of a few such counts do not overflow.
 func tokens(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) }
 
-// use moves tokens that were used from the reservation into the window.
+// use counts n used tokens in the window and takes up to n out of the reservation.
 func use(window **job.RateWindow, reserved *uint64, own *int64, used *uint64, n uint64, nowNs int64) {
 	if n == 0 {
 		return
@@ -232,7 +232,8 @@ func use(window **job.RateWindow, reserved *uint64, own *int64, used *uint64, n 
 	giveBackTokens(reserved, own, n)
 }
 
-// giveBackTokens takes up to n tokens out of a reservation.
+// giveBackTokens takes up to n tokens out of an attempt's reservation (own) and out of the shard's sum
+// (reserved).
 func giveBackTokens(reserved *uint64, own *int64, n uint64) {
 	n = min(n, uint64(*own))
 	*own -= int64(n)

@@ -8,7 +8,7 @@ import (
 )
 
 // PurgeBatches removes completed batches whose retention is over. Their jobs keep the batch id. The proposer
-// found them due; Apply skips batches that are already gone.
+// found them due; Apply skips batches that are gone or not due at the entry's clock.
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeBatches) Validate() error {

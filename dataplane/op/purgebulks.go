@@ -5,9 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PurgeBulks removes bulk operations that ended long ago. While more than BulksAim are kept, it also removes
-// others that have ended, in the order of the op's ids, so that new operations have room. It never removes an
-// operation that is under way.
+// PurgeBulks removes bulk operations that ended at least job.BulkKept ago. While more than BulksAim are kept,
+// it also removes others that have ended, in the order of the op's ids, so that new operations have room. It
+// never removes an operation that is under way.
 
 // BulksAim is the number of bulk operations above which ended ones are removed before their time.
 const BulksAim = job.MaxBulks / 8 * 7

@@ -5,9 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PurgeDeliveries removes deliveries that ended long ago. While more than DeliveriesAim are kept, it also removes
-// others that have ended, in the order of the op's ids, so that new deliveries have room. It never removes a
-// delivery that still waits.
+// PurgeDeliveries removes deliveries that ended at least job.DeliveryKept ago. While more than DeliveriesAim
+// are kept, it also removes others that have ended, in the order of the op's ids, so that new deliveries have
+// room. It never removes a delivery that still waits.
 
 // DeliveriesAim is the number of deliveries above which ended ones are removed before their time.
 const DeliveriesAim = job.MaxDeliveries / 8 * 7

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PurgeIdempotency deletes idempotency records that have expired. The proposer saw them due. A record
-// whose key has been used again since then is skipped.
+// PurgeIdempotency deletes idempotency records that have expired. The proposer saw them due. Apply skips a
+// record that is gone, or has not expired because its key has been used again since then.
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeIdempotency) Validate() error {
