@@ -11,9 +11,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PutSchedule creates a schedule, or replaces the one with its id and keeps its creation time and last run. It is
-// refused with CONFLICT if another schedule has the name or their number is at its limit; with NOT_FOUND if there
-// is no schedule to replace; and with PRECONDITION_FAILED if that has another version than the client saw.
+// PutSchedule creates a schedule, or replaces the one with its id and keeps its creation time and last run.
+// It is refused with CONFLICT if another schedule has the name, or if create is set and the id is taken or
+// the number of schedules is at its limit. Without create it is refused with NOT_FOUND if there is no
+// schedule to replace, and with PRECONDITION_FAILED if the schedule has another version than the client saw.
 
 // MaxTimezone is the maximum length of a time zone's name in bytes.
 const MaxTimezone = 64
@@ -114,12 +115,13 @@ func (o *PutSchedule) Apply(tx *state.Tx) (*PutScheduleResult, error) {
 	return &PutScheduleResult{Schedule: answered(rec)}, nil
 }
 
-// sameRuns reports whether a replaced schedule keeps its run times.
+// sameRuns reports whether a replaced schedule keeps its run times and is paused neither before nor after.
 func sameRuns(was, is *state.Schedule) bool {
 	return was != nil && !was.Paused && !is.Paused && was.Cron == is.Cron && was.Timezone == is.Timezone
 }
 
-// admitSchedule refuses a new schedule if its id is taken or the number of schedules is at its limit.
+// admitSchedule refuses a new schedule with CONFLICT if its id is taken or the number of schedules is at its
+// limit.
 func admitSchedule(tx *state.Tx, was *state.Schedule) error {
 	switch {
 	case was != nil:
@@ -139,8 +141,8 @@ func scheduleOf(tx *state.Tx, id []byte) (*state.Schedule, error) {
 	return tx.Schedule(parsed)
 }
 
-// agreeOn refuses a schedule that does not exist or does not have the version that the client saw; version 0
-// matches any.
+// agreeOn refuses a schedule that does not exist with NOT_FOUND, and one with another version than the client
+// saw with PRECONDITION_FAILED; version 0 matches any.
 func agreeOn(s *state.Schedule, id []byte, version uint64) error {
 	switch {
 	case s == nil:

@@ -13,8 +13,8 @@ type queueCheck struct {
 	text   func(q *state.Queue) string
 }
 
-// queueChecks are all such conditions. Both the decision whether a queue gives out one more job and its reasons
-// come from this table.
+// queueChecks are all conditions of a queue itself; state's lanes check the limits of its fairness keys. Both
+// the decision whether a queue gives out one more job and the reasons that clients read come from this table.
 var queueChecks = [...]queueCheck{
 	{ReasonQueueDeleting,
 		func(q *state.Queue, _ int64) bool { return q.Deleting },
@@ -45,7 +45,7 @@ var queueChecks = [...]queueCheck{
 		}},
 }
 
-// mayFetch reports whether a queue gives out one more of its jobs.
+// mayFetch reports whether a queue gives out one more of its jobs. An unknown queue gives out none.
 func mayFetch(q *state.Queue, clockNs int64) bool {
 	if q == nil {
 		return false

@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// resolvedDefaults are the settings that a job runs with: the client's, else its queue's defaults, else the
-// built-in defaults.
+// resolvedDefaults are the settings with defaults that a job runs with: for each value the client's, else its
+// queue's default, else the built-in default.
 type resolvedDefaults struct {
 	priority      uint32
 	retry         *job.Retry
@@ -34,8 +34,8 @@ func inherit[T any](nj *NewJob, left uint32, value *T, queues *T) {
 }
 
 // resolveRetry returns the job's retry policy. If its two delays come from different sources and contradict
-// each other, the weaker source gives way: the client outranks the queue, and the queue outranks the built-in
-// defaults.
+// each other, the delay of the weaker source gives way to the other: the client outranks the queue, and the
+// queue outranks the built-in defaults.
 func (nj *NewJob) resolveRetry(d *state.QueueDefaults) *job.Retry {
 	r := &job.Retry{
 		MaxAttempts: nj.Retry.GetMaxAttempts(), Backoff: nj.Retry.GetBackoff(), JitterPercent: nj.Retry.GetJitterPercent(),

@@ -9,12 +9,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// QueueVersion returns the version of a queue's settings, from 1 to the maximum int64. Equal settings have equal
-// versions and different settings different ones. It covers everything that SetQueue sets and nothing else. It is
-// a hash and not a counter, because a counter would start anew in a store whose log is older than the counter,
-// and replicas would differ by the part of the log that they replay. Replicas with different binaries must
-// compute the same version: so a new setting joins the hash at the feature level that allows setting it, and adds
-// nothing while it is not set.
+// QueueVersion returns the version of a queue's settings, from 1 to the maximum int64. Equal settings have
+// equal versions; different settings have different ones, up to a collision of 63 bits of the hash. It covers
+// everything that SetQueue sets and nothing else. It is a hash and not a counter, because a counter would
+// start anew in a store whose log is older than the counter, and replicas would differ by the part of the log
+// that they replay. Replicas with different binaries must compute the same version: so a new setting joins
+// the hash at the feature level that allows setting it, and adds nothing while it is not set.
 func QueueVersion(q *state.Queue) (uint64, error) {
 	settings := &state.Queue{
 		Paused: q.Paused, Draining: q.Draining, MaxConcurrency: q.MaxConcurrency,
@@ -30,7 +30,8 @@ func QueueVersion(q *state.Queue) (uint64, error) {
 	return max(1, binary.BigEndian.Uint64(sum[:])>>1), nil
 }
 
-// expected refuses a queue that is not as the client saw it.
+// expected refuses a queue that is not as the client saw it with PRECONDITION_FAILED: a queue to create that
+// exists, a queue to change that does not exist, and one with another version. IfVersion 0 matches any.
 func (o *SetQueue) expected(was *state.Queue) error {
 	switch {
 	case o.Create && was != nil:
@@ -41,7 +42,8 @@ func (o *SetQueue) expected(was *state.Queue) error {
 	return queueAt(was, o.IfVersion)
 }
 
-// queueAt refuses a queue whose settings have another version; 0 = any.
+// queueAt refuses a queue whose settings have another version with PRECONDITION_FAILED; version 0 matches
+// any.
 func queueAt(q *state.Queue, version uint64) error {
 	if version == 0 {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// QueueDelivery queues a delivery that no alert caused to a webhook, whether or not the webhook asks for such
-// events. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT if it is disabled or the
-// number of deliveries is at its limit. meta.ids has the delivery's id.
+// QueueDelivery queues one delivery to a webhook, such as a test, at a client's request, whether or not the
+// webhook asks for such events. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT
+// if the webhook is disabled, or if the webhook's waiting deliveries or all kept deliveries are at their
+// limit. meta.ids has the delivery's id.
 
 // Validate refuses an op that no state could accept.
 func (o *QueueDelivery) Validate() error {

@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RecordRequests adds requests that led to no op to the audit log: refused requests, and requests to a node that
-// change no state. Servers collect them and write them together, so that many forbidden requests cost little. A
-// repeat is known by its request id and adds nothing.
+// RecordRequests adds requests that led to no op to the audit log: refused requests, and requests to a node
+// that change no state. Servers collect the requests and record many in one op, so that many forbidden
+// requests cost little. A repeat of the op is recognised by its request id and adds nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRequests) Validate() error {

@@ -5,10 +5,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RejectJobs rejects held jobs: they die with the reason as their error. The refusal of an item is NOT_FOUND, or
-// STATE_CONFLICT for a job that is not held.
+// RejectJobs rejects held jobs: they die with the reason as their error. An item is refused with NOT_FOUND,
+// with STATE_CONFLICT if its job is not held, or with OVERLOADED if its job belongs to a batch or a chain and
+// the entry is full.
 
-// rejectedError is the error where the request gives no reason.
+// rejectedError is the error if the request gives no reason.
 const rejectedError = "rejected"
 
 // Validate refuses an op that no state could accept.

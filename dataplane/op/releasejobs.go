@@ -5,10 +5,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ReleaseJobs approves held jobs: they become pending at once and wait neither for a due time nor for other jobs.
-// The op may change the options of a job. If an approval policy holds a job, the policy never holds that job
-// again. The refusal of an item is NOT_FOUND; STATE_CONFLICT for a job that is not held, or whose agent has
-// already reached its new bounds; or BUDGET_EXCEEDED for a job that a budget holds and still has no room for.
+// ReleaseJobs approves held jobs: they become pending at once and wait neither for a due time nor for other
+// jobs. The op may change the payload, the checkpoint and the agent's limits of a single job. If an approval
+// policy holds a job, the policy never holds that job again; the same goes for a hold because its model has
+// no price.
+//
+// An item is refused with NOT_FOUND; with STATE_CONFLICT if its job is not held, or if the op changes the
+// agent of a job that has none or that has already reached one of its limits after the change; with
+// BUDGET_EXCEEDED if a budget holds its job and a budget would hold or reject the job again; or with
+// OVERLOADED if its job belongs to a batch or a chain and the entry is full.
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {

@@ -9,16 +9,16 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ReplayJob creates a job that repeats an iteration of an existing job and continues from there. The new job has
-// everything that the original was enqueued with, and the checkpoint that the iteration before left. It has no
-// ties to other records: no unique or debounce key, batch, chain, dependencies, parent or schedule. The original
-// is only read and may be in any state.
+// ReplayJob creates a job that repeats an iteration of an existing job and continues from there. The new job
+// has the original's present payload and settings, its origin and previous result, and the checkpoint that
+// the iteration before left. It has no other ties to other records: no unique or debounce key, batch, chain,
+// dependencies, parent or schedule. The original may be in any state and does not change.
 //
-// The first iteration is repeated without a checkpoint, because the checkpoint of the enqueue is not kept. The
-// first iteration of a job that is itself a replay is refused for the same reason: the job it was made of has
-// that checkpoint.
+// Iteration 1 is repeated without a checkpoint, because the checkpoint of the enqueue is not kept. If the
+// existing job is itself a replay that began at a later iteration, the repeat of that iteration is refused,
+// because only its original has the checkpoint with which it began.
 //
-// A repeated ReplayJob is known by its id, gives the same answer and changes nothing.
+// A repeated ReplayJob is recognised by the new job's id, gives the same answer and changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *ReplayJob) Validate() error {
@@ -36,8 +36,11 @@ func (o *ReplayJob) Validate() error {
 	return p.err()
 }
 
-// Apply creates the job. It refuses a job or an iteration that does not exist with NOT_FOUND, a job without
-// iterations with STATE_CONFLICT, and a job that its queue does not admit.
+// Apply creates the job. It refuses a job that does not exist, and an iteration that it cannot repeat, with
+// NOT_FOUND. It refuses a job without iterations, and a job that has moved to another queue since the new id
+// was made, with STATE_CONFLICT. The queue may refuse the new job with CONFLICT while it is being deleted,
+// with QUEUE_FULL, or with OVERLOADED if the number of lanes is at its limit, or if the queue would have to
+// drop a job for the new one and the entry is full.
 func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	id := o.Meta.Ids[0]
 	result := &ReplayJobResult{Id: id}
@@ -82,7 +85,8 @@ func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	return result, tx.PutJob(made)
 }
 
-// before returns the iteration before the repeated one, or nil for the first.
+// before returns the iteration before the repeated one, or nil for the first. It refuses a job or an
+// iteration that cannot be replayed.
 func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 	id, d := job.ID(o.JobId), j.GetDetail()
 	switch {

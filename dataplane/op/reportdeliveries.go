@@ -9,8 +9,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ReportDeliveries records how attempts to deliver events ended. Each attempt counts once: Apply skips a report
-// that is not about the next attempt of its delivery.
+// ReportDeliveries records how attempts to deliver events ended, and disables webhooks that have failed for
+// long. Each attempt counts once: Apply skips a report about a delivery that is gone or has ended, and a
+// report that is not about the next attempt of its delivery.
 
 // Validate refuses an op that no state could accept.
 func (o *ReportDeliveries) Validate() error {
@@ -62,8 +63,9 @@ func (o *ReportDeliveries) Apply(tx *state.Tx) (*ReportDeliveriesResult, error) 
 	return &ReportDeliveriesResult{}, nil
 }
 
-// attempted records the outcome with the webhook. It disables a webhook that could not be reached for long, so
-// that its owner notices that nothing is delivered.
+// attempted records the outcome with the webhook. It disables the webhook after job.WebhookGivenUp deliveries
+// in a row were given up over at least job.WebhookFailing, so that its owner notices that nothing is
+// delivered. If the outbox to another shard is full, a later report disables it.
 func (r *DeliveryReport) attempted(tx *state.Tx, webhook *state.Resource) error {
 	a, err := tx.Attempted([16]byte(webhook.Id))
 	if err != nil {

@@ -7,21 +7,22 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxNotified waiters at a
-// time. The rest stays due for the next op. It skips jobs that have not settled. If a job has gone to another
-// shard, it forwards the request to that shard; if a job does not exist, the waiters learn that.
+// ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxNotified
+// waiters at a time and while the entry has room. The rest stays due for the next op. It skips jobs that have
+// not settled. If a job has gone to another shard, it forwards the request to that shard; if a job does not
+// exist, the waiters learn that.
 //
-// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. That time is part
-// of the state, because the duty would otherwise propose the same op again and again while the shard is
+// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. That time is
+// part of the state, because the duty would otherwise propose the same op again and again while the shard is
 // unreachable.
 
 const (
 	// MaxNotified is the number of waiters that one ResolveDependents notifies.
 	MaxNotified = 1000
-	// maxPassedOver is the number of waiters that it passes over for each job before the others behind them have
-	// to wait too.
+	// maxPassedOver is the number of waiters of one job that ResolveDependents passes over before the waiters
+	// behind them have to wait too.
 	maxPassedOver = 10_000
-	// retryNotify is the delay after which it tries passed-over waiters again.
+	// retryNotify is the delay after which ResolveDependents tries passed-over waiters again.
 	retryNotify = time.Second
 )
 

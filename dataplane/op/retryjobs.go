@@ -9,13 +9,14 @@ import (
 )
 
 // RetryJobs makes settled jobs run again, at their old place in the queue and from their checkpoint. A retry
-// starts at the first attempt and deletes the records of earlier attempts, iterations included. It keeps the mark
-// that a lease of the job has expired, because that lease's worker may still run. A requeue, which only dead jobs
-// accept, keeps attempts and errors and grants all attempts anew. The job's batch, chain and dependents have seen
-// its first outcome and do not see the second.
+// starts at the first attempt and deletes the result and the records of earlier attempts, iterations
+// included. It keeps the mark that a lease of the job has expired, because that lease's worker may still run.
+// A requeue, which only dead jobs accept, keeps attempts and errors and grants all attempts anew. The job's
+// batch, chain and dependents have seen its first outcome and do not see the second.
 //
-// The refusal of an item is NOT_FOUND, STATE_CONFLICT, or CONFLICT if another job now holds the job's unique key.
-// A job does not take a key again whose period is over.
+// An item is refused with NOT_FOUND; with STATE_CONFLICT if its job has not settled, or for a requeue is not
+// dead; with CONFLICT if another job now holds the job's unique key; or with OVERLOADED if its job belongs to
+// a batch or a chain and the entry is full. A job does not take a key again whose period is over.
 
 // Validate refuses an op that no state could accept.
 func (o *RetryJobs) Validate() error {
@@ -53,8 +54,8 @@ func (o *RetryJobs) revive(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), tx.PutJob(j, state.EventType_EVENT_REVIVED)
 }
 
-// claimKey gives a job its unique key back, or refuses if another job holds it. It frees the key if the other
-// job's period is over.
+// claimKey lets a job take its unique key again and frees the key if the period of another holder is over. It
+// refuses with CONFLICT if another job holds the key.
 func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	if j.Options.GetUniqueKey() == "" || j.Detail.GetUniqueExpiresNs() <= tx.ClockNs() {
 		return nil, nil
@@ -70,7 +71,8 @@ func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	return nil, freeUnique(tx, j.Queue, j.Options.GetUniqueKey())
 }
 
-// startOver resets a job to the state before its first fetch.
+// startOver deletes the attempts, errors, iterations and result of a job, as before its first fetch. The
+// checkpoint stays.
 func startOver(tx *state.Tx, j *job.Job) error {
 	j.Attempt, j.AttemptBase, j.StartedNs, j.Lease = 0, 0, 0, nil
 	if err := forgetIterations(tx, j); err != nil {
@@ -114,7 +116,8 @@ func goOn(tx *state.Tx, j *job.Job) error {
 	return nil
 }
 
-// unsettle clears the fields that were set when the job settled and restarts its expiry.
+// unsettle clears the fields that were set when the job settled or was held, makes the job due now and
+// restarts its expiry. It also ends a unique key whose period is over.
 func unsettle(tx *state.Tx, j *job.Job) {
 	j.CompletedNs, j.FailedNs, j.SettledNs, j.BlockedBy = 0, 0, 0, 0
 	j.ScheduledNs = tx.ClockNs()
