@@ -141,8 +141,8 @@ func scheduleOf(tx *state.Tx, id []byte) (*state.Schedule, error) {
 	return tx.Schedule(parsed)
 }
 
-// agreeOn refuses a schedule that does not exist with NOT_FOUND, and one with another version than the client
-// saw with PRECONDITION_FAILED; version 0 matches any.
+// agreeOn refuses with NOT_FOUND if the schedule does not exist, and with PRECONDITION_FAILED if it has
+// another version than the client saw; version 0 matches any.
 func agreeOn(s *state.Schedule, id []byte, version uint64) error {
 	switch {
 	case s == nil:

@@ -30,8 +30,9 @@ func QueueVersion(q *state.Queue) (uint64, error) {
 	return max(1, binary.BigEndian.Uint64(sum[:])>>1), nil
 }
 
-// expected refuses a queue that is not as the client saw it with PRECONDITION_FAILED: a queue to create that
-// exists, a queue to change that does not exist, and one with another version. IfVersion 0 matches any.
+// expected refuses with PRECONDITION_FAILED to create a queue that exists, and to change a queue that does
+// not exist or has another version than the client saw. IfVersion 0 matches any queue, also one that does not
+// exist.
 func (o *SetQueue) expected(was *state.Queue) error {
 	switch {
 	case o.Create && was != nil:
@@ -42,7 +43,7 @@ func (o *SetQueue) expected(was *state.Queue) error {
 	return queueAt(was, o.IfVersion)
 }
 
-// queueAt refuses a queue whose settings have another version with PRECONDITION_FAILED; version 0 matches
+// queueAt refuses with PRECONDITION_FAILED a queue whose settings have another version; version 0 matches
 // any.
 func queueAt(q *state.Queue, version uint64) error {
 	if version == 0 {

@@ -37,10 +37,10 @@ func (o *ReplayJob) Validate() error {
 }
 
 // Apply creates the job. It refuses a job that does not exist, and an iteration that it cannot repeat, with
-// NOT_FOUND. It refuses a job without iterations, and a job that has moved to another queue since the new id
-// was made, with STATE_CONFLICT. The queue may refuse the new job with CONFLICT while it is being deleted,
-// with QUEUE_FULL, or with OVERLOADED if the number of lanes is at its limit, or if the queue would have to
-// drop a job for the new one and the entry is full.
+// NOT_FOUND. It refuses a job without iterations, and a job that has moved to a queue of another hash slot
+// since the new id was made, with STATE_CONFLICT. The queue may refuse the new job with CONFLICT while it is
+// being deleted, with QUEUE_FULL, or with OVERLOADED if the number of lanes is at its limit, or if the queue
+// would have to drop a job for the new one and the entry is full.
 func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	id := o.Meta.Ids[0]
 	result := &ReplayJobResult{Id: id}

@@ -9,12 +9,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ReturnBudget reports to the first shard how another shard has used its slice of a shared budget: the amounts
-// spent, given back and missing. The first shard books the spent amount in its present windows. It refuses
-// nothing: it ignores a report on a budget that has been deleted since.
+// ReturnBudget reports to the first shard how a shard, which may be the first one itself, has used its slice
+// of a shared budget: the amounts spent, given back and missing. The first shard books the spent amount in
+// its present windows. ReturnBudget refuses nothing: it ignores a report on a budget that has been deleted
+// since.
 //
-// A shard that was restored to an earlier time may report money twice. The first shard books it again, but takes
-// no more from the shard's share than it has.
+// A shard that was restored to an earlier time may report money twice. The first shard books it again, but
+// takes no more from the shard's share than the share has.
 
 // Validate refuses an op that no shard can have sent.
 func (o *ReturnBudget) Validate() error {

@@ -17,8 +17,9 @@ func (o *RevokeKey) Validate() error {
 	return p.err()
 }
 
-// Apply deletes the key. It refuses an unknown id, a key or a caller's key that has changed since the request was
-// authorised, and, with spare_last, the last key that administers the namespace.
+// Apply deletes the key. It refuses an unknown id with NOT_FOUND. It refuses with CONFLICT a key that has
+// changed since the request was authorised, a caller whose own key has changed or been revoked since, and,
+// with spare_last, the last key that administers the namespace.
 func (o *RevokeKey) Apply(tx *state.Tx) (*RevokeKeyResult, error) {
 	k := tx.Key(o.Id)
 	if k == nil {

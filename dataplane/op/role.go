@@ -30,7 +30,7 @@ func checkRole(p *problems, o *PutResource) {
 	}
 }
 
-// releaseRole refuses to delete a role that a key has.
+// releaseRole refuses with CONFLICT to delete a role that a key has.
 func releaseRole(tx *state.Tx, was *state.Resource) error {
 	for _, k := range tx.Keys() {
 		if slices.Contains(k.Roles, was.Name) {
@@ -61,7 +61,7 @@ func (p *problems) keyScope(field string, globs []string) {
 	}
 }
 
-// rolesAreThere refuses role names that are neither built in nor declared.
+// rolesAreThere refuses with VALIDATION_ERROR role names that are neither built in nor declared.
 func rolesAreThere(tx *state.Tx, roles []string) error {
 	for _, name := range roles {
 		if !tenancy.Role(name).Valid() && tx.Resource(kindRole, name) == nil {
@@ -71,13 +71,14 @@ func rolesAreThere(tx *state.Tx, roles []string) error {
 	return nil
 }
 
-// administers reports whether a key may change keys without limits of scope or time.
+// administers reports whether a key is enabled, never expires, covers every queue and has the built-in role
+// admin.
 func administers(k *state.Key) bool {
 	return k.Enabled && k.ExpiresNs == 0 && len(k.QueueScope) == 0 && slices.Contains(k.Roles, string(tenancy.Admin))
 }
 
-// othersAdminister refuses a change to the last key that administers the namespace, because a node for which
-// nobody can create keys has to be set up anew.
+// othersAdminister refuses with CONFLICT a change to the last key that administers the namespace, because a
+// node for which nobody can create keys has to be set up anew.
 func othersAdminister(tx *state.Tx, k *state.Key) error {
 	if !administers(k) || slices.ContainsFunc(tx.Keys(), func(other *state.Key) bool { return other.Id != k.Id && administers(other) }) {
 		return nil

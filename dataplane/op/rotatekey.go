@@ -26,8 +26,8 @@ func (o *RotateKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an unknown id, and a key or a caller's key that has changed since the request
-// was authorised.
+// Apply changes the key. It refuses an unknown id with NOT_FOUND. It refuses with CONFLICT a key that has
+// changed since the request was authorised, and a caller whose own key has changed or been revoked since.
 func (o *RotateKey) Apply(tx *state.Tx) (*RotateKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {

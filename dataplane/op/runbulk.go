@@ -12,20 +12,22 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// RunBulk runs a chunk of a shard's part of a bulk operation. The shard's leader has found the jobs in its view;
-// Apply checks each again. It passes over a job that is gone or has left the queue or the states of the filter.
-// If the action is refused for a job that still matches, the refusal counts as an error and the home shard
-// receives it.
+// RunBulk runs a chunk of a shard's part of a bulk operation. The shard's leader has found the jobs in its
+// view; Apply checks each again. It passes over a job that is gone, lies outside the scope of the operation's
+// requester, or does not match the filter any more because it has left the filter's queue or states or is
+// already in the queue to which the operation moves jobs. If the request named the jobs by id, a job that is
+// gone or outside the scope counts as an error. If the action is refused for a job, the refusal counts as an
+// error, unless it is OVERLOADED. The home shard receives the first job.MaxBulkFailures errors of the part.
 //
 // The counts and the position of the part are in the commit of the effect, and a chunk that does not start at
-// that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing, and the
-// counts are exact in every case.
+// that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing, and
+// the counts are exact in every case.
 //
-// If the entry or the outbox to another shard is full, the chunk ends early, and the part stands after its last
-// finished job.
+// If the entry is full or the action is refused with OVERLOADED, the chunk ends early, and the part stands
+// after its last finished job.
 
-// bulkNotifyInterval is the interval, by the entry clock, at which a running part reports to the home shard. It reports
-// kept errors and its end at once.
+// bulkNotifyInterval is the interval, by the entry clock, at which a running part reports to the home shard.
+// A part reports errors that it keeps for the home shard, and its end, at once.
 const bulkNotifyInterval = time.Second
 
 // Validate refuses an op that no state could accept.
@@ -87,7 +89,7 @@ type chunk struct {
 	failures []*state.BulkFailure
 }
 
-// job applies the action to a job if the operation means it. It returns false if the job has to wait.
+// job applies the action to a job if the operation means the job. It returns false if the job has to wait.
 func (c *chunk) job(id []byte) (done bool, err error) {
 	j, err := jobOf(c.tx, id)
 	if err != nil {

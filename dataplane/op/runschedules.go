@@ -9,10 +9,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that has run
-// or changed since the proposer read it, and one whose queue's shard has a full outbox. Each run creates its job
-// once, whatever happens to the schedule in between: the job's id follows from the run, and no run is accepted
-// that is not after the last one.
+// RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that is
+// gone or paused, has run or changed since the proposer read it, or whose queue lies on a shard to which the
+// outbox is full. Each run creates at most one job, whatever happens to the schedule in between: the job's id
+// follows from the run, and no run is accepted that is not after the last one. It creates none if another job
+// holds the schedule's unique key.
 //
 // A run by hand creates an additional job, even of a paused schedule, and leaves the schedule's times as they
 // are.
@@ -36,7 +37,8 @@ func (o *RunSchedules) Validate() error {
 	return p.err()
 }
 
-// checkTimes checks that the runs of a schedule are in order.
+// checkTimes checks that the runs of a schedule are in order and before its next run. A run by hand has no
+// times.
 func (r *Run) checkTimes() error {
 	if r.GetByHand() {
 		if len(r.RunNs) > 0 {
@@ -93,7 +95,8 @@ func (o *RunSchedules) Apply(tx *state.Tx) (*RunSchedulesResult, error) {
 // didNothing reports whether no job was created, so that a client may ask for a run by hand again.
 func (x *RunSchedulesResult) didNothing() bool { return len(x.JobIds) == 0 }
 
-// applies reports whether a schedule is as the proposer saw it.
+// applies reports whether a schedule is as the proposer saw it and not paused. A run by hand only needs the
+// schedule to exist.
 func (r *Run) applies(s *state.Schedule) bool {
 	if r.ByHand {
 		return s != nil
@@ -101,7 +104,7 @@ func (r *Run) applies(s *state.Schedule) bool {
 	return s != nil && !s.Paused && s.Version == r.Version && s.NextRunNs == r.DueNs
 }
 
-// runAll creates the jobs of a schedule's due runs.
+// runAll creates the jobs of a schedule's due runs and stores the schedule's next run.
 func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) error {
 	id := job.ID(s.Id)
 	for _, at := range r.RunNs {
@@ -121,8 +124,8 @@ func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) err
 	return tx.PutSchedule(s, s.Name)
 }
 
-// run sends one job to the queue's shard. If that is this shard, run omits the job from the result when another
-// job had its unique key.
+// run sends one job to the shard of the schedule's queue and adds its id to the result. If that is this shard
+// and another job holds the unique key, run leaves the id out, because no job was created.
 func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, dueNs int64) error {
 	n := &NewJob{
 		Queue:       s.Queue,

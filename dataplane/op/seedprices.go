@@ -8,8 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SeedPrices replaces an older shipped price book in the store and drops prices that the new book no longer has.
-// The namespace's own prices and past charges stay as they are.
+// SeedPrices replaces an older shipped price book in the store and drops prices that the new book no longer
+// has. It does nothing if the store has this book or a newer one. The namespace's own prices and past charges
+// stay as they are.
 
 // Validate refuses an op that no state could accept.
 func (o *SeedPrices) Validate() error {

@@ -9,10 +9,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SetAlerts records which alert rules fire and which no longer do. Apply skips unchanged rules and rules that are
+// SetAlerts records which alert rules fire and which no longer do, and queues a delivery to the webhook of
+// each changed rule unless the webhook is gone or disabled. Apply skips unchanged rules and rules that are
 // gone or have another version than the proposer saw, so that two leaders which both believe to lead report a
 // change once. meta.ids has an id for the delivery of each change. The op is not repeatable: between two
-// identical ones, others may have changed the alert back, and the duty evaluates again and needs no lost answer.
+// identical ones, others may have changed the alert back, and the duty evaluates again and needs no lost
+// answer.
 
 // Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {
@@ -41,7 +43,8 @@ func (o *SetAlerts) Validate() error {
 	return p.err()
 }
 
-// Apply changes the state of the rules and queues the deliveries of their webhooks. It refuses nothing.
+// Apply changes the state of the rules and queues the deliveries, or counts them as dropped if the limits of
+// deliveries are reached. It refuses nothing.
 func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 	result := &SetAlertsResult{}
 	for i, c := range o.Changes {
