@@ -26,9 +26,10 @@ func (o *SetKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an unknown id, a version other than the client saw, a key or a caller's key
-// that has changed since the request was authorised, unknown roles, and a change to the last key that administers
-// the namespace.
+// Apply changes the key. It refuses an unknown id with NOT_FOUND, a version other than the client saw with
+// PRECONDITION_FAILED, and new roles that do not exist with VALIDATION_ERROR. It refuses with CONFLICT a key
+// that has changed since the request was authorised, a caller whose own key has changed or been revoked
+// since, and a change that takes its rights from the last key that administers the namespace.
 func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {
@@ -62,8 +63,8 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	return &SetKeyResult{Key: k}, nil
 }
 
-// asJudged refuses a request that was authorised against an earlier version of a key, because the key may have
-// received rights since that the caller does not have.
+// asJudged refuses with CONFLICT a request that was authorised against an earlier version of a key, because
+// the key may have received rights since that the caller does not have; version 0 matches any.
 func asJudged(k *state.Key, version uint64) error {
 	if version == 0 || version == KeyVersion(k) {
 		return nil
@@ -71,8 +72,9 @@ func asJudged(k *state.Key, version uint64) error {
 	return api.Errorf(api.Conflict, "another client changed API key %s at the same time: nothing was changed, try again", k.Id)
 }
 
-// callerAsJudged refuses a request whose own key has changed since it was authorised, because its changes to
-// other keys would outlive the rights of that key.
+// callerAsJudged refuses with CONFLICT a request whose own key has changed or been revoked since the request
+// was authorised, because its changes to other keys would outlive the rights of that key; version 0 checks
+// nothing.
 func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	if version == 0 {
 		return nil
@@ -84,8 +86,8 @@ func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	return asJudged(by, version)
 }
 
-// NoVersion equals the version of no key and no queue. A caller whose authorisation found no record passes it, so
-// that a record created since is refused.
+// NoVersion equals the version of no key and no queue. A caller whose authorisation found no record passes
+// it, so that the op is refused if the record was created since.
 const NoVersion = math.MaxUint64
 
 // KeyVersion returns the version of a key that clients see. It rises with every change.

@@ -10,15 +10,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the next
-// fetch or enqueue: a queue that is paused, or lowered below its number of active jobs, takes no job from its
-// worker. A queue that is lowered below its waiting jobs keeps them and accepts no more. Retention also applies
-// to settled jobs, because it is looked up when a job is removed.
+// SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the
+// next fetch or enqueue: a queue that is paused, or lowered below its number of active jobs, takes no job
+// from its worker. A queue that is lowered below its waiting jobs keeps them. It then refuses more jobs or,
+// with on_full drop_oldest, drops as many ready jobs as it accepts. Retention also applies to settled jobs,
+// because it is looked up when a job is removed.
 //
 // A draining queue is paused until its active jobs have ended and afterwards; resuming it ends the draining.
 //
-// The op is refused with CONFLICT if the number of queues is at its limit or the queue is being deleted; and with
-// PRECONDITION_FAILED if the settings are not those that the client saw, or create is set and the queue exists.
+// The op is refused with CONFLICT if the queue is being deleted, or would be new while the number of queues
+// is at its limit. It is refused with PRECONDITION_FAILED if the settings are not those that the client saw,
+// if the client saw a queue that does not exist, or if create is set and the queue exists.
 
 // Validate refuses an op that no state could accept.
 func (o *SetQueue) Validate() error {
@@ -129,7 +131,7 @@ func (o *SetQueue) Apply(tx *state.Tx) (*SetQueueResult, error) {
 	return &SetQueueResult{}, nil
 }
 
-// stops returns whether the queue shall be paused and whether it drains.
+// stops returns whether the queue shall be paused and whether it shall drain.
 func (o *SetQueue) stops(q *state.Queue) (paused, draining bool) {
 	paused, draining = q.Paused, q.Draining
 	if o.Paused != nil {
@@ -142,7 +144,8 @@ func (o *SetQueue) stops(q *state.Queue) (paused, draining bool) {
 	return paused, draining && paused
 }
 
-// limits sets the limits on fetches and reports whether one has changed.
+// limits sets the limits on fetches, which are max_concurrency and the rate limit, and reports whether one
+// has changed.
 func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
 	changed = set(&q.MaxConcurrency, o.MaxConcurrency)
 	if o.RateLimit == nil {
@@ -158,8 +161,8 @@ func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
 	return set(&q.RateWindowMs, &window) || changed
 }
 
-// keep sets the limits on enqueues, the ageing, the retention and the defaults, and reports whether one has
-// changed.
+// keep sets the limits on enqueues, the provider, the ageing, the retention and the defaults, and reports
+// whether one has changed.
 func (o *SetQueue) keep(q *state.Queue) (changed bool) {
 	changed = set(&q.MaxLength, o.MaxLength)
 	changed = set(&q.Overflow, o.Overflow) || changed

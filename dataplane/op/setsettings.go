@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SetSettings replaces the namespace's settings. The retention applies to settled jobs of queues without their
-// own, whenever they settled, and to batches that complete later. The handling of unknown models applies to jobs
-// that are fetched later.
+// SetSettings replaces the namespace's settings. The retention of a state applies to settled jobs of queues
+// that set none for that state, whenever the jobs settled, and to batches that complete later. The handling
+// of unknown models applies to jobs that are fetched later.
 
 // Validate refuses an op that no state could accept.
 func (o *SetSettings) Validate() error {

@@ -7,16 +7,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SettleDependency tells a waiting job that one of its dependencies has settled or does not exist, once for each
-// dependency. After the last
-// completed one the waiter becomes pending, or continues to wait for its due time. If a dependency did not
-// complete or does not exist, the waiter's policy decides: the waiter dies, is held for a person's decision, or
-// counts the dependency like a completed one. An agent's job that waits for its tools counts each tool, however
-// it ended.
+// SettleDependency tells a waiting job that one of its dependencies has settled or does not exist, once for
+// each dependency. After the last completed one a scheduled waiter becomes pending, or continues to wait for
+// its due time; a held waiter stays held. If a dependency did not complete or does not exist, the waiter's
+// policy decides: the waiter dies, is held for a person's decision, or counts the dependency like a completed
+// one. An agent's job that waits for its tools counts each tool, however it ended.
 //
 // The op does nothing if the waiter no longer waits, because it has settled, is deleted or was released by a
-// person; if the job is not one of the tools that an agent's job waits for; or if the policy holds a waiter that
-// is held already.
+// person; if the job is not one of the tools that an agent's job waits for; or if the policy holds a waiter
+// that is held already.
 
 // Validate refuses an op that no shard can have sent.
 func (o *SettleDependency) Validate() error {
@@ -79,7 +78,7 @@ func (o *SettleDependency) hold(tx *state.Tx, j *job.Job) error {
 	return hold(tx, j, job.Hold_HOLD_DEPENDENCY, job.ID(o.JobId).String(), o.reason())
 }
 
-// fail makes the waiter die, which in turn notifies the jobs that depend on it.
+// fail makes the waiter die. A duty then notifies the jobs that depend on the waiter.
 func (o *SettleDependency) fail(tx *state.Tx, j *job.Job) error {
 	return die(tx, j, job.OnBlock, &job.AttemptError{Error: o.reason(), Outcome: job.Blocked})
 }

@@ -45,12 +45,12 @@ func (g *SnapshotState) Queue(name string) *state.Queue {
 	return q
 }
 
-// Account returns a budget's account, nil if there is none.
+// Account returns a budget's account including the jobs that Reserve has counted, or nil if there is none.
 func (g *SnapshotState) Account(id [16]byte) (*state.Account, error) {
 	return remember(g.accounts, id, g.snapshot.Account)
 }
 
-// Traffic returns a provider's traffic including the reserved jobs, nil if there is none.
+// Traffic returns a provider's traffic including the jobs that Reserve has counted, or nil if there is none.
 func (g *SnapshotState) Traffic(id [16]byte) (*state.Traffic, error) {
 	return remember(g.traffic, id, g.snapshot.Traffic)
 }
@@ -66,8 +66,8 @@ func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)
 	return rec, err
 }
 
-// Reserve counts a job against its provider and the budgets that shards share, as if it had been fetched. It
-// does not reserve on other budgets.
+// Reserve counts a job with its provider and on this shard's slices of shared budgets, as if the job had been
+// fetched. It reserves nothing on other budgets.
 func (g *SnapshotState) Reserve(j *job.Job) error {
 	if err := g.reserveSlices(j); err != nil {
 		return err
@@ -89,7 +89,8 @@ func (g *SnapshotState) Reserve(j *job.Job) error {
 	return g.err
 }
 
-// reserveSlices reserves the job's cost on this shard's slices of shared budgets.
+// reserveSlices reserves the job's expected cost on this shard's slices of shared budgets, at most what each
+// has free.
 func (g *SnapshotState) reserveSlices(j *job.Job) error {
 	budgets := budgetsOf(g.resources, j)
 	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())

@@ -10,12 +10,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// StartBulk begins a bulk operation: one action on many jobs, which are named by ids or found by a filter, on all
-// their shards. Its record is on the home shard. Each shard that may have such jobs receives a part. The shard's
-// leader runs the part in chunks (RunBulk) and reports to the home shard (CountBulk).
+// StartBulk begins a bulk operation: one action on many jobs, which are named by ids or found by a filter, on
+// all their shards. Its record is on the home shard. Each shard that may have such jobs receives a part. The
+// shard's leader runs the part in chunks (RunBulk), which report to the home shard (CountBulk).
 //
-// The op is refused with OVERLOADED if the number of operations is at its limit, or too much is on its way to one
-// of the shards. A repeat finds the operation that the first began.
+// The op is refused with OVERLOADED if the number of stored operations is at its limit, or if too much is on
+// its way to one of the other shards. A repeat finds the operation that the first began.
 
 // homeShard is the shard of records that belong to the whole namespace.
 const homeShard = 0
@@ -82,7 +82,7 @@ func (o *StartBulk) Apply(tx *state.Tx) (*StartBulkResult, error) {
 	return &StartBulkResult{BulkId: id[:]}, nil
 }
 
-// admit refuses the operation if the limit of operations or an outbox leaves no room.
+// admit refuses the operation with OVERLOADED if the limit of operations or an outbox leaves no room.
 func (o *StartBulk) admit(tx *state.Tx) error {
 	var refusal *api.Error
 	if n := tx.Bulks(); n >= job.MaxBulks {
@@ -161,7 +161,8 @@ func (p *problems) scope(globs []string) {
 	}
 }
 
-// bulkFilter records a filter that is too long, and an invalid queue or state in it.
+// bulkFilter records a filter or a list of states that is too long, and an invalid queue or state of the
+// filter.
 func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
 	if n := len(filter); n > job.MaxBulkFilter {
 		p.Add(api.PayloadTooLarge, "filter", "has %d bytes; at most %d are allowed", n, job.MaxBulkFilter)

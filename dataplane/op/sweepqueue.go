@@ -8,14 +8,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SweepQueue removes some jobs of a queue that is being cleared or deleted and, with `last`, ends the clear or
-// removes the queue. The proposer has the ids from a view; Apply checks the jobs again and skips those that may
-// stay. A job that has not settled is cancelled first, so that its batch, chain and dependents are updated. An
-// active job goes when its worker lets go of it.
+// SweepQueue removes some jobs of a queue that is being cleared or deleted and, with `last`, ends the clear
+// or removes the queue. The proposer has the ids from a view; Apply checks the jobs again and skips those
+// that may stay. A job that has not settled is cancelled first, so that its batch, chain and dependents are
+// updated. An active job, which only a deletion removes, goes when its worker lets go of it or its lease
+// expires.
 //
 // Once the entry is full the op removes no more jobs, and the proposer continues with the rest. `last` counts
-// only if all jobs of the op were looked at, the clear is the one that the proposer saw (known by its bound), and
-// a queue that is being deleted has no jobs left.
+// only if all jobs of the op were looked at. The clear must also be the one that the proposer saw, which is
+// known by its bound, and a queue that is being deleted must have no jobs left.
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {
@@ -77,7 +78,7 @@ func cleared(q *state.Queue, j *job.Job) bool {
 	return false
 }
 
-// sweep removes a job. It only asks the worker of an active one to stop, once.
+// sweep removes a job that is not active. It asks the worker of an active job to stop, once.
 func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 	switch {
 	case j.State.Settled():
