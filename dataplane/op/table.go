@@ -192,7 +192,7 @@ func Kinds() []*Kind { return table.Rows() }
 // KindOf returns the row of a number, or nil if this binary has none.
 func KindOf(n entry.Number) *Kind { return table.Row(n) }
 
-// KindFor returns the row of an op.
+// KindFor returns the row of an op, or nil if the table has none.
 func KindFor(o Op) *Kind { return table.Of(o) }
 
 // Proposal returns an op in the form that the engine takes.

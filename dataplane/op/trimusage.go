@@ -8,8 +8,8 @@ import (
 )
 
 // TrimUsage removes the usage rows numbered below first_seq. Removed rows are lost for good, so a first_seq
-// behind the first row kept, or beyond the next one, which only a proposer with another history can name, is
-// refused with STATE_CONFLICT. The work does not depend on the number of removed rows.
+// below the first row kept, or above the next one, is refused with STATE_CONFLICT: only a proposer with
+// another history can name it. The work does not depend on the number of removed rows.
 
 // Validate refuses an op that no state could accept.
 func (o *TrimUsage) Validate() error {

@@ -7,9 +7,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TurnBudgets begins new windows of budgets whose calendar window is over. Nothing is spent in a new window; the
-// reserves of running attempts stay. The proposer computes the start and end of the windows. Apply skips windows
-// that were turned or changed since the proposer read them, and windows that are not over by the entry's clock.
+// TurnBudgets begins new windows of budgets whose calendar window is over. Nothing is spent in a new window,
+// unless it begins within the old one; the reserves of running attempts stay. The proposer computes the start
+// and end of the windows. Apply skips windows that are gone, were turned or changed since the proposer read
+// them, or are not over by the entry's clock.
 
 // Validate refuses an op that no state could accept.
 func (o *TurnBudgets) Validate() error {
@@ -28,7 +29,7 @@ func (o *TurnBudgets) Validate() error {
 	return p.err()
 }
 
-// Apply turns the windows.
+// Apply turns the windows. It refuses nothing.
 func (o *TurnBudgets) Apply(tx *state.Tx) (*TurnBudgetsResult, error) {
 	result := &TurnBudgetsResult{}
 	for _, t := range o.Turns {

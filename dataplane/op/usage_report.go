@@ -8,17 +8,17 @@ import (
 
 // rated is a worker's report with its cost, ready to be written.
 type rated struct {
-	sum *job.Usage   // of the job, the report included unless it is kept aside
-	row *state.Usage // nil where nothing was reported
+	sum *job.Usage   // of the job, the report included unless it was rejected
+	row *state.Usage // nil if nothing was reported
 }
 
 // rejected returns the reason why the report does not count, or an empty text.
 func (r rated) rejected() string { return r.row.GetReport().GetRejected() }
 
 // rate computes the cost of a report and adds the report to the job's usage, without writing anything. A cost
-// that the worker reports counts. Otherwise the price book gives the cost, and a model without a price costs as
-// much as the dearest price would make it. A report beyond a limit is rejected: it does not count, but the op is
-// done.
+// that the worker reports counts. Otherwise the price book gives the cost, and a model without a price costs
+// as much as the dearest price would make it. Without any price in the namespace the cost is 0. A report that
+// is negative or beyond a limit is rejected: it does not count, but the op is done.
 func rate(tx *state.Tx, j *job.Job, reported *job.Usage) rated {
 	if reported == nil {
 		return rated{sum: j.Usage}
@@ -71,8 +71,8 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 	return sum, ""
 }
 
-// compute stores in a row the cost that the price book gives for its report. It returns false if that cost counts
-// and exceeds the maximum of a report.
+// compute stores in a row the cost that the price book gives for its report. It returns false if that cost
+// counts and cannot be computed or exceeds the maximum of a report.
 func compute(prices *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	u := row.Report
 	t := billing.Tokens{Input: u.InputTokens, Output: u.OutputTokens, CacheCreation: u.CacheCreationTokens, CacheRead: u.CacheReadTokens}

@@ -7,10 +7,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// WatchJob registers a waiter for the outcome of a job. It goes first to the shard where the job was created and
-// only stores the waiter. If the job has settled already, has gone to another shard or never existed,
-// ResolveDependents answers a moment later. So WatchJob needs no room in any outbox and refuses nothing. A second
-// WatchJob of the same waiter changes nothing while the first is stored.
+// WatchJob registers a waiter for the outcome of a job. It goes first to the shard where the job was created.
+// Apply stores the waiter and marks a job that has not settled as one with dependents. If the job has settled
+// already, has gone to another shard or does not exist, ResolveDependents answers a moment later. So WatchJob
+// needs no room in any outbox and refuses nothing. A second WatchJob of the same waiter for the same job
+// changes nothing while the first is stored.
 //
 // A shard that a job has left forwards the request after the job, so the request cannot overtake it. To send it
 // first to the shard where the proposer believes the job to be was rejected, because there it could arrive before
@@ -26,7 +27,7 @@ func (o *WatchJob) Validate() error {
 	return p.err()
 }
 
-// Apply stores the waiter.
+// Apply stores the waiter. It refuses nothing.
 func (o *WatchJob) Apply(tx *state.Tx) (*WatchJobResult, error) {
 	id, err := job.IDFromBytes(o.JobId)
 	if err != nil {

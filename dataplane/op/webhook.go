@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The events of webhooks that are not in the feed (event.Types).
+// These events are for webhooks. All but EventTest are also in the feed (event.Types).
 const (
 	EventAlertFired      = "alert_fired"
 	EventAlertResolved   = "alert_resolved"
@@ -35,7 +35,7 @@ func CheckWebhookEvent(word string) error {
 	return fmt.Errorf("%.64q is not an event; use any of %v, %s, or %q for all", word, event.Types, EventTest, EveryEvent)
 }
 
-// checkWebhook checks a declared webhook. An empty secret means the present one.
+// checkWebhook checks a declared webhook. An empty secret means the present one, so it passes here.
 func checkWebhook(p *problems, o *PutResource) {
 	h := o.GetResource().GetWebhook()
 	p.only(o, h != nil)
@@ -101,8 +101,9 @@ func checkWebhookQueues(globs []string) error {
 	return nil
 }
 
-// admitWebhook keeps the secret of a webhook if the declaration has none. If the secret changes and an overlap is
-// given, deliveries are signed with both for that time, so that the receiver can switch without losing any.
+// admitWebhook keeps the secret of a webhook if the declaration has none, and refuses a new webhook without a
+// secret with VALIDATION_ERROR. If the secret changes and an overlap is given, deliveries are signed with
+// both for that time, so that the receiver can switch without losing any.
 func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	h := o.Resource.Webhook
 	h.PreviousSecret, h.PreviousUntilNs = "", 0
@@ -122,7 +123,8 @@ func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	return nil
 }
 
-// putWebhook resets the failures of a webhook that is enabled again, so that earlier failures do not disable it.
+// putWebhook resets the failures of a webhook that is enabled again, so that earlier failures do not disable
+// it. Only the first shard, which calls webhooks, has a record of failures.
 func putWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	if was == nil || !was.Webhook.Disabled || o.Resource.Webhook.Disabled || tx.Shard() != 0 {
 		return nil
@@ -135,7 +137,8 @@ func putWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	return tx.PutAttempted([16]byte(was.Id), a)
 }
 
-// releaseWebhook refuses to delete a webhook that alert rules notify, because their alerts would reach nobody.
+// releaseWebhook refuses with CONFLICT to delete a webhook that alert rules notify, because their alerts
+// would reach nobody.
 func releaseWebhook(tx *state.Tx, was *state.Resource) error {
 	for _, r := range tx.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
 		if r.AlertRule.Notify == was.Name {
@@ -151,8 +154,8 @@ func deletedWebhook(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAttempted([16]byte(was.Id), nil)
 }
 
-// wants reports whether a webhook asks for an event. A webhook that names no events receives those of alerts and
-// webhooks only, because a namespace has as many job events as it has work.
+// wants reports whether a webhook asks for an event. A disabled webhook asks for none. A webhook that names
+// no events receives those of WebhookEvents only, because a namespace has as many job events as it has work.
 func wants(h *state.Webhook, event string) bool {
 	switch {
 	case h.Disabled:
@@ -163,8 +166,9 @@ func wants(h *state.Webhook, event string) bool {
 	return slices.Contains(h.Events, event) || slices.Contains(h.Events, EveryEvent)
 }
 
-// newDelivery queues a delivery to a webhook, unless the number of its waiting deliveries, or of all kept
-// deliveries, is at its limit. It counts dropped deliveries.
+// newDelivery queues a delivery to a webhook, unless the number of the webhook's waiting deliveries, or of
+// all kept deliveries, is at its limit. It then counts the delivery as dropped and returns false. For an id
+// that is queued already it changes nothing and returns true.
 func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Notification) (made bool, err error) {
 	known, err := tx.Delivery([16]byte(id))
 	if known != nil || err != nil {

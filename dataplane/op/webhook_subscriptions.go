@@ -55,9 +55,9 @@ func (s *subscription) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.ContainsFunc(s.queues, func(g tenancy.Glob) bool { return queue != "" && g.Match(queue) })
 }
 
-// notify sends the entry's events to the first shard for delivery to webhooks, in the entry's own commit. If the
-// outbox to the first shard is full, the notifications are dropped and counted. event.Compose says which facts an
-// event's document has.
+// notify sends the entry's events for which a webhook asks to the first shard, in the entry's own commit. If
+// the outbox to the first shard is full, notify drops the notifications and counts them. event.Compose says
+// which facts an event's document has.
 func (s *subscriptions) notify(tx *state.Tx) error {
 	if err := s.follow(tx.ResourceIndex()); err != nil || len(s.of) == 0 {
 		return err
