@@ -49,7 +49,7 @@ func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name
 }
 
 // beginSettle starts the span of one job's ack or fail. j may be nil, because lookUp need not have read the
-// job; the span then has no queue and no link.
+// job; the span then has neither the job's queue and attempt nor a link.
 func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Job, u *job.Usage) (*http.Request, *span) {
 	r, span := q.beginSpan(r, name, telemetry.OperationSettle)
 	if span == nil {
@@ -70,7 +70,7 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), found.explain(id, err)
 }
 
-// acks prepares the acks for items.settle, which proposes them shard by shard.
+// acks prepares the acks. The methods settle and one of items propose them shard by shard.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
@@ -120,7 +120,8 @@ func checkAcks(n int) error {
 	return f.Err()
 }
 
-// settle proposes the valid acks and lists an error for each of the others.
+// settle proposes the valid acks. Its answer lists an error for each invalid ack and for each ack that a
+// shard refused. An error that is no *api.Error fails the whole request.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {
@@ -180,7 +181,8 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	return out, nil
 }
 
-// ackItem checks one item of a batch request. An *api.Error refuses that item alone.
+// ackItem finds the job of one item of a batch request and converts the item. An *api.Error refuses that item
+// alone.
 func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
 	id, j, err := q.lookUp(r, b.JobID, span.linkable())
 	if err != nil {

@@ -86,7 +86,8 @@ func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *s
 	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
-// number parses a query parameter that is a whole number. It returns absent if the parameter is missing.
+// number parses a query parameter that is a whole number. It returns absent if the parameter is missing or
+// empty.
 func number(query url.Values, name string, absent, least, most int) (int, error) {
 	given := query.Get(name)
 	if given == "" {
@@ -134,8 +135,9 @@ func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// managed begins a change of the job in the path. It returns the request with its body, the job's shard, and
-// the job with every write acknowledged before. It checks the caller's right to manage the job's queue.
+// managed begins a change of the job in the path. It decodes the request into body and returns the job's
+// shard and the job, with every write acknowledged before. It checks the caller's right to manage the job's
+// queue.
 func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j *job.Job, err error) {
 	if q, err = s.begin(r, body); err != nil {
 		return q, nil, nil, err

@@ -24,12 +24,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The audit log is read from the stores, not from the view. Its records have numbers without gaps, their
-// times rise with the numbers, and each hash must be shown as it was written.
+// The audit log is read from the stores, because it needs no index of the view: its records have numbers
+// without gaps, and their times never fall as the numbers rise. Each hash must also be shown as it was
+// written.
 
 const (
-	// auditScan is the maximum number of records that one page examines. A filter that matches few of them
-	// therefore ends with a cursor and not with a timeout.
+	// auditScan is the maximum number of records that one page examines, so that a page whose filter matches
+	// few records ends with a cursor and not with a timeout.
 	auditScan = 10_000
 	// exportWrite is the time that a client of an export has to read one page.
 	exportWrite = 30 * time.Second
@@ -104,8 +105,9 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// exportAudit writes the matching records that exist now, page by page. Each page has a snapshot of its own,
-// so that a slow client does not hold one open.
+// exportAudit writes the matching records that exist when it begins, from the cursor on, page by page. Each
+// page has a snapshot of its own, so that a slow client does not hold one open; records that are trimmed in
+// the meantime are left out.
 func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 	f.limit = job.MaxSearchLimit
 	f.until = make([]uint64, q.shards.Count())
@@ -191,7 +193,7 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	return f, f.readCursor(query.Get("cursor"), q)
 }
 
-// readInstant parses a time. It returns 0 if there is none.
+// readInstant parses a time. It returns 0 for an empty text, and for a wrong one, of which it adds a fault.
 func readInstant(faults *convert.Faults, name, text string) int64 {
 	at, ok, err := api.Time(text).Parse()
 	if err != nil {
@@ -241,7 +243,7 @@ type auditCursor struct {
 }
 
 // readCursor parses the cursor of the previous page. The cursor is bound to the filter, the order, the
-// namespace and the incarnation of its state.
+// namespace and the incarnation of the home shard's state.
 func (f *auditFilter) readCursor(text string, q *request) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v %d %d %t %x %q", f.principal, f.method, f.path, f.status, f.after, f.before, f.desc,
 		q.shards.Home().State().Head().GetIncarnation(), q.who.Namespace))
@@ -277,8 +279,8 @@ func (f *auditFilter) matches(r *state.AuditRecord) bool {
 	return true
 }
 
-// page returns the next page and the start of the page after it, nil if there is none. It merges the records
-// of the shards in the order of their times.
+// page returns the next page and the start of the page after it, nil if the logs have no more records. It
+// merges the records of the shards in the order of their times.
 func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, places []uint64, err error) {
 	logs := make([]*auditLog, len(cells))
 	for i, c := range cells {
@@ -385,7 +387,7 @@ func (l *auditLog) since(first, next uint64, ns int64) (uint64, error) {
 	return first + uint64(n), failed
 }
 
-// load reads the next record, unless it has been read.
+// load reads the next record, unless it has been read or the log has ended.
 func (l *auditLog) load() (err error) {
 	if l.record != nil || l.at < l.from || l.at >= l.to {
 		return nil

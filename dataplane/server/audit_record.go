@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// audits reports whether the audit log records every request to a route. It leaves out reads, and the routes
-// that workers and enqueuing clients call all day. A route with a new permission is recorded by default.
+// audits reports whether the audit log records requests to a route, both granted and refused ones. It leaves
+// out GET requests, open routes, routes that only read, and the routes that workers and enqueuing clients
+// call all day. A route with a new permission is recorded by default, unless its method is GET.
 func audits(route serve.Route) bool {
 	if route.Method == http.MethodGet {
 		return false
@@ -29,7 +30,7 @@ func audits(route serve.Route) bool {
 
 // auditState is the audit state of a request: whether one of its ops has written its record.
 type auditState struct {
-	recorded atomic.Bool // an op of the request was applied, and its entry has the record
+	recorded atomic.Bool // the log decided an op of the request, and the op's entry has the record
 }
 
 // auditStateKey is the context key of a request's auditState.
@@ -40,8 +41,9 @@ type recordedError struct{ error }
 
 func (e *recordedError) Unwrap() error { return e.error }
 
-// auditing records granted requests that propose no op, such as requests about the node itself. onRefused
-// records the refused requests.
+// auditing records granted requests whose ops wrote no audit record, such as requests about the node itself,
+// which propose none. It marks the error of a request whose op wrote one, so that onRefused does not record
+// it again.
 func (s *Server) auditing(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		t := &auditState{}
@@ -88,8 +90,9 @@ func (q *request) applied() {
 // text from an unknown sender.
 const unmatched = "unmatched"
 
-// onRefused records a refused request that proposed no op. It records missing credentials and permissions on
-// every route, every refusal on an audited route, and writes that match no route.
+// onRefused records a refused request, unless one of its ops wrote the audit record. It records missing
+// credentials and permissions on every route, every refusal on an audited route, and requests other than
+// reads that match no route.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {
@@ -141,8 +144,8 @@ func successOf(route *serve.Route) int {
 	return route.Status
 }
 
-// auditPath returns the path of a request as the audit log stores it: escaped, and without the query, which
-// may contain private data.
+// auditPath returns the path of a request as the audit log stores it: escaped, cut to job.MaxAuditPath, and
+// without the query, which may contain private data.
 func auditPath(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	return path[:min(len(path), job.MaxAuditPath)]
@@ -177,7 +180,8 @@ func roleOf(who tenancy.Principal) string {
 	return strings.ToValidUTF8(text[:min(len(text), job.MaxAuditRole)], "")
 }
 
-// auditPrincipal returns the id of the principal, or "" for an unknown sender.
+// auditPrincipal returns the id of the principal's key, "open" for a principal without a key, or "" for an
+// unknown sender.
 func auditPrincipal(who tenancy.Principal) string {
 	if who.Namespace == "" {
 		return ""

@@ -16,8 +16,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Requests that propose no op are counted before they are recorded, because each record is an entry in the
-// log, which keeps records for months. Each namespace has its own log and quota of records.
+// Requests without an op are counted, and equal ones are recorded together, because each record takes a place
+// in the audit log, which keeps records for months. Each namespace has its own audit log and quota of
+// records.
 var requestBounds = tally.Bounds{
 	Kinds: 256,
 	Burst: job.MaxAuditRequests, Every: 10 * time.Second,
@@ -47,7 +48,7 @@ func (s *Server) newRequests() *requests {
 	})
 }
 
-// knownFirst orders requests of known principals first, because the log is about them.
+// knownFirst orders requests of known principals first, because the audit log is about them.
 func knownFirst(a, b requestName) int {
 	rank := func(n requestName) int {
 		if n.principal == "" {
@@ -58,13 +59,14 @@ func knownFirst(a, b requestName) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
-// countRequest counts a request that proposed no op.
+// countRequest counts a request for which no op wrote an audit record.
 func (s *Server) countRequest(ns tenancy.NamespaceID, who tenancy.Principal, k requestKind, r *http.Request) {
 	s.requests.Add(string(ns), struct{}{}, requestName{auditPrincipal(who), k}, func() *op.Audit { return auditOf(r, who, k, s.remote(r)) })
 }
 
-// recordRequests builds the op that records rows on the namespace's home shard. Its request id identifies a
-// repeat.
+// recordRequests builds the op that records rows and returns a function that proposes it on the namespace's
+// home shard. The function may be called again after an error, because the op keeps its request id, by which
+// Apply recognises a repeat.
 func (s *Server) recordRequests(namespace string, rows []requestRow) func(context.Context) error {
 	o := requestsOp(rows)
 	return func(ctx context.Context) error {
@@ -107,6 +109,6 @@ func (s *Server) proposeRequests(ctx context.Context, ns tenancy.NamespaceID, o 
 	return err
 }
 
-// Close records the pending requests. The handler must not be called any more, and the host must still be
-// open.
+// Close records the pending requests until ctx ends. The handler must not be called any more, and the host
+// must still be open.
 func (s *Server) Close(ctx context.Context) { s.requests.Close(ctx) }

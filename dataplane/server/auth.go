@@ -19,8 +19,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate returns the sender of a new request. A node with keys of its own applies its rate limits
-// first.
+// authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits:
+// that of the client's address before it looks at the key, those of failures and of the key after it.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
@@ -38,9 +38,9 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	return who, err
 }
 
-// stays authenticates the request of a running stream or poll again and checks that the principal still has a
-// permission in the namespace and in every given queue. The check repeats because a key may be revoked,
-// expire or change.
+// stays authenticates a request again, while its stream, poll or change of keys runs, and checks that the
+// principal still has a permission in the namespace and in every given queue. The check repeats because a key
+// may be revoked, expire or change.
 func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission, queues ...string) (tenancy.Principal, error) {
 	who, _, err := s.identify(r)
 	if err != nil {
@@ -115,27 +115,29 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 
 // Bounds of the wait for a key that this node does not know yet.
 const (
-	// DefaultNewKeyWait is the longest wait. A follower that is in contact with its leader receives the
-	// leader's writes within milliseconds.
+	// DefaultNewKeyWait is the default of the longest wait. A follower that is in contact with its leader
+	// receives the leader's writes within milliseconds.
 	DefaultNewKeyWait = time.Second
 	// maxNewKeys is the maximum number of requests that wait at the same time. The next one is refused with
 	// LEADER_UNAVAILABLE.
 	maxNewKeys = 64
-	// newKeyRetry is the Retry-After of a client whose key could not be checked.
+	// newKeyRetry is the Retry-After of the answer to a client whose key could not be checked.
 	newKeyRetry = time.Second
 )
 
-// lacksKeys reports whether this node may lack a key whose creation another node has answered. The leader
-// lacks none, and a text that does not have the form of a key is none.
+// lacksKeys reports whether this node may lack a key whose creation another node has answered. It takes a
+// node that leads for one that lacks none. A text without the form of a namespace's key is no key on any
+// node.
 func lacksKeys(home *cell.Cell, text string) bool {
 	kind, _, ok := keyring.Parse(text)
 	return ok && kind == keyring.Namespace && !home.Leader()
 }
 
-// awaitKeys waits until this node has every change of keys that was made before the request came, because a
-// key works at every node as soon as one node has answered its creation. If the wait fails, nobody knows
-// whether the key is valid, and the answer says so: a worker that is told that its key is wrong gives up.
-// Clients with unknown keys can make a node wait, but all of them together cost one question to the leader.
+// awaitKeys waits until this node has every change of keys that was acknowledged before the request came,
+// because a key works at every node as soon as one node has answered its creation. If the wait fails, this
+// node cannot tell whether the key is valid, and the answer says so, because a worker that is told that its
+// key is wrong gives up. Clients with unknown keys can make a node ask its leader, but requests that wait at
+// the same time share one question.
 func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
 		return keyNotKnownYet(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
@@ -149,15 +151,15 @@ func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	return nil
 }
 
-// keyNotKnownYet builds the refusal of a request whose key this node does not know while it may lack keys.
+// keyNotKnownYet builds the refusal of a request whose key this node cannot check, because it may lack keys.
 func keyNotKnownYet(why error) error {
 	e := api.Wrap(why, api.LeaderUnavailable, "this node does not know the key, and could not ask the leader for the newest ones: nothing was done, try again")
 	e.RetryAfter = newKeyRetry
 	return e
 }
 
-// park waits for work, as host.Park does. A poll whose key is revoked in the meantime ends at once, not at
-// the next work.
+// park waits for work, as host.Park does. A poll whose key is revoked in the meantime ends when this node
+// learns of the revocation, not at the next work.
 func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
 	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
 		_, err := s.stays(r, q.who, tenancy.JobWork, queues...)
@@ -165,15 +167,16 @@ func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues [
 	})
 }
 
-// forwardingHeaders are the headers that proxies set.
+// forwardingHeaders are headers by which checkDirect recognises a proxy.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Via"}
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// checkDirect accepts only requests that a program on this machine sent directly. A node without keys would
-// otherwise be open to everybody who can make a process on this machine send a request: a proxy could forward
-// requests from the whole network, and a web page could use its visitor's browser, under its own name or, by
-// DNS rebinding, under the node's name.
+// checkDirect refuses requests that do not seem to come directly from a program on this machine: those with a
+// proxy's header, from a web page of another origin, or for a host that is not this machine. A node without
+// keys would otherwise be open to everybody who can make a process on this machine send a request: a proxy
+// could forward requests from the whole network, and a web page could use its visitor's browser, under its
+// own name or, by DNS rebinding, under the node's name.
 func checkDirect(r *http.Request) error {
 	for _, h := range forwardingHeaders {
 		if r.Header[h] != nil {

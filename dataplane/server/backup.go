@@ -64,7 +64,8 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 		err = closed
 	}
 	if err != nil {
-		// The connection is cut, so the client knows that it has no backup. The log gives the reason.
+		// If a part was sent, the server cuts the connection, so that the client knows that it has no backup.
+		// The log gives the reason.
 		s.cfg.Logger.Warn("the node cut a backup short", "bytes", out.bytes, "error", err)
 		return err
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A batch belongs to one queue, which state.Batch.HomeQueue returns. A caller who may see that queue may see the
-// batch. A caller who may enqueue to that queue may seal the batch, and may add jobs to it for other queues to
-// which the caller may enqueue. Other callers get NOT_FOUND. The creator of a batch needs the right to enqueue
-// to the callback's queue and to the queue of every job.
+// A batch belongs to one queue, which state.Batch.HomeQueue returns. A caller whose scope covers that queue
+// may see the batch and, with the right to enqueue, may seal it and add jobs to it for every queue to which
+// the caller may enqueue. To other callers the batch does not exist: they get NOT_FOUND. The creator of a
+// batch needs the right to enqueue to the callback's queue and to the queues of every job and of the steps of
+// its chain; a parent batch must be one that the creator may use.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -115,8 +116,8 @@ func writeBatch(w http.ResponseWriter, from *state.Snapshot, b *state.Batch) err
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// batchOf returns the id of the batch in the path and the shard on which such a batch lies. It does not check
-// that it exists.
+// batchOf returns the id of the batch in the path and the shard on which a batch with that id lies. It does
+// not check that the batch exists.
 func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	id, err := job.ParseBatchID(r.PathValue("id"))
 	if err != nil {
@@ -152,7 +153,8 @@ func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	return nil
 }
 
-// mayBatch checks the right to create a batch on a shard and fills in b.CallbackShard.
+// mayBatch checks the right to create a batch on a shard, refuses a parent batch on another shard, and fills
+// in b.CallbackShard.
 func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error {
 	if b == nil {
 		return nil

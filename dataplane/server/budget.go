@@ -57,7 +57,7 @@ var budgets = &resource[api.BudgetRequest, api.Budget]{
 	},
 }
 
-// budgetRoutes returns the routes of a resource and the raise of a budget.
+// budgetRoutes returns the routes that every resource has and the route that raises a budget.
 func (s *Server) budgetRoutes() []serve.Route {
 	return append(budgets.routes(s), serve.Route{
 		Method: "POST", Path: "/api/v1/budgets/{scope}/{target}/raise", Permission: tenancy.QueueManage, Handler: s.raiseBudget,

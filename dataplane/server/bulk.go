@@ -19,8 +19,8 @@ import (
 )
 
 // A bulk operation is one action on many jobs on any shards. The shards' leaders always perform it in the
-// same way; a request for few jobs waits for its end. The operation treats jobs that the caller may not see
-// as absent, at the start and later.
+// same way. A request for few jobs waits for the operation's end, unless the client asks for none. The
+// operation treats jobs that the caller may not see as absent, at the start and later.
 
 // bulkWait is the longest time that a request waits for the end of its operation.
 const bulkWait = 20 * time.Second
@@ -114,7 +114,7 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk groups the named jobs by their shards.
+// nameBulk groups the named jobs by their shards and sets their number.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {
@@ -134,7 +134,8 @@ func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	return nil
 }
 
-// findBulk sets the filter of the operation and estimates how many jobs match it.
+// findBulk sets the operation's filter and its shards, and estimates how many jobs match. If the filter names
+// a queue, findBulk checks the right to manage it.
 func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, filter *api.SearchFilter, o *op.StartBulk) error {
 	query, err := view.ParseFilter(*filter)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, fi
 }
 
 // awaitBulk waits for the end of an operation, at most bulkWait. It returns nil if the operation has not
-// ended by then.
+// ended by then, or when the node begins to drain.
 func (s *Server) awaitBulk(r *http.Request, home *cell.Cell, id job.ID) (*state.Bulk, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), bulkWait)
 	defer cancel()
@@ -226,9 +227,9 @@ func (s *Server) cancelBulk(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusAccepted, api.Status{Status: "cancelling"})
 }
 
-// bulk returns the operation in the path if the caller may see it: the caller's scope covers every queue, or
-// the caller started it. A follower that does not know the operation may be behind, so it catches up with the
-// leader and reads again.
+// bulk returns the operation in the path if the caller may see it: the caller has no queue scope, or started
+// it. Others get NOT_FOUND. A follower that does not know the operation may be behind, so it catches up with
+// the leader and reads again.
 func (q *request) bulk(r *http.Request) (job.ID, *state.Bulk, error) {
 	id, err := job.ParseBulkID(r.PathValue("id"))
 	if err != nil {

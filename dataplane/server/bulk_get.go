@@ -10,8 +10,8 @@ import (
 )
 
 // getJobs returns jobs by their ids, read from the stores so that they are never older than this node's
-// state. It leaves out jobs that do not exist and jobs of queues that the caller may not see, without a
-// difference between them.
+// state. It leaves out texts that are no job ids, jobs that do not exist and jobs of queues that the caller
+// may not see, without a difference between them.
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	var body api.BulkGetRequest
 	q, err := s.begin(r, &body)

@@ -21,8 +21,9 @@ const (
 	bulkEventWrite = 10 * time.Second       // a client that reads nothing for this long is disconnected
 )
 
-// followBulk streams the progress of an operation until it has ended. Each event has the whole progress, so a
-// client that reconnects to any node misses nothing. The name of the last event is the final status.
+// followBulk streams the progress of an operation until the operation has ended, the client leaves or may no
+// longer see it, or the node drains. Each event has the whole progress, so a client that reconnects to any
+// node misses nothing. If the operation has ended, the name of the last event is its final status.
 func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 		} else {
 			last = text
 		}
-		// A connection error means that the client is gone.
+		// A connection error means that the client is gone or reads nothing for bulkEventWrite.
 		if err := to.SetWriteDeadline(time.Now().Add(bulkEventWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return nil
 		}
@@ -92,8 +93,8 @@ func progressEvent(p api.BulkProgress) (text string, ended bool, err error) {
 	return fmt.Sprintf("event: %s\ndata: %s\n\n", name, data), ended, err
 }
 
-// awaitNews waits for a change, at least bulkEventEvery and at most bulkEventLeast. It returns false when the
-// stream ends.
+// awaitNews waits for a change, at least bulkEventEvery and at most bulkEventLeast. It returns false if the
+// client leaves or the node drains.
 func (s *Server) awaitNews(r *http.Request, news <-chan struct{}) bool {
 	pause, least := time.NewTimer(bulkEventEvery), time.NewTimer(bulkEventLeast)
 	defer pause.Stop()

@@ -70,7 +70,8 @@ func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// leaderOf returns the node that leads a cell's group, as far as the cell knows it.
+// leaderOf returns the ID of the node that leads a cell's group, or "" if the cell does not know it. Without
+// Config.Cluster it names no node but this one.
 func (s *Server) leaderOf(c *cell.Cell, of cell.Status) string {
 	switch {
 	case strings.EqualFold(of.Engine.State, leads):
@@ -141,8 +142,9 @@ func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.Clus
 	}
 }
 
-// toClusterNodes joins the data of nodes with their membership as the shards' leaders see it. A node's lag is
-// the largest of its shards, and a node is a voter if it is one in every shard.
+// toClusterNodes joins the data of nodes with their membership as the shards' leaders see it. A node's lag
+// and last contact are the largest of its shards; the last contact is -1 if it is not known for one of them.
+// A node is a voter if it is one in every shard. The role "leader" is that of the first shard's leader.
 func toClusterNodes(nodes []cluster.Node, shards [][]engine.Member, out *api.ClusterStatus) []api.ClusterNode {
 	all := make([]api.ClusterNode, 0, len(nodes))
 	for _, n := range nodes {
@@ -211,7 +213,7 @@ func (s *Server) removeServer(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// changeCluster runs a change of membership. A node without a cluster refuses it.
+// changeCluster runs a change of membership. A node without a cluster listener refuses it.
 func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, done string, change func(context.Context, Cluster) error) error {
 	if _, err := s.begin(r, req); err != nil {
 		return err

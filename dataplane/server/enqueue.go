@@ -27,13 +27,14 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
 }
 
-// Four functions enqueue, each by the next:
+// Three functions enqueue, each by the next:
 //
 //   - enqueueJob takes the body of a request for one job. The handlers of one job call it.
 //   - enqueueJobs takes converted and authorised jobs. It adds the span and builds the HTTP response.
-//   - commitJobs adds ids, dependencies and the trace context. Streams call it, because their frames have a span and a
-//     response of their own.
-//   - commit proposes any op of a request and sets the position in the header. Handlers of other ops call it.
+//   - commitJobs adds ids, dependencies and the trace context, proposes the op and sets the position in the header.
+//     Streams call it, because their frames have a span and a response of their own.
+//
+// Handlers of other ops call commit, which proposes any op of a request and sets the position in the header.
 
 // enqueueJob converts the body of one job, checks the caller's right to enqueue it and enqueues it. It refuses a body with
 // faults.
@@ -88,7 +89,8 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, statusOf(made), made)
 }
 
-// mayEnqueue checks the right to enqueue to the queue of each job and of each step of its chain.
+// mayEnqueue checks the right to enqueue to the queue of each job and of each step of its chain. It sets the
+// shards of the chain's queues.
 func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	for _, n := range jobs {
 		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
@@ -101,7 +103,7 @@ func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	return nil
 }
 
-// shardOf returns the one shard of all jobs.
+// shardOf returns the one shard of all jobs. It refuses jobs of several shards.
 func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 	if q.shards.Count() == 1 {
 		return q.shards.Home(), nil
@@ -168,7 +170,7 @@ func oneQueue(jobs []*op.NewJob) bool {
 }
 
 // traceOf returns the trace context that jobs keep: the client's, even if this node does not sample it,
-// otherwise that of the enqueue's span.
+// otherwise that of the enqueue's span if this node samples it.
 func traceOf(r *http.Request) convert.Trace {
 	t := convert.FromTraceHeader(r.Header)
 	if t.Parent == "" && telemetry.Sampled(r.Context()) {

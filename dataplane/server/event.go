@@ -19,11 +19,11 @@ import (
 const (
 	// DefaultEventHeartbeat is the interval of heartbeats on a stream, so that proxies see that it is alive.
 	DefaultEventHeartbeat = 15 * time.Second
-	// DefaultEventWriteWait is the time that a client has to read one batch. A slower client is disconnected.
-	// It can reconnect with the id of its last event.
+	// DefaultEventWriteWait is the time that a client has to read one batch or heartbeat. A slower client is
+	// disconnected. It can reconnect with the id of its last event.
 	DefaultEventWriteWait = 10 * time.Second
-	// pageBatches bounds the batches that one page reads. If a filter matches few events, the page ends early
-	// and its cursor continues.
+	// pageBatches bounds the batches that one page reads. If the client may see or selects few events, the
+	// page ends early and its cursor continues.
 	pageBatches = 16
 )
 
@@ -105,8 +105,7 @@ func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, 
 	return x, x.settle(ctx)
 }
 
-// streamEvents sends events as they come, until the client leaves, its key loses the right or the node shuts
-// down.
+// streamEvents sends events as they come, until the client leaves or run ends the stream for another reason.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -185,7 +184,8 @@ type listener interface {
 	alive(at string) error
 }
 
-// run sends events until the client leaves, with a nil error, or until the stream must end, with the reason.
+// run sends events until the request's context ends, with a nil error, or until the stream must end, with the
+// reason: the client's key loses the right, the node drains, the namespace closes, or a read or write fails.
 // A stream that is notified of news waits for its turn in the namespace's rate before it reads them, so that
 // many streams do not all wake and write at each commit.
 func (x *eventStream) run(ctx context.Context) error {
@@ -244,8 +244,8 @@ func (x *eventStream) mayContinue() (<-chan struct{}, error) {
 	return recheck, err
 }
 
-// recheck checks that the client may still see the selected events and updates its scope, because a key may
-// be revoked, expire or get another scope.
+// recheck checks that the client may still see the selected events and updates the client's scope, because a
+// key may be revoked, expire or get another scope.
 func (x *eventStream) recheck() error {
 	query := x.reader.query
 	who, err := x.server.stays(x.request, query.who, tenancy.JobRead)
@@ -299,8 +299,8 @@ type eventWriter struct {
 	buffer  bytes.Buffer
 }
 
-// notify writes each event at once and sends the batch within EventWriteWait. Between batches there is no
-// deadline, not even the HTTP server's.
+// notify writes the events one by one and flushes them together, within EventWriteWait. After a flush there
+// is no deadline, not even the HTTP server's.
 func (x *eventWriter) notify(events []shownEvent) (bytes, writes int64, err error) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have no deadline
 	for i := range events {
@@ -319,8 +319,8 @@ func (x *eventWriter) notify(events []shownEvent) (bytes, writes int64, err erro
 	return bytes, 1, x.sent()
 }
 
-// alive sends a comment with the position in the feed, so that a client that reconnects does not read events
-// again that its filter skipped.
+// alive sends a comment and, for a client without a scope, the position in the feed, so that a client that
+// reconnects does not read events again that its filter skipped.
 func (x *eventWriter) alive(at string) error {
 	x.buffer.Reset()
 	x.buffer.WriteString(":\n")
@@ -344,8 +344,8 @@ func (x *eventWriter) sent() error {
 	return err
 }
 
-// listJobEvents answers the history of a job, which exists until the job is purged, with the details that its
-// records still contain.
+// listJobEvents answers the stored history of a job, which exists until the job is purged, with the details
+// that its records still contain. Dropped is the number of events that the job no longer stores.
 func (s *Server) listJobEvents(w http.ResponseWriter, r *http.Request) error {
 	return s.readOfJob(w, r, func(v *state.Snapshot, id job.ID) (any, error) {
 		j, err := v.Job(id)

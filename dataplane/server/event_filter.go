@@ -40,7 +40,8 @@ func (q *request) parseEvents(query url.Values) (*eventQuery, error) {
 	return q.queryEvents(&f, listOf(&f, query, "queues"), listOf(&f, query, "job_ids"), listOf(&f, query, "types"))
 }
 
-// queryEvents checks an event filter; a nil list selects all.
+// queryEvents checks an event filter and the caller's right to read the selected queues; a nil list selects
+// all.
 func (q *request) queryEvents(f *convert.Faults, queues, jobs, types []string) (*eventQuery, error) {
 	out := &eventQuery{who: q.who, queues: queues, types: types}
 	for _, name := range out.queues {
@@ -78,7 +79,8 @@ func listOf(f *convert.Faults, query url.Values, name string) []string {
 	return filterOf(f, name, strings.Split(text, ","))
 }
 
-// filterOf checks the length of a list. It returns nil, which selects all, for an empty list.
+// filterOf checks the length of a list. It returns nil, which selects all, for an empty list, and for one
+// that is too long, of which it adds a fault.
 func filterOf(f *convert.Faults, name string, list []string) []string {
 	if len(list) > job.MaxEventFilter {
 		f.Invalid(name, "has %d elements; at most %d are allowed", len(list), job.MaxEventFilter)
@@ -90,7 +92,8 @@ func filterOf(f *convert.Faults, name string, list []string) []string {
 	return list
 }
 
-// wants reports whether the filter may select an event, by its type and job.
+// wants reports whether the filter may select an event, by its type and job. It selects no event of an
+// internal type.
 func (q *eventQuery) wants(e *state.Event) bool {
 	word, ok := event.Word(e.Type)
 	if !ok || q.types != nil && !slices.Contains(q.types, word) {
@@ -143,7 +146,7 @@ func (s seqs) String() string {
 	return string(b)
 }
 
-// parseSeqs parses the text that String returns.
+// parseSeqs parses the text that String returns, or "0".
 func parseSeqs(name, text string, cells []*cell.Cell) (seqs, error) {
 	out := make(seqs, len(cells))
 	if text == "0" {

@@ -14,8 +14,8 @@ import (
 // Each is the number of bytes that cost the processor about as much.
 const (
 	eventWriteCost = 4 << 10 // a write to a client's connection
-	eventReadCost  = 256     // an event that one stream reads from the store and composes
-	eventLookCost  = 1       // an event that a stream examines
+	eventReadCost  = 256     // an event that one stream reads from the store, shown or not
+	eventLookCost  = 1       // an event of the ring that a stream examines
 )
 
 // eventBurst is the part of the rate that may be used at once after a pause. It is short, so that a thousand
@@ -37,7 +37,7 @@ type eventHubs struct {
 	of map[tenancy.NamespaceID]*eventHub
 }
 
-// eventCounts counts the work of event streams since the process started.
+// eventCounts counts the work of event streams since the server was created.
 type eventCounts struct {
 	encoded, sent, bytes, resets atomic.Uint64
 }
@@ -87,8 +87,8 @@ func (h *eventHub) rest(idle time.Duration) {
 	}
 }
 
-// eventRate bounds the bytes per second that the streams of a namespace send. It serves streams in the order
-// in which they ask.
+// eventRate bounds the cost per second, in bytes, of the streams of a namespace. It serves streams in the
+// order in which they ask.
 type eventRate struct {
 	perSecond int64
 
@@ -141,7 +141,7 @@ func (t *eventPace) take() <-chan time.Time {
 	return t.timer.C
 }
 
-// took reports the real cost of a write.
+// took charges the real cost of a write, at least eventWriteCost, and expects the same of the next.
 func (t *eventPace) took(cost int64) {
 	cost = max(cost, eventWriteCost)
 	t.rate.adjust(cost - t.expected)

@@ -11,11 +11,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A batch is the most that a stream reads from a shard at once, because no snapshot may be held, and no
-// answer may grow, for longer than that.
+// These are the bounds of a batch, which a stream or page reads at once, so that it holds no snapshot for
+// long and the answer stays small. The event that reaches eventBatchBytes is the last one.
 const (
 	eventBatch      = 256      // events that the caller sees
-	eventBatchSeen  = 4096     // events that the reader examines
+	eventBatchSeen  = 4096     // events that the reader examines in the store
 	eventBatchBytes = 64 << 10 // bytes of data; a stream that waits for its client holds no more
 )
 
@@ -88,8 +88,9 @@ func (x *eventReader) readShard(shard, most int) (events []shownEvent, more bool
 	return x.readFeed(c, shard, most, upTo, events)
 }
 
-// lost moves a position from which the stream cannot continue and returns the reason: the feed no longer has
-// the next events, or the stream lags too far behind. It returns "" if nothing is lost.
+// lost moves a position from which the reader cannot continue and returns the reason: the feed does not have
+// the next events, because they were trimmed or the position belongs to another history, or the stream lags
+// too far behind. It returns "" if the client misses nothing.
 func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	next := x.at[shard] + 1
 	if next < head.FeedFirstSeq || next > head.FeedNextSeq {
@@ -139,7 +140,7 @@ func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, event
 	seen, size := 0, 0
 	for item, err := range v.snapshot().Feed(x.at[shard] + 1) {
 		if errors.Is(err, state.ErrTrimmed) {
-			return events, true, nil // trimmed after the head was read; the next read sends a RESET
+			return events, true, nil // trimmed after the head was read; the next read continues behind the gap
 		}
 		if err != nil {
 			return nil, false, fmt.Errorf("feed of shard %d: %w", shard, err)

@@ -26,9 +26,9 @@ const (
 	sharedEventBytes = 256
 )
 
-// eventRing keeps the newest events of a shard. Each is decoded once and encoded once for all event streams.
-// The ring has no goroutine: the stream that needs the next events reads them from the store, so that streams
-// whose clients do not read cost nothing.
+// eventRing keeps the newest events of a shard. Each is decoded once for all event streams, and encoded once
+// for each form that they share. The ring has no goroutine: the stream that needs the next events reads them
+// from the store, so that streams whose clients do not read cost nothing.
 type eventRing struct {
 	cell *cell.Cell
 
@@ -40,8 +40,8 @@ type eventRing struct {
 	filled time.Time // the time of the last read
 }
 
-// after copies the events after a position into buffer and returns the position after them. If the ring does
-// not reach back that far, ok is false and to is the first sequence of the ring.
+// after copies as many of the events after a position as fit into buffer and returns the position after them.
+// If the ring does not reach back that far, ok is false and to is the first sequence of the ring.
 func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEvent, to uint64, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,12 +131,12 @@ func (r *eventRing) evict() {
 	r.events = r.events[n:]
 }
 
-// grew counts the bytes of an event's encoding.
+// grew counts the bytes that an event gained when a stream composed or encoded it.
 func (r *eventRing) grew(e *sharedEvent, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.seq < r.first || e.seq >= r.next {
-		return // the event was evicted in the meantime
+		return // the ring has dropped the event in the meantime
 	}
 	e.encoded += bytes
 	r.bytes += bytes
@@ -144,7 +144,7 @@ func (r *eventRing) grew(e *sharedEvent, bytes int) {
 }
 
 // rest removes all events if none has come for a while, so that an idle namespace keeps no memory. Streams
-// that have read them lose nothing.
+// that have not read them read them from the store.
 func (r *eventRing) rest(idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

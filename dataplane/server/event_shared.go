@@ -15,8 +15,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state/event"
 )
 
-// sharedEvent is an event of the feed. The first stream that shows it composes and encodes it; the others use
-// the same bytes.
+// sharedEvent is an event of the feed. For each view, the first stream that shows the event composes it, and
+// the first of each protocol encodes it. Other streams use the same bytes, except those of rpc with several
+// shards.
 type sharedEvent struct {
 	seq     uint64
 	clockNs int64
@@ -27,7 +28,8 @@ type sharedEvent struct {
 	full, hidden eventView
 }
 
-// eventView is an event as one group of clients sees it.
+// eventView is an event as one group of clients sees it: full for those who may see the queue from which its
+// job came, hidden for the others.
 type eventView struct {
 	mu      sync.Mutex
 	done    bool

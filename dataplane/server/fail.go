@@ -25,7 +25,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, convert.ToFailed(failed))
 }
 
-// failJob ends the attempt of one job without success.
+// failJob proposes that the attempt of one job ends without success.
 func (s *Server) failJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *api.FailRequest) (*op.Failed, error) {
 	id, j, err := q.lookUp(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {

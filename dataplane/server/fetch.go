@@ -53,9 +53,9 @@ func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.FetchBatchResponse{Jobs: []api.FetchedJob{}})
 }
 
-// handOut leases jobs and delivers them, in one span. begun reports whether it has begun to answer. A poll
-// that found nothing drops its span and the request's span, unless a client traces it, because the polls of
-// idle workers would fill every trace store.
+// handOut leases jobs and delivers them, in one span. begun reports whether it leased jobs and therefore
+// began to deliver them; the delivery may have failed. A poll that found nothing drops its span and the
+// request's span, unless a client traces it, because the polls of idle workers would fill every trace store.
 func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, batch bool) (begun bool, err error) {
 	r, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
 	if len(ask.Queues) == 1 {
@@ -90,17 +90,18 @@ type lease struct {
 	cell *cell.Cell
 }
 
-// lease waits for work and leases it. It returns nothing if the fetch deadline passes, the client leaves or
-// the server drains. The caller must deliver the jobs or give them back.
+// lease waits for work and leases it. It returns no jobs if the fetch deadline passes, the client leaves or
+// the server drains; at the deadline or the drain it still returns those that an earlier try of the same
+// fetch leased. The caller must deliver the jobs or give them back.
 //
-// The poll waits outside the cells and their logs, and it proposes only after it has claimed a job. It is
-// woken by the event that makes a job ready, never by a timer.
+// The poll waits outside the cells and their logs, and it proposes only after it has claimed a job. The event
+// that makes a job ready wakes it; it never polls by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
 	}
 	s.fetched(q, ask)
-	// A repeat has its answer already, so it must not wait for more work.
+	// If an earlier try leased jobs, this one must not wait for more.
 	if leased, err := q.leasedBefore(w, ask); len(leased) > 0 || err != nil {
 		return leased, err
 	}
@@ -254,8 +255,8 @@ func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, c
 func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from claim) ([]lease, position, error) {
 	o := ask.Op(&op.Meta{Principal: q.meta.Principal, LeaseSeed: from.Cell.LeaseSeed(), Idempotency: q.meta.Idempotency})
 	o.Queues, o.Count = from.Items, uint32(from.count)
-	// Once proposed, the commit is awaited even if the client leaves, because only its result says which jobs
-	// to give back.
+	// Once proposed, the commit is awaited even if the client leaves, at most ProposeTimeout, because only
+	// its result says which jobs to give back.
 	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, q.ordered(o))
 	if err != nil {
 		return nil, position{}, err
@@ -277,8 +278,9 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 	return leased, position{from.Cell.Shard(), at}, nil
 }
 
-// leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased, as far as this
-// node knows. A key is remembered on one shard, so the queues of a fetch with a key must lie on one shard.
+// leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased and that still
+// have these leases, as far as this node knows. A key is remembered on one shard, so the queues of a fetch
+// with a key must lie on one shard.
 func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
 	if q.meta.Idempotency == nil {
 		return nil, nil
@@ -313,7 +315,8 @@ func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lea
 }
 
 // current returns the leases that still hold their jobs. An answer is remembered for a day, longer than most
-// leases, so some of its jobs may have settled. If no lease is left, the error is LEASE_LOST.
+// leases, so some of its leases may have expired and some of its jobs may have settled. If there were leases
+// and none is left, the error is LEASE_LOST.
 func current(at *cell.Cell, leased []*op.Leased) ([]*op.Leased, error) {
 	var held []*op.Leased
 	for _, l := range leased {
