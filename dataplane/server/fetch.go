@@ -55,7 +55,8 @@ func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
 
 // handOut leases jobs and delivers them, in one span. begun reports whether it leased jobs and therefore
 // began to deliver them; the delivery may have failed. A poll that found nothing drops its span and the
-// request's span, unless a client traces it, because the polls of idle workers would fill every trace store.
+// request's span, unless it proposed a fetch or a client traces it, because the polls of idle workers would
+// fill every trace store.
 func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, batch bool) (begun bool, err error) {
 	r, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
 	if len(ask.Queues) == 1 {

@@ -16,7 +16,7 @@ type sweeps struct {
 	read *state.JobReader
 }
 
-// of returns a reader for the jobs of a shard, of which count may be read.
+// of returns a reader for the jobs of a shard. count is the number of jobs that the caller may read.
 func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	if s.cell == c {
 		return s.read

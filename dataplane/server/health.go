@@ -86,8 +86,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
-// hostReady serves /readyz on a host of the cloud: it checks that keys can be authenticated
-// and that the cells are sound. The response names no namespace, because probes send no key.
+// hostReady serves /readyz on a host of the cloud: it checks that the host does not drain, that keys can be
+// authenticated and that the cells are sound. The response names no namespace, because probes send no key.
 func (s *Server) hostReady(w http.ResponseWriter) error {
 	checks := map[string]string{"serving": "ok", "keys": "ok", "cells": "ok"}
 	if s.draining.Err() != nil {
@@ -175,9 +175,9 @@ func (f *readiness) add(c *cell.Cell) {
 // judge returns "ok" or the problem for each check. If the node is not ready, it also returns an error with
 // the checks in its details. The checks contain no secret, because probes send no key.
 //
-// The lag of the view is reported but decides nothing. Reads from the view wait or are refused themselves,
-// and all other requests work. They would fail if a sole node were taken out of service while its view is
-// being built.
+// The lag of the view is reported but decides nothing. Reads from the view wait, answer with the view's age
+// or are refused themselves, and all other requests work. They would fail if a sole node were taken out of
+// service while its view is being built.
 func (f *readiness) judge() (checks map[string]string, err error) {
 	checks = make(map[string]string)
 	var wrong []string

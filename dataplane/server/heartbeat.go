@@ -104,8 +104,8 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 // renewed is the answer of a heartbeat for one job.
 type renewed struct {
 	refused *op.Refusal
-	cancel  bool // its worker must stop the job
-	over    bool // it has exceeded its budget
+	cancel  bool // the worker must stop the job
+	over    bool // the job has cost more than its budgets have room for
 }
 
 // renewedJobs splits the answer of one shard by job.

@@ -82,8 +82,8 @@ func (q *request) mayGrant(key tenancy.Key) error {
 	return tenancy.MayGive(q.who, where, customOf(key.Roles, q.shards.Home().State().ResourceIndex()))
 }
 
-// haveRoles reports roles that do not exist as faults. The op refuses them too, but the check of the caller's
-// right to grant a role uses the permissions that the role has now.
+// haveRoles reports roles that do not exist as faults. The op refuses them too, but mayGrant runs before the
+// op and would judge such a role as one without permissions.
 func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
 	resources := q.shards.Home().State().ResourceIndex()
 	for i, role := range key.Roles {
@@ -93,8 +93,8 @@ func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
 	}
 }
 
-// mayBeFirst refuses a first key with which nobody could create others, because an open node closes with its
-// first key.
+// mayBeFirst refuses a first key unless it has the role admin for every queue and never expires. An open node
+// closes with its first key, so that key must be able to create others.
 func (q *request) mayBeFirst(key tenancy.Key) error {
 	first := q.who.Open && !q.shards.Home().State().Head().GetSecured()
 	if !first || slices.Contains(key.Roles, tenancy.Admin) && len(key.QueueScope) == 0 && key.ExpiresAt.IsZero() {

@@ -28,16 +28,17 @@ type knownKey struct {
 }
 
 // keyUses has the data of existing keys. A key may be revoked at another node, which does not notify this
-// one, so keyUses removes the data of revoked keys whenever as many new keys have come as exist.
+// one, so keyUses removes the data of revoked keys whenever more keys have been new here than exist, and more
+// than keyUsesKept.
 type keyUses struct {
 	byID sync.Map     // key id -> *keyUse
 	came atomic.Int64 // new keys since the last removal
 }
 
-// keyUsesKept is the minimum number of new keys before a removal.
+// keyUsesKept is the number of new keys up to which nothing is removed.
 const keyUsesKept = 64
 
-// of returns the data of an existing key.
+// of returns the data of an existing key and adds it at the key's first use here.
 func (u *keyUses) of(id string) *keyUse {
 	use, ok := u.byID.Load(id)
 	if !ok {

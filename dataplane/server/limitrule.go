@@ -60,7 +60,7 @@ func (s *Server) limitRuleRoutes() []serve.Route {
 	return rows
 }
 
-// listLimitRules lists the rules of keys and of whole queues, by id.
+// listLimitRules lists the rules of keys and of whole queues that the caller may see, by id.
 func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// queueRules returns the rules of a shard's whole queues.
+// queueRules returns the rules of whole queues on a shard.
 func queueRules(c *cell.Cell) (all []api.LimitRule, err error) {
 	v := c.State().Snapshot()
 	defer v.Close()
@@ -169,7 +169,8 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 	return s.setQueueRule(w, r, &q, &body, false)
 }
 
-// setQueueRule replaces a queue's limits by those of a body and answers the rule.
+// setQueueRule replaces a queue's limits by those of a body and answers the rule. If create is set, it
+// refuses a queue that has a rule, unless the request may be a repeat.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {
 		return api.Errorf(api.ValidationError, "queue %w", err)

@@ -69,8 +69,9 @@ func (s *Server) namespaceMetrics(ns tenancy.NamespaceID) http.Handler {
 // OperatorMetrics serves the metrics of the whole process. Bind it to an address that no tenant can reach.
 func (s *Server) OperatorMetrics() http.Handler { return s.cfg.Metrics.Handler() }
 
-// measure collects the node's metrics. It runs only when they are requested. If a value cannot be read, it is
-// absent and the node counts as not healthy.
+// measure collects the node's metrics. It runs only when they are requested. A node counts as not healthy if
+// one of its values cannot be read, except the free disk space. A host leaves such values out and counts as
+// not healthy if a cell is not sound.
 func (s *Server) measure(to *telemetry.Scrape) {
 	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
 	if s.cloud() {
@@ -172,8 +173,8 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	return s.measureQueues(to, ns, cells)
 }
 
-// measureBudgets collects the refusals for lack of room in the process, and the number and work of its
-// streams.
+// measureBudgets collects the refusals for lack of room in the process, the number of worker streams and the
+// work of event streams.
 func (s *Server) measureBudgets(to *telemetry.Scrape) {
 	to.Counter(telemetry.OverloadsRefused, float64(s.bodies.refused.Load()), "bodies")
 	to.Counter(telemetry.OverloadsRefused, float64(s.searches.refused.Load()), "searches")

@@ -22,9 +22,10 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: s.capabilities()})
 }
 
-// capabilities returns the names of this server's features, for clients that support several versions. The
+// capabilities returns the names of this server's features, for clients that support several versions. Most
 // names derive from the table of routes: POST /jobs/{id}/move is jobs.move. Unimplemented routes are left
-// out.
+// out, on a host of the cloud also those of keys. fieldCapabilities and the names of the RPC come in
+// addition.
 func (s *Server) capabilities() []string {
 	all := slices.Clone(fieldCapabilities)
 	for _, r := range s.routes() {
@@ -62,6 +63,6 @@ func capability(r serve.Route) (name string, ok bool) {
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.openapi) // an error means that the client is gone
+	_, _ = w.Write(s.openapi) // an error means that the connection failed, so nobody can be told
 	return nil
 }

@@ -126,9 +126,9 @@ func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name str
 	return ifMatch(r, present)
 }
 
-// noneSeen returns the required version for a write that requires a version of something that does not exist.
-// The write is refused with missing. If it has an Idempotency-Key, an earlier try of it may have removed the
-// record, so the op decides: it returns the result of that try or refuses.
+// noneSeen returns the version to require in a write that requires a version of something that does not
+// exist. Without an Idempotency-Key the write is refused with missing. With one, an earlier try of it may
+// have removed the record, so the op decides: it returns the result of that try or refuses.
 func (q *request) noneSeen(missing error) (uint64, error) {
 	if q.meta.GetIdempotency() == nil {
 		return 0, missing

@@ -64,9 +64,9 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// clearQueue removes the waiting jobs of a queue. The shard's leader removes them, in many entries if there
-// are many. The answer comes when this node has applied the end, or with 202 after the longest wait of a
-// read.
+// clearQueue removes the waiting jobs of a queue, except held ones. The shard's leader removes them, in many
+// entries if there are many. The answer comes when this node has applied the end, or with 202 after the
+// longest wait of a read.
 func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {

@@ -53,7 +53,7 @@ func (q *request) freshness(r *http.Request) (freshness, error) {
 	return out, nil
 }
 
-// on returns the least position of a shard.
+// on returns the least position of a shard, or 0 if none is named.
 func (f freshness) on(c *cell.Cell) cell.Index {
 	for _, p := range f.least {
 		if p.shard == c.Shard() {
@@ -83,8 +83,9 @@ func (s *Server) atHome(r *http.Request) (q request, home *cell.Cell, err error)
 	return q, home, s.awaitState(r, &q, home)
 }
 
-// awaitState waits for every named position, also on shards that are not read, because a write there may be
-// the reason for this read.
+// awaitState waits until the given shards have every acknowledged write, if the read is strong. It also waits
+// for every named position, even on shards that are not read, because a write there may be the reason for
+// this read.
 func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell) error {
 	if f.strong {
 		err := router.Scatter(len(read), func(i int) error {
@@ -108,10 +109,11 @@ func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell
 // awaitView waits until the views of the shards are as fresh as the request asks, and
 // returns their age, which it also sets as a header.
 //
-// consistency=strong and min_index insist: if the view does not get there in time, the
-// answer is VIEW_BEHIND. A read that asks for nothing gets all that the stores had when
-// it came if the views can show that within Config.FreshWait. Otherwise the views
-// answer as they are, because an operator needs an old list more than none.
+// consistency=strong and min_index insist: if the view does not get there in time, the answer is VIEW_BEHIND.
+// consistency=eventual takes the views as they are. A read that asks for nothing gets all that the stores had
+// when it came if the views can show that within Config.FreshWait. Otherwise the views answer as they are,
+// because an operator needs an old list more than none; a view that is still being built for the first time
+// answers VIEW_BEHIND.
 func (s *Server) awaitView(w http.ResponseWriter, r *http.Request, q *request, read ...*cell.Cell) (viewAge, error) {
 	f, err := q.freshness(r)
 	if err != nil {
@@ -146,7 +148,8 @@ func (s *Server) freshen(ctx context.Context, f freshness, c *cell.Cell) error {
 }
 
 // awaitPresent waits until the stores of the given shards have every write acknowledged before, by any node.
-// Writes call it because the present state decides whether they are allowed.
+// Writes call it because the present state decides whether they are allowed, and backups because they must
+// have these writes.
 func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) error {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()

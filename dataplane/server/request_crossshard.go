@@ -10,8 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// rememberedElsewhere looks up the request's Idempotency-Key on all other shards and returns the remembered answer and
-// its shard. The key may have been used for another queue, or for a job that has moved since. The lookup sees
+// rememberedElsewhere looks up the request's Idempotency-Key on all other shards and returns the remembered
+// answer and its shard, or no shard if none remembers the key. It refuses a key that was used for another
+// request. The key may have been used for another queue, or for a job that has moved since. The lookup sees
 // only this node's state; on the request's own shard the op itself checks the key.
 func rememberedElsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at *cell.Cell, err error) {
 	if o.GetMeta().GetIdempotency() == nil || q.shards.Count() == 1 {
@@ -32,8 +33,8 @@ func rememberedElsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at
 	return result, nil, nil
 }
 
-// together returns the one shard of all queues, or CROSS_SHARD if they lie on several. why names the
-// guarantee that several shards cannot give.
+// together returns the one shard of all queues, the home shard if there are no queues, or CROSS_SHARD if they
+// lie on several. why names the guarantee that several shards cannot give.
 func (q *request) together(queues []string, why string) (*cell.Cell, error) {
 	if q.shards.Count() == 1 || len(queues) == 0 {
 		return q.shards.Home(), nil

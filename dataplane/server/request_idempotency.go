@@ -36,8 +36,8 @@ func validIdempotencyKey(key string) bool {
 	return key != "" && len(key) <= job.MaxIdempotencyKey
 }
 
-// requestHash hashes the parts of a request that decide its effect, with SHA-256. Method and URI cannot
-// contain the line end that separates them.
+// requestHash hashes a request's method, URI and body with SHA-256, but none of its headers. Method and URI
+// cannot contain the line end that separates them.
 func requestHash(method, uri string, body []byte) []byte {
 	h := sha256.New()
 	io.WriteString(h, method+"\n"+uri+"\n") // writing to a hash never fails

@@ -21,13 +21,14 @@ type items[T any] struct {
 	refusal func(T) *op.Refusal
 
 	results []T
-	errs    []error      // by position: the error instead of a result
+	errs    []error      // by position: the error instead of a result; with one shard settle returns the error
 	asked   []*cell.Cell // by position: the cell that was last asked for the job; nil with one shard
 	at      []position   // the positions of the writes
 }
 
 // settle proposes the items on the shards of their jobs. If a job has moved to another shard without this
-// node's knowledge, the old shard answers NOT_FOUND. By then this node knows the new shard and asks it.
+// node's knowledge, the old shard answers NOT_FOUND. By then this node usually knows the new shard and asks
+// it.
 func (x *items[T]) settle(q *request) error {
 	if q.shards.Count() == 1 {
 		return x.settleHome(q)
@@ -118,7 +119,7 @@ func (x *items[T]) commit(part router.Part) (position, error) {
 	return at, nil
 }
 
-// one returns the result of a request for one job.
+// one proposes a request for one job, sets the position in the header and returns the result or the refusal.
 func (x *items[T]) one(w http.ResponseWriter, r *http.Request, q *request) (result T, err error) {
 	if err := x.settle(q); err != nil {
 		return result, err

@@ -16,8 +16,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Clients declare resources for their namespace: budgets, providers, rules. All kinds are listed, created,
-// read, replaced and deleted by the code here. The file of each kind has a resource value with its differences.
+// Clients declare resources for their namespace: budgets, providers, rules. The code here lists, creates,
+// reads, replaces and deletes all kinds. The file of each kind has a resource value with its differences; a
+// few kinds wrap or replace single handlers.
 
 // resource describes one kind of resource: Req is the request body, Resp the answer.
 type resource[Req, Resp any] struct {
@@ -39,7 +40,8 @@ type resource[Req, Resp any] struct {
 	nameIn string
 	// from builds the op from a body. was is the replaced resource, or nil.
 	from func(f *convert.Faults, body *Req, was *state.Resource, nowNs int64) *op.PutResource
-	// to converts a resource for clients. It may read derived data, such as a budget's account.
+	// to converts a resource for clients. It may read derived data, such as a budget's account. It is nil if
+	// across is set.
 	to func(home *cell.Cell, r *state.Resource) (Resp, error)
 	// queue returns the one queue that a resource concerns, or "".
 	queue func(r *state.Resource) string
@@ -48,11 +50,11 @@ type resource[Req, Resp any] struct {
 
 	// complete fills in the fields that a PUT's body omits because its path has them.
 	complete func(body *Req, r *http.Request)
-	// across replaces to if the derived data lie on all shards.
+	// across replaces to if the derived data lie on several shards.
 	across func(shards router.Shards, r *state.Resource) (Resp, error)
 	// conceal removes the fields that only callers who may declare the resource may see.
 	conceal func(q *request, shown *Resp)
-	// may refuses to declare a resource with the content of r, or to replace it.
+	// may refuses to declare a resource with the content of r, or to replace or delete it.
 	may func(q *request, r *state.Resource) error
 	// at returns the shard with the derived data of a resource; nil means the home shard.
 	at func(q *request, r *state.Resource) *cell.Cell
@@ -277,14 +279,14 @@ func (n *resource[Req, Resp]) find(q *request, r *http.Request) (*state.Resource
 }
 
 // visible reports whether the caller may see a resource: the caller's scope must cover the resource's queue.
-// Everybody may see resources of the whole namespace.
+// Every caller with the right to read the kind may see resources of the whole namespace.
 func (n *resource[Req, Resp]) visible(q *request, rec *state.Resource) bool {
 	queue := n.queue(rec)
 	return queue == "" || q.who.Covers(queue)
 }
 
-// allow checks the right to declare a resource. A resource that concerns more than one queue requires a scope
-// of every queue.
+// allow checks the right to declare a resource. A resource that concerns no single queue requires a caller
+// without a queue scope.
 func (n *resource[Req, Resp]) allow(q *request, rec *state.Resource) error {
 	queue := n.queue(rec)
 	if err := q.allow(n.write, queue); err != nil || queue != "" {
@@ -304,7 +306,7 @@ func (n *resource[Req, Resp]) an() string {
 	return "a " + n.one
 }
 
-// everywhere refuses callers whose scope is not every queue.
+// everywhere refuses callers with a queue scope.
 func (n *resource[Req, Resp]) everywhere(q *request) error {
 	if len(q.who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "%s is about the whole namespace; %s covers only %v", n.an(), q.who, q.who.QueueScope)

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// unbuiltRoutes returns the documented pages that this server does not have yet. They answer 501 with their
-// own name.
+// unbuiltRoutes returns the documented pages that this server does not have yet. They answer 501 and name
+// their path.
 func unbuiltRoutes() (all []serve.Route) {
 	for _, path := range []string{"/ui/"} {
 		all = append(all, serve.Route{

@@ -20,8 +20,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// procedures returns the routes of the Worker RPC. Each procedure calls the same function as the HTTP route
-// of its name. A stream checks each permission when a frame needs it.
+// procedures returns the routes of the Worker RPC. Each procedure of a single request does the work of the
+// HTTP route of its name by the same function. StreamLifecycle needs only the right to work when it begins
+// and checks others when a frame needs them. The last route refuses unknown procedures.
 func (s *Server) procedures() []serve.Route {
 	return []serve.Route{
 		unary(s, workerpbconnect.WorkerServiceEnqueueProcedure, tenancy.JobEnqueue, s.bodyEnqueue(), s.rpcEnqueue),
@@ -112,7 +113,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 // refuse converts an error for the caller.
 func (c *rpcCall) refuse(err error) error { return rpc.Error(serve.Refused(c.r, err)) }
 
-// beginRPC does for a call, whose message has been read, the work of Server.begin.
+// beginRPC does for a call, whose message has been read, the work of Server.begin, but neither decodes nor
+// audits.
 func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	who := serve.Principal(c.r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)

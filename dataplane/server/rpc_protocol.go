@@ -9,7 +9,8 @@ import (
 )
 
 // WriteHeader adds an explanation to the bare status with which Connect's handler refuses a call in an
-// unknown protocol. The caller gets it in the protocol that it does speak.
+// unknown protocol, or without the HTTP/2 that the procedure needs. The caller gets it in the protocol that
+// it does speak.
 func (w *rpcWriter) WriteHeader(status int) {
 	w.begin()
 	why := ""

@@ -197,7 +197,8 @@ func (s *Server) nextRuns(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// forecast returns the next n times at which a schedule runs.
+// forecast returns up to n of the next times at which a schedule runs. It refuses a schedule that never runs
+// again.
 func forecast(rec *state.Schedule, home *cell.Cell, n int) ([]time.Time, error) {
 	var f convert.Faults
 	all, _ := convert.NextRuns(&f, rec, home.NowNs(), n)

@@ -78,8 +78,8 @@ func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	return all, nil
 }
 
-// mergePages returns the first query.Limit jobs of the shards' pages, in the query's order. Jobs in the same
-// position are ordered by shard.
+// mergePages returns the first query.Limit jobs of the shards' pages, in the query's order, or fewer if a
+// shard's page ends before them. Jobs in the same position are ordered by shard.
 func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Page {
 	out := view.Page{Jobs: []api.Job{}}
 	for i, p := range pages {

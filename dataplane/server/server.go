@@ -30,8 +30,8 @@ const DefaultProposeTimeout = 10 * time.Second
 
 // Config configures a server. The http.Server in front of it should set ReadHeaderTimeout, IdleTimeout and a
 // WriteTimeout of twice job.MaxFetchWait, which disconnects clients that do not read their answers; a job in
-// such an answer returns to its queue. It should set no ReadTimeout, because the server limits the time of a
-// body per request.
+// such an answer returns to its queue, at the latest when its lease expires. It should set no ReadTimeout,
+// because the server limits the time of a body per request.
 type Config struct {
 	Host *host.Host
 	// Namespace is the namespace to serve, with the API keys in its store. It is "" if Authenticator is set.
@@ -45,7 +45,7 @@ type Config struct {
 	// directly. New refuses Dev together with Authenticator.
 	Dev     bool
 	Version string
-	// Cluster is the cluster of which this node is a member; nil means that it is alone.
+	// Cluster is the self-hosted cluster of which this node is a member; nil = none.
 	Cluster Cluster
 	// RaftStore is the log store that the status shows, and RaftNoSync whether it leaves syncing to the
 	// operating system. "" means wal.
@@ -111,7 +111,7 @@ type Server struct {
 	jobTotals   otherTotals // of queues without series of their own
 
 	bulkStreams budget    // open progress streams of bulk operations
-	requests    *requests // requests that proposed no op and that the audit log records
+	requests    *requests // requests that no op recorded and that the audit log is to record
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
@@ -279,9 +279,9 @@ func (s *Server) site() about.Site {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the waiting fetches, the streams and a running backup, now and from now on, and makes the node
-// not ready, so that a graceful shutdown does not wait for them. Other requests are served as before. Drain
-// may be called more than once.
+// Drain ends the waiting fetches, the waits for bulk operations, the streams and a running backup, now and
+// from now on, and makes the node not ready, so that a graceful shutdown does not wait for them. Other
+// requests are served as before. Drain may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
 // request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
@@ -298,7 +298,8 @@ type request struct {
 }
 
 // begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
-// empty object, except that the body of a GET or HEAD is ignored.
+// empty object, except that the body of a GET or HEAD is ignored. On an audited route begin prepares the
+// audit record. Before a change of keys or roles it checks the caller's rights again.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -376,8 +377,8 @@ func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o op.Op) (R, c
 	return result, at, again(err)
 }
 
-// leaderRetry is the Retry-After of a request that found no leader, or that timed out while it waited for
-// one. It is about the duration of an election.
+// leaderRetry is the Retry-After of a retryable error that sets none, such as that of a request that found no
+// leader. It is about the duration of an election.
 const leaderRetry = time.Second
 
 // again adds a Retry-After to a retryable error that has none.

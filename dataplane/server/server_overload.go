@@ -42,8 +42,8 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// admitting refuses a request whose body does not fit beside those in flight, before any of it is read. It
-// never makes a request wait.
+// admitting refuses a request whose body does not fit beside those in flight, before any of it is read. A
+// body without a length counts with the bound of its route. admitting never makes a request wait.
 func (s *Server) admitting(route serve.Route) serve.Handler {
 	most := route.MaxBody
 	if most == 0 {
@@ -98,7 +98,7 @@ func (b *heldBody) release() {
 	}
 }
 
-// searching bounds a handler that queries the view.
+// searching bounds the number of searches and lists that run at once.
 func (s *Server) searching(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.searches.take(1) {

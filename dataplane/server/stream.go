@@ -23,8 +23,8 @@ const (
 	// DefaultStreamRate is the number of frames that are read from one stream per second. Further frames wait
 	// in the connection's buffers and then in the client.
 	DefaultStreamRate = 500
-	// DefaultStreamFrames is the number of frames of all streams that are in progress at once. Further frames
-	// are not read.
+	// DefaultStreamFrames is the number of frames of all streams that are in progress at once. A further
+	// frame waits before it begins, and meanwhile its stream is not read.
 	DefaultStreamFrames = 2048
 	// DefaultMaxStreams is the number of streams that may be open.
 	DefaultMaxStreams = 4096
@@ -33,8 +33,8 @@ const (
 	streamAhead = 16
 	// streamWait is the wait for work of a frame that would otherwise get an empty answer.
 	streamWait = 100 * time.Millisecond
-	// After an error a stream is not read for streamSlow. The pause doubles with each further error in a row,
-	// up to streamSlowest.
+	// After an error answer a stream is not read for streamSlow. The pause doubles with each further one in a
+	// row, up to streamSlowest.
 	streamSlow    = 10 * time.Millisecond
 	streamSlowest = time.Second
 )
@@ -42,8 +42,10 @@ const (
 // lifecycle is the connection of a worker stream.
 type lifecycle = connect.BidiStream[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 
-// rpcStream processes the frames of a stream until the client has sent its last frame, leaves or loses the
-// right, or the node shuts down. Before it returns, it answers all frames that have begun.
+// rpcStream processes the frames of a stream until the client has sent its last frame or leaves, or until the
+// stream must end: the client loses the right or sends a message out of bounds, the namespace closes, or this
+// node or the gateway shuts down. Before it returns, it answers all frames that have begun, as long as the
+// connection takes answers.
 func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
@@ -127,8 +129,8 @@ func (x *stream) run() error {
 	return err
 }
 
-// watch ends the reading when the stream may not continue because its key is revoked, its namespace closes or
-// the node shuts down.
+// watch ends the reading when the stream may not continue, because its key lost the right to work, its
+// namespace closes or the node shuts down.
 func (x *stream) watch() {
 	for {
 		recheck, err := x.server.cfg.Host.Rechecks(x.call.principal().Namespace)

@@ -18,9 +18,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// frame is one frame of a stream: acks, then enqueues, then a fetch. Its ops are admitted to the backlog in
-// this order, and after those of earlier frames, so they go into the log in it. Their results are awaited
-// while later frames begin.
+// frame is one frame of a stream: acks, then enqueues, then a fetch. In a namespace with one shard that this
+// node leads, its ops are admitted to the backlog in this order, and after those of earlier frames, so that
+// they enter the log in this order. Their results are awaited while later frames begin. The second fetch of
+// finish has no fixed order.
 type frame struct {
 	stream *stream
 	m      *workerpb.StreamLifecycleRequest
@@ -49,7 +50,8 @@ const (
 
 func (f *frame) request() *http.Request { return f.stream.call.r }
 
-// begin returns when the ops of the frame are in the backlog, done or refused.
+// begin returns when the ops of the frame are in the backlog, done or refused. It does not wait for the
+// second fetch of finish.
 func (f *frame) begin() {
 	f.out.RequestId = f.m.RequestId
 	if err := f.prepare(); err != nil {
@@ -158,8 +160,8 @@ func (f *frame) enqueue(q *request) {
 	f.ended(partEnqueues, err, did)
 }
 
-// claims claims the jobs that the fetch can have now. If the frame's own enqueues fill the queues of its
-// fetch, the fetch is proposed in any case.
+// claims claims the jobs that the fetch can have now. If there are none, but the frame enqueues to a queue of
+// its fetch in a namespace with one shard, the fetch is proposed all the same.
 func (f *frame) claims() []claim {
 	if f.ask.Count == 0 {
 		return nil
@@ -184,7 +186,7 @@ func (f *frame) ended(part int, err error, did bool) {
 	f.errs[part], f.did[part] = err, did || engine.Unknown(err)
 }
 
-// finish waits for the parts, fetches once more if no job was found, and builds the answer.
+// finish waits for the parts, fetches once more if they found no job and had no error, and builds the answer.
 func (f *frame) finish() {
 	defer close(f.done)
 	f.working.Wait()
@@ -264,7 +266,8 @@ func (f *frame) leaderFor(err error) string {
 // but knows the leader.
 const notLeader = "NOT_LEADER"
 
-// leaderURL returns the URL of the leader, or "" if this node leads or does not know it.
+// leaderURL returns the URL of the leader. It returns "" if this node leads or does not know it, in a
+// namespace of several shards, and without a cluster.
 func (s *Server) leaderURL(q *request) string {
 	if s.cfg.Cluster == nil || q.shards.Count() != 1 || q.shards.Home().Leader() {
 		return ""

@@ -106,7 +106,8 @@ type keyRate struct {
 	now    func() time.Time
 }
 
-// keyRateOf returns the rate limits of an authenticated stream.
+// keyRateOf returns the rate limits of an authenticated stream; there are none with Dev and on a host of the
+// cloud.
 func (s *Server) keyRateOf(r *http.Request, who tenancy.Principal) keyRate {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		return keyRate{}

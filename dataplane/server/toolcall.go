@@ -47,7 +47,8 @@ func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Ce
 	return convert.AppendToolResults(b, results)
 }
 
-// toolResults returns the results of the tools that a job's last iteration called.
+// toolResults returns the results of the tools that a job's last iteration called. Results beyond
+// job.MaxToolResults bytes are left out and marked as too large.
 func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {

@@ -18,8 +18,8 @@ import (
 
 const (
 	defaultSummaryPeriod = 24 * time.Hour
-	// maxSummaryGroups is the maximum number of groups in a summary. If there are more, it has the most
-	// expensive ones.
+	// maxSummaryGroups is the maximum number of groups in a summary. If there are more, the summary has the
+	// most expensive ones.
 	maxSummaryGroups = 1000
 )
 

@@ -15,8 +15,8 @@ const lagHeader = "Corvo-View-Lag-Ms"
 // viewAge is the maximum age of an answer from the view; 0 means that it shows everything in the store.
 type viewAge time.Duration
 
-// showAge sets the header to the age of the oldest of the shards' views. The caller
-// queries them after it, so that the answer is not older than the header says.
+// showAge sets the header to the age of the oldest of the shards' views. The caller queries the views after
+// showAge, so that the answer is not older than the header says.
 func showAge(w http.ResponseWriter, read ...*cell.Cell) (age viewAge) {
 	for _, c := range read {
 		_, lag := c.View().Lag()

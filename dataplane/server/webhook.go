@@ -73,8 +73,8 @@ func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusAccepted, api.WebhookTest{Status: "queued", DeliveryID: sinks.DeliveryIDText(job.ID(result.Id))})
 }
 
-// listDeliveries lists the past and pending deliveries of a webhook. A delivery may concern any queue, so
-// callers with a queue scope are refused.
+// listDeliveries lists the newest past and pending deliveries of a webhook. A delivery may concern any queue,
+// so callers with a queue scope are refused.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) error {
 	q, home, err := s.atHome(r)
 	if err != nil {

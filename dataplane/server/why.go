@@ -136,8 +136,9 @@ func (e *explanation) rest() error {
 	return nil
 }
 
-// listening adds the number of workers that fetch from the queue. It also adds the reason for a job that
-// nothing else keeps.
+// listening adds the number of workers that lately fetched from the queue on this node with a worker id. It
+// also adds the reasons of a pending job that concern the line and the workers: jobs ahead, no worker, or
+// nothing that keeps the job.
 func (e *explanation) listening() error {
 	known, err := e.s.cfg.Host.Workers(e.q.who.Namespace)
 	if err != nil {

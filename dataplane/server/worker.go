@@ -59,7 +59,8 @@ func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, 
 	}
 }
 
-// listWorkers answers the workers that this node has seen and those that hold jobs, fetched from any node.
+// listWorkers answers the workers that this node has seen and those that hold jobs, fetched from any node, as
+// far as the caller's scope covers their queues.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

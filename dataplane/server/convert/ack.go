@@ -25,7 +25,7 @@ type AckBatchItem struct {
 // FromAck converts an ack of one job.
 func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem { return new(ackItem).read(f, id, b) }
 
-// Acks converts several acks within one allocation.
+// Acks converts several acks into memory that is allocated at once.
 type Acks struct{ room []ackItem }
 
 // NewAcks returns an Acks for at most n acks.
@@ -38,7 +38,7 @@ func (a *Acks) From(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 	return into.read(f, id, b)
 }
 
-// ackItem is an ack and the values it points to, in one allocation.
+// ackItem is an ack and its proof, in one allocation.
 type ackItem struct {
 	op.AckItem
 	proof proof

@@ -27,7 +27,7 @@ type unbuiltRouting struct {
 	RoutingIndex  json.RawMessage `json:"routing_index"`
 }
 
-// report adds a fault for each field that is set.
+// report adds a fault for each field that is set. The empty values null, "" and 0 count as absent.
 func (u *unbuiltRouting) report(f *Faults) {
 	if u.Routing == nil && u.RoutingTarget == nil && u.RoutingIndex == nil {
 		return
@@ -144,7 +144,7 @@ func parentID(f *Faults, given string) []byte {
 	return id[:]
 }
 
-// batchOf reports whether so many jobs may be enqueued at once.
+// batchOf reports whether so many jobs may be enqueued at once, and adds a fault if not.
 func (f *Faults) batchOf(n int) bool {
 	if n >= 1 && n <= job.MaxEnqueueJobs {
 		return true

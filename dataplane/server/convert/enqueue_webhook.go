@@ -118,8 +118,8 @@ func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
 	}
 }
 
-// setPriority takes a word or a number, as a body does. Other values stay text and are refused with the
-// others.
+// setPriority takes a word or a number, as a body does. Other values stay text, which the conversion of the
+// enqueue refuses.
 func setPriority(p *api.Priority, value string) error {
 	if n, err := strconv.Atoi(value); err == nil && strconv.Itoa(n) == value {
 		return p.UnmarshalJSON([]byte(value))

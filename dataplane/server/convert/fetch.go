@@ -62,7 +62,7 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	return out
 }
 
-// workerConcurrency converts the number of jobs that a worker runs at once.
+// workerConcurrency checks the number of jobs that a worker runs at once.
 func workerConcurrency(f *Faults, n int) int {
 	if n < 0 || n > job.MaxWorkerConcurrency {
 		f.Invalid("concurrency", "is %d; it must be the worker's number of concurrent jobs, at most %d", n, job.MaxWorkerConcurrency)
@@ -84,7 +84,7 @@ func queues(f *Faults, names []string) []string {
 	return out
 }
 
-// FromFetchBatch converts a fetch of several jobs.
+// FromFetchBatch converts a fetch of several jobs. It cuts the count to job.MaxFetchJobs.
 func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
 	out := FromFetch(f, &r.FetchRequest)
 	if n := r.Count; n != nil {

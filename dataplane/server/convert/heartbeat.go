@@ -9,7 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// Beat is one job of a heartbeat. Item is nil if Name is not a job id.
+// Beat is one job of a heartbeat. Item is nil if Name is not a job id, and the caller sets it to nil for a
+// job that the client may not see.
 type Beat struct {
 	Name string
 	ID   job.ID
@@ -57,7 +58,8 @@ const (
 )
 
 // ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
-// If a worker must release a job, the answer lists the job as canceled, although its lease was renewed.
+// If a worker must release a job, the answer lists the job as canceled, although its lease was renewed. It
+// lists a job whose lease is lost in the same way.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

@@ -36,7 +36,8 @@ func FromKeyRecord(rec *state.Key) tenancy.Key {
 	return k
 }
 
-// ToKeyRecord converts a new key to its stored form. Apply sets its creation time.
+// ToKeyRecord converts a new key, or the new settings of a key, to the stored form. Apply sets the creation
+// time.
 func ToKeyRecord(k tenancy.Key) *state.Key {
 	rec := &state.Key{Id: k.ID, Name: k.Name, Hash: k.Hash[:], Enabled: k.Enabled}
 	if !k.ExpiresAt.IsZero() {

@@ -57,7 +57,7 @@ func ToLimitRule(r *state.Resource) api.LimitRule {
 	}
 }
 
-// ToQueueRule converts the rule of a whole queue; ok is false if the queue has no limit.
+// ToQueueRule converts the rule of a whole queue; ok is false if the queue has no limit and is not paused.
 func ToQueueRule(q *state.Queue) (api.LimitRule, bool) {
 	return api.LimitRule{
 		ID: q.GetName(), Queue: q.GetName(), Paused: q.GetPaused(),

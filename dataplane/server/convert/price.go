@@ -36,7 +36,7 @@ func usageWord(f *Faults, field, said string) string {
 	return said
 }
 
-// dollars checks the amount of a limit, a price or an estimate.
+// dollars checks the amount of a price or an estimate.
 func dollars(f *Faults, field string, n money.Nano) int64 {
 	if n < 0 || n > job.MaxMoney {
 		f.Invalid(field, "is %s; it takes 0 to %s", n, money.Nano(job.MaxMoney))

@@ -107,8 +107,8 @@ func overflowOf(f *Faults, word string) job.Overflow {
 	return job.Overflow_OVERFLOW_REJECT
 }
 
-// retention converts the times for which a queue keeps settled jobs. The namespace's settings apply to the
-// absent ones.
+// retention converts the times for which a queue or the namespace keeps settled jobs. It leaves absent ones
+// at 0: the namespace's settings apply to those of a queue, the defaults to those of the namespace.
 func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 	out := &job.Retention{}
 	if r == nil {

@@ -40,8 +40,8 @@ func (t Trace) size() int { return len(t.Parent) + len(t.State) + 64 }
 // Store puts t among the headers of the op's jobs. A job with a traceparent of its own keeps only that.
 //
 // A client may give a job MaxHeaders headers, and a job is never refused because the server adds one. So t
-// takes the remaining room, traceparent before tracestate, and a job without room gets none. The same holds
-// if the op would no longer fit into the log.
+// takes the remaining room, traceparent before tracestate, and a job without room gets none. If the op would
+// no longer fit into the log, no job gets t.
 func (t Trace) Store(o *op.Enqueue) {
 	if t.Parent == "" || o.SizeVT()+len(o.Jobs)*t.size() > job.MaxOpBytes {
 		return

@@ -15,8 +15,8 @@ const (
 	uniqueUntilPeriod  = "period"
 )
 
-// unique gives a job its unique key. It refuses a period without a key, because a period that is dropped
-// silently would deceive a sender who relies on it.
+// unique gives a job its unique key. It refuses a period or an end of the key without a key, because a
+// setting that is dropped silently would deceive a sender who relies on it.
 func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("unique_key", "%v", err)
@@ -46,7 +46,8 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	}
 }
 
-// debounce gives a job its debounce key, so that only the last job with the key runs.
+// debounce gives a job its debounce key, so that a later enqueue with the key updates the waiting job and
+// restarts its delay.
 func debounce(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.DebounceKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("debounce_key", "%v", err)
