@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// cloudPath is the prefix of the paths that go to the control plane. Nothing else does, because the
-// routes of hosts and gateways (/fleet/v1) are not public.
+// cloudPath is the prefix of the paths that the gateway forwards to the control plane. It forwards no other
+// path there, because the routes of hosts and gateways (/fleet/v1) are not public.
 const cloudPath = "/cloud/v1/"
 
 // cloud forwards requests of the cloud API to the control plane, so that people and tools need one URL.
@@ -27,7 +27,7 @@ type cloud struct {
 	base    *url.URL
 	proxy   *httputil.ReverseProxy
 
-	draining context.Context // ends long polls
+	draining context.Context // ends GET requests, some of which wait for an operation
 	drain    context.CancelCauseFunc
 }
 
@@ -66,7 +66,7 @@ func (g *Gateway) newCloud() (*cloud, error) {
 	return c, nil
 }
 
-// routes returns one catch-all route for each method.
+// routes returns one catch-all route for each method that the cloud API uses.
 func (c *cloud) routes() (all []serve.Route) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		all = append(all, serve.Route{
@@ -77,7 +77,8 @@ func (c *cloud) routes() (all []serve.Route) {
 	return all
 }
 
-// pass applies the rate limits to one request and forwards it.
+// pass applies the rate limit of the client's address to one request and forwards it. It refuses a path with the
+// segment "." or "..".
 func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		if segment == "." || segment == ".." { // escaped: a proxy on the way might resolve it
@@ -115,8 +116,9 @@ func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	telemetry.PassOn(p.In.Context(), p.In.Header, p.Out.Header)
 }
 
-// address sends a request to a server with the client's query unchanged. The proxy has dropped the malformed parts
-// of the query, and a request without them can mean something else: a deletion would lose its condition.
+// address directs a request to a server and leaves the client's query unchanged. The proxy has dropped the
+// malformed parts of the query, and a request without them can mean something else: a deletion would lose its
+// condition.
 func address(p *httputil.ProxyRequest, server *url.URL) {
 	p.SetURL(server)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
@@ -135,8 +137,9 @@ func dropForged(h http.Header) {
 	}
 }
 
-// answered sees the response before the client does. A failure to authenticate counts against the address
-// of the client, as one on a host does.
+// answered sees the response before the client does. A response 401 counts against the address of the client,
+// like an authentication that fails at the gateway itself. Above the limit the client gets RATE_LIMITED
+// instead of the response.
 func (c *cloud) answered(r *http.Response) error {
 	if r.StatusCode == http.StatusUnauthorized {
 		a := r.Request.Context().Value(askKey{}).(*ask)

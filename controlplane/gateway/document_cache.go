@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The files in Config.DataDir. A file that cannot be used is renamed: refusedSuffix is appended to its
-// name.
+// The files in Config.DataDir. If one of them cannot be used, the gateway renames both: it appends
+// refusedSuffix to their names.
 const (
 	CatalogueFile = "catalogue" // documents and the keys that sign them
 	SessionFile   = "session"   // a fleet.Session; secret
@@ -29,8 +29,8 @@ const (
 const (
 	// SaveAfter is the time that a document waits for others, so that one sync writes all of them.
 	SaveAfter = 20 * time.Millisecond
-	// SaveEvery is the time between two writes of the last heartbeat. A restarted gateway may
-	// overestimate the age of its documents by it.
+	// SaveEvery is the time between two writes of a session of which only the last heartbeat has changed. A
+	// restarted gateway may overestimate the age of its documents by it.
 	SaveEvery = time.Minute
 	// saveAgain is the wait after a failed write.
 	saveAgain = 10 * time.Second
@@ -39,10 +39,11 @@ const (
 	HearFirst = time.Second
 )
 
-// kept stores the documents and the session on disk, by which the gateway serves after a restart while the
-// control plane is down. All of it can be fetched again, so a file that cannot be read or written never stops
-// a gateway that follows the control plane. Any goroutine may call buffer, wake and state. The goroutine of
-// run alone may call the other methods until run has returned.
+// kept stores the documents and the session on disk. A restarted gateway serves by them while the control
+// plane is down. The gateway can fetch all of it again, so neither unusable files nor a failed write stop a
+// gateway that follows the control plane. Only a directory that cannot be opened, locked or reset makes New
+// fail. Any goroutine may call buffer, wake and state. The goroutine of run alone may call the other methods
+// until run has returned.
 type kept struct {
 	dir       string
 	log       *slog.Logger
@@ -78,7 +79,8 @@ func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept,
 	return k, docs, nil
 }
 
-// load reads both files. The error says why they cannot be used. Missing files are no error.
+// load reads both files. The error says why they cannot be used. A new directory without documents and
+// session is no error, but documents without a session are one, and so is a session without its documents.
 func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	session, missing := fleet.ReadSession(k.path(SessionFile))
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
@@ -90,7 +92,7 @@ func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	_, id, _ := keyring.Parse(credential)
 	switch number := k.catalogue.Number(); {
 	case missing != nil && number == 0:
-		return nil, nil // created, but without a heartbeat so far
+		return nil, nil // created, but without a document and a session so far
 	case missing != nil:
 		return nil, fmt.Errorf("there are documents and no session: %w", missing)
 	case session.Credential != id:
@@ -102,7 +104,7 @@ func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	return docs, nil
 }
 
-// reset renames the files and starts with an empty catalogue.
+// reset renames the files and starts with an empty catalogue and no session.
 func (k *kept) reset() error {
 	k.session = fleet.Session{}
 	if k.catalogue != nil {
@@ -122,7 +124,7 @@ func (k *kept) reset() error {
 
 func (k *kept) path(name string) string { return filepath.Join(k.dir, name) }
 
-// buffer takes a message of the stream, which run writes.
+// buffer adds a message of the stream to those that run writes next.
 func (k *kept) buffer(m fleet.Message) error {
 	defer k.wake()
 	return k.catalogue.Buffer(m)
@@ -136,8 +138,8 @@ func (k *kept) wake() {
 	}
 }
 
-// run writes the buffered messages until ctx ends, in a goroutine of its own, because a slow disk must
-// not delay a revocation. session returns nil before the first heartbeat.
+// run writes the buffered messages and the session until ctx ends, in a goroutine of its own, because a slow
+// disk must not delay a revocation. session returns nil before the first heartbeat.
 func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func() time.Time) {
 	for {
 		select {
@@ -154,9 +156,9 @@ func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func(
 	}
 }
 
-// save writes the buffered messages and then the session, so that a session never refers to a document
-// that the catalogue lacks. An error is logged and shown, and the write is retried later. The gateway
-// continues without it.
+// save writes the buffered messages and then the session, so that a session never refers to a document that
+// the catalogue lacks. It logs an error and shows it in /readyz. The gateway continues, and a later save
+// tries the write again.
 func (k *kept) save(s *fleet.Session, now time.Time) {
 	if now.Before(k.notBefore) {
 		return // the next heartbeat wakes run again

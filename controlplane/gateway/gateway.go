@@ -36,7 +36,7 @@ import (
 
 // The connections to hosts.
 const (
-	// IdleConnsPerHost is the number of idle connections to a host that are kept.
+	// IdleConnsPerHost is the largest number of idle connections to a host that one transport keeps.
 	IdleConnsPerHost = 1024
 	// DialTimeout is the time for a host to accept a connection.
 	DialTimeout = 5 * time.Second
@@ -49,10 +49,11 @@ const (
 // expired. A revocation in a document takes effect at once.
 const RecheckEvery = time.Second
 
-// RetryAfter is the wait that a client is told if its namespace cannot be reached.
+// RetryAfter is the wait that a client is told if the gateway cannot serve its request at the moment.
 const RetryAfter = time.Second
 
-// DefaultAnswerWait is the time for which a client may stop reading its response.
+// DefaultAnswerWait is the time for which a client may stop reading its response before the gateway cuts it
+// off.
 const DefaultAnswerWait = 30 * time.Second
 
 // Config configures a gateway.
@@ -76,9 +77,10 @@ type Config struct {
 	Rand      io.Reader            // nil = crypto/rand
 }
 
-// Gateway is an http.Handler for the paths of the data plane and for its own health. The http.Server in
-// front of it must have no ReadTimeout, because streams are endless. Its WriteTimeout applies to the
-// gateway's own responses; a forwarded response may take as long as the client reads it.
+// Gateway is an http.Handler for the paths of the data plane and of the cloud API, for the OpenAPI documents
+// and for its own health. The http.Server in front of it must have no ReadTimeout, because streams are
+// endless. The server's WriteTimeout applies to the gateway's own responses; a forwarded response may take as
+// long as the client reads it.
 type Gateway struct {
 	config    Config
 	member    *fleet.Member
@@ -99,8 +101,9 @@ type Gateway struct {
 	failing   sync.Map // id of a host -> struct{}: its last request failed
 }
 
-// New returns a gateway. It answers 503 until Run has received the documents, or uses the documents in
-// Config.DataDir. An error means a mistake in the configuration or a data directory that cannot be used.
+// New returns a gateway. It answers requests of the data plane with 503 until Run has received the documents,
+// or uses the documents in Config.DataDir. An error means a mistake in the configuration, a data directory
+// that cannot be used, or missing randomness.
 func New(c Config) (*Gateway, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -180,9 +183,9 @@ func (g *Gateway) open() (err error) {
 	return nil
 }
 
-// newTransport returns a transport without a time limit for responses, because a poll may take a minute
-// and a stream for ever, and a client that has waited long enough leaves. It uses no proxy, because hosts
-// are near.
+// newTransport returns a transport without a time limit for responses, because a poll may take a minute and a
+// stream for ever, and a client that has waited long enough leaves. It uses no proxy, because hosts are near;
+// newCloud sets one for the control plane.
 func newTransport(protocols *http.Protocols) *http.Transport {
 	return &http.Transport{
 		Protocols:             protocols,
@@ -196,8 +199,8 @@ func newTransport(protocols *http.Protocols) *http.Transport {
 }
 
 // routes returns the gateway's own routes and, for each method, catch-all routes for the data plane and the
-// cloud API. They are Open in the table, because pass authenticates requests itself, before it reads anything
-// of the body.
+// cloud API. They are Open in the table, because forward authenticates the requests of the data plane itself,
+// before it reads anything of the body, and the control plane authenticates those of the cloud API.
 func (g *Gateway) routes() []serve.Route {
 	all := []serve.Route{
 		{Method: http.MethodGet, Path: "/healthz", Permission: serve.Open, Handler: g.healthz},
@@ -217,9 +220,9 @@ func (g *Gateway) routes() []serve.Route {
 
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
-// Run follows the documents and delivers usage until ctx ends. Then it delivers the remaining usage, for
-// at most fleet.CallTimeout. End ctx only after the server has shut down, because otherwise the last
-// requests are not counted.
+// Run follows the documents and delivers usage until ctx ends. Then it delivers the remaining usage, for at
+// most fleet.CallTimeout, and writes the documents to Config.DataDir. End ctx only after the server has shut
+// down, because otherwise the last requests are not counted.
 func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })
@@ -246,7 +249,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain ends waiting polls and reads from the control plane, so that a graceful shutdown need not wait for
+// Drain ends waiting polls and GET requests of the cloud API, so that a graceful shutdown need not wait for
 // them, and stops reading from streams: frames that were received are answered, and workers reconnect to
 // another gateway. It may be called more than once.
 func (g *Gateway) Drain() {
@@ -293,7 +296,8 @@ func (g *Gateway) session() *fleet.Session {
 	return &s
 }
 
-// recheck ends requests whose credential expires while they run, and drops the rate limits of idle keys.
+// recheck ends requests whose credential expires while they run, and drops the rate limit buckets of idle
+// keys.
 func (g *Gateway) recheck(ctx context.Context) {
 	tick := time.NewTicker(RecheckEvery)
 	defer tick.Stop()

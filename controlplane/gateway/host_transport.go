@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 )
 
-// transports are the connections to hosts: HTTP/1.1 for requests, each on a connection of its own, and
-// HTTP/2 for the RPC, whose streams go both ways at once. The streams of an HTTP/2 connection share one
-// flow-control window, so that a stream whose host does not read would block all others. So each
-// namespace has connections of its own.
+// transports are the connections to hosts: HTTP/1.1 for requests, each of which has a connection to itself
+// while it runs, and HTTP/2 for the RPC, whose streams go both ways at once. The streams of an HTTP/2
+// connection share its flow-control window, so that a stream whose host does not read would block all others.
+// So each namespace has HTTP/2 connections of its own.
 type transports struct {
 	requests *http.Transport
 	calls    sync.Map // namespace -> *http.Transport

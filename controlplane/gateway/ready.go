@@ -52,7 +52,8 @@ func (g *Gateway) Ready() error {
 	return nil
 }
 
-// readyz stays ok while the control plane is down, until the documents are older than fleet.MaxAge.
+// readyz reports whether the gateway can serve. While the control plane is down, a gateway with documents
+// stays ready until they are older than fleet.MaxAge.
 func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	following := "yes"
 	if !g.member.Connected() {

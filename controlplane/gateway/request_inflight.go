@@ -15,7 +15,7 @@ type passage struct {
 	closeBody        func() // ends the body of a stream, as if the client had
 }
 
-// drain ends a poll, or the body of a stream.
+// drain cancels a poll, or ends the body of a stream. Other requests continue.
 func (p *passage) drain(why error) {
 	switch {
 	case p.poll:
@@ -25,12 +25,12 @@ func (p *passage) drain(why error) {
 	}
 }
 
-// flight holds the requests under way, by namespace, so that they can be ended together with their
-// credential. The zero flight is ready for use.
+// flight holds the requests under way, by namespace, so that the gateway can end a request when its
+// credential ends. The zero flight is ready for use.
 type flight struct {
 	mu       sync.Mutex
 	passages map[string]map[*passage]struct{}
-	draining error // with which new polls and streams end at once; nil = they do not
+	draining error // the error that new polls get at once, while the bodies of new streams end; nil = not draining
 }
 
 // begin adds a request; end removes it.
@@ -61,7 +61,7 @@ func (f *flight) end(p *passage) {
 	}
 }
 
-// drain ends all present and future polls, and the bodies of streams.
+// drain cancels all present and future polls, and ends the bodies of present and future streams.
 func (f *flight) drain(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,9 +19,10 @@ import (
 // ShipEvery is the time between two deliveries of usage.
 const ShipEvery = 2 * time.Second
 
-// meter counts the requests of each namespace through this gateway and delivers the counts. A source is
-// one namespace in one run; each request has one sequence number. Undelivered counts are lost with the
-// process, in favour of the customer.
+// meter counts the requests of each namespace that a host answered through this gateway, and delivers the
+// counts. A source is a namespace with an incarnation, which is new in each run, after a restart of the
+// sequence and after a frame that the control plane refused. Each request has one sequence number.
+// Undelivered counts are lost with the process, in favour of the customer.
 type meter struct {
 	random    io.Reader
 	now       func() time.Time
@@ -33,9 +34,10 @@ type meter struct {
 	ledgers map[string]*ledger // by namespace
 }
 
-// ledger is the usage of one source. The numbers up to sent were delivered. pending is a frame under way:
-// it stays unchanged until its delivery is confirmed. open has the counts since then. The lock of the
-// meter guards a ledger; only the goroutine that ships changes pending.
+// ledger is the usage of one source. The numbers up to sent are done: delivered, or refused by the control
+// plane. pending is a frame under way: it stays unchanged until its delivery is confirmed. open has the
+// counts of the requests after pending, and count is the number of these requests. The lock of the meter
+// guards a ledger; only the goroutine that ships changes pending.
 type ledger struct {
 	incarnation string // "" until the first frame
 	sent        uint64
@@ -73,8 +75,9 @@ func (m *meter) count(namespace string, in, out int64) {
 	l.count++
 }
 
-// add adds to the counts of an hour. If there are as many hours as a frame has rows, which takes weeks
-// without a control plane, it adds to the last hour instead. Counts beyond an int64 are not charged.
+// add adds to the counts of an hour. If there are as many hours as a frame may have rows, which takes weeks
+// without a control plane, it adds to the newest of these hours instead. Counts beyond an int64 are not
+// charged.
 func (l *ledger) add(hour int64, more billing.Quantities) {
 	if l.open == nil {
 		l.open = map[int64]billing.Quantities{}
@@ -87,8 +90,8 @@ func (l *ledger) add(hour int64, more billing.Quantities) {
 	l.open[hour] = q
 }
 
-// sweep drops the ledger of a namespace that is gone, if there is nothing left to deliver. The caller
-// holds the lock.
+// sweep drops the ledger of a namespace that is deleted or being deleted, if there is nothing left to
+// deliver. The caller holds the lock.
 func (m *meter) sweep(namespace string, l *ledger) {
 	d, ok := m.directory.Namespace(namespace)
 	if (!ok || d.Desired != fleet.Open) && l.pending == nil && l.count == 0 {
@@ -119,8 +122,9 @@ func (m *meter) flush() {
 	}
 }
 
-// ship delivers a frame for each namespace with usage. It stops at the first sign that the control plane
-// cannot be reached, because the other frames would fail too.
+// ship delivers a frame for each namespace with usage. It stops if the gateway has no token, or if the
+// control plane cannot be reached, is overloaded or refuses the token, because the other frames would fail
+// too.
 func (m *meter) ship(ctx context.Context) {
 	m.mu.Lock()
 	namespaces := slices.Sorted(maps.Keys(m.ledgers))
@@ -192,8 +196,8 @@ func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 	case err == nil && last >= f.To:
 		l.sent, l.pending = f.To, nil
 	case err == nil || api.CodeOf(err) == api.StateConflict:
-		// The control plane has lost usage that it had acknowledged, and the gateway no longer has it.
-		// This frame starts a new sequence.
+		// The control plane has lost usage that it had acknowledged, and the gateway has dropped that usage.
+		// The contents of this frame go into a new sequence.
 		m.log.Error("the control plane has lost usage that it had acknowledged; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "first_row", f.From, "last_applied_row", last, "error", err)
 		l.restart(f)
 	default:
