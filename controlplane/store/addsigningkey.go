@@ -11,7 +11,8 @@ import (
 )
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until trusted_until_ns,
-// or until their own end if that is earlier. They are deleted afterwards.
+// or until their own end if that is earlier. A later AddSigningKey deletes the keys that are no longer
+// trusted. If trusted_until_ns is over already, this op deletes all keys before it.
 
 // Validate refuses an op that no state could accept.
 func (o *AddSigningKey) Validate() error {
@@ -23,7 +24,7 @@ func (o *AddSigningKey) Validate() error {
 	return p.err()
 }
 
-// Apply adds the key. It refuses an id that another key has, and a key above the limit. A repeat changes
+// Apply adds the key. It refuses an id that another key has, and a key above the limit. A repeat adds
 // nothing.
 func (o *AddSigningKey) Apply(tx *Tx) (*AddSigningKeyResult, error) {
 	if _, err := tx.exec("DELETE FROM signing_keys WHERE trusted_until_ns > 0 AND trusted_until_ns <= ?", tx.clockNs()); err != nil {

@@ -62,8 +62,9 @@ func (r *UsageRow) quantities() billing.Quantities {
 	}
 }
 
-// Apply adds the frame. It refuses an unknown namespace, and a frame that leaves a gap or overlaps the usage
-// that was applied. It refuses no frame for its size. A frame that was applied before changes nothing.
+// Apply adds the frame. It refuses an unknown namespace, but not a deleted one, and a frame that leaves a gap
+// or overlaps the usage that was applied. It refuses no frame for its size. A frame that was applied or set
+// aside before changes nothing.
 func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	if _, err := tx.namespace(o.Namespace); err != nil {
 		return nil, err

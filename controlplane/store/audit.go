@@ -124,7 +124,7 @@ func (b *AuditBreak) Error() string {
 	return fmt.Sprintf("the audit log was changed: %s; compare it with an export or a backup", b.What)
 }
 
-// CheckAudit verifies at most limit audit rows after a position.
+// CheckAudit verifies at most limit and at most MaxPage audit rows after a position.
 func (s *Store) CheckAudit(ctx context.Context, after AuditPosition, limit int) (AuditCheck, error) {
 	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
 }

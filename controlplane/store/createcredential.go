@@ -18,8 +18,9 @@ func (o *CreateCredential) Validate() error {
 	return p.err()
 }
 
-// Apply adds the credential. It refuses an id that is taken, an owner that does not exist or is being
-// deleted, and a credential above the limit.
+// Apply adds the credential. It refuses an id that another credential has or had, an owner that does not
+// exist, is being deleted or is of another kind, an expiry that is over, a role that the owner does not have,
+// and a credential above the limit.
 func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)
@@ -42,7 +43,8 @@ func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	return &CreateCredentialResult{Id: c.GetId()}, tx.audit(o.Meta, org, c.GetId())
 }
 
-// checkOwner refuses an owner that cannot have a credential of this kind.
+// checkOwner refuses an owner that does not exist, is being deleted or is of another kind than the
+// credential.
 func (tx *Tx) checkOwner(c *Credential) error {
 	switch kind := keyring.Kind(c.GetKind()); kind {
 	case keyring.Namespace:

@@ -90,8 +90,8 @@ func (c *Credential) check(p *problems, field string) {
 	}
 }
 
-// checkRoles refuses roles of the cloud for tenants' keys, and the other way round. checkKeyRoles checks
-// custom roles, because only the state knows the roles of a namespace.
+// checkRoles checks the number of roles. It refuses roles of the cloud for tenants' keys, and the other way
+// round. checkKeyRoles checks custom roles, because only the state knows the roles of a namespace.
 func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	n := len(c.Roles)
 	fleetMember := kind == keyring.Host || kind == keyring.Gateway
@@ -111,7 +111,8 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	}
 }
 
-// addCredential adds a credential and renews the documents that show it. lifetimeNs is the lifetime that a
+// addCredential adds a credential and renews the documents that show it. It refuses an expiry that is over,
+// roles that checkKeyRoles refuses, and a credential above the limit. lifetimeNs is the lifetime that a
 // rotation passes on to the successor; if it is 0, addCredential computes it from the credential's expiry.
 func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if c.ExpiresNs != 0 && c.ExpiresNs <= tx.clockNs() {
@@ -171,7 +172,9 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 
 // sameCredential returns the existing credential of this id if its hash is the same and ensure is set: the op
 // is then a repeat. Otherwise an existing credential is a conflict. So is one that has expired, because the
-// caller would take it for valid, and an id in ended_credentials, which was revoked, or removed after it expired.
+// caller would take it for valid. So is an id in ended_credentials: it belonged to a credential that
+// dropCredential removed, because it was revoked or rotated, had expired, or belonged to a namespace that was
+// deleted.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {
@@ -207,7 +210,8 @@ func (tx *Tx) showCredential(id string) error {
 	return nil
 }
 
-// dropCredential removes a credential for ever. The caller renews the documents.
+// dropCredential removes a credential for ever. If the credential is still valid, the caller renews the
+// documents.
 func (tx *Tx) dropCredential(id string) error {
 	tx.changes = append(tx.changes, credentialChange{id: id})
 	if err := tx.put("INSERT INTO ended_credentials (id, ended_ns) VALUES (?, ?)", id, tx.clockNs()); err != nil {
@@ -228,8 +232,9 @@ func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 	return "", nil
 }
 
-// Credential finds a credential of any kind by id. It reads from memory, because every request calls it. It
-// returns an expired credential until ExpiredKept after its expiry; the caller checks ExpiresAt.
+// Credential finds a credential of any kind by id. It reads from memory, because the authentication of every
+// request calls it. It also returns an expired credential that has not been removed yet; the caller checks
+// ExpiresAt.
 func (s *Store) Credential(id string) (fleet.Credential, bool) { return s.machine.credential(id) }
 
 // Credentials lists an owner's credentials in the order of creation.
