@@ -16,7 +16,8 @@ import (
 
 // A state directory holds one current database, state-<n>.db, which the file CURRENT names. A restored state
 // is a new file, complete and durable before CURRENT names it. A crash therefore leaves either the old state
-// or the new one. Any other file is left over from an interrupted operation.
+// or the new one. When the directory is opened, any other file with one of these prefixes is left over from
+// an interrupted operation, except SQLite's own files of the current database.
 const (
 	currentName = "CURRENT"
 	statePrefix = "state-"
@@ -72,7 +73,8 @@ func openDirectory(path string) (_ *directory, err error) {
 }
 
 // found creates an empty state in a directory that has none. A single state without CURRENT becomes the
-// current one: either its creation was interrupted or CURRENT was lost.
+// current one: either its creation was interrupted or CURRENT was lost. found refuses to choose among several
+// states.
 func (d *directory) found() error {
 	names, err := filepath.Glob(d.in(statePrefix + "*.db"))
 	if err != nil {
@@ -110,7 +112,7 @@ func (d *directory) read(text string) error {
 	return nil
 }
 
-// sweep removes the files that do not belong to the current state.
+// sweep removes the states and images that do not belong to the current state.
 func (d *directory) sweep() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// querier queries the database, for an op within its entry or for a reader.
+// querier queries the database: for an op within its entry, for a reader, or when a state or an image is
+// opened.
 type querier interface {
 	query(text string, args ...any) (*sql.Rows, error)
 }

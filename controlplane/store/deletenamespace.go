@@ -19,7 +19,8 @@ func (o *DeleteNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply begins the deletion. It refuses a version other than the expected one, and a protected namespace.
+// Apply begins the deletion. It refuses a namespace that is unknown or deleted, a version other than the
+// expected one, a protected namespace, and an operation id that is taken.
 func (o *DeleteNamespace) Apply(tx *Tx) (*DeleteNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

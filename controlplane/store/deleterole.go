@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// DeleteRole deletes a custom role that no key has.
+// DeleteRole deletes a custom role that no unexpired key has.
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteRole) Validate() error {
@@ -19,9 +19,9 @@ func (o *DeleteRole) Validate() error {
 	return p.err()
 }
 
-// Apply removes the role and renews the namespace's document. It refuses an unknown namespace or role, a
-// version other than the one the client read, a caller whose credential has changed since its rights were
-// checked, and a role that a key has.
+// Apply removes the role and renews the namespace's document. It refuses a namespace that is unknown or
+// deleted, an unknown role, a version other than the one the client read, a caller whose credential has
+// changed since its rights were checked, and a role that an unexpired key has.
 func (o *DeleteRole) Apply(tx *Tx) (*DeleteRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

@@ -1,6 +1,6 @@
 package store
 
-// JoinHost records the address and the version of a host.
+// JoinHost records the address and the version of a host or gateway.
 
 // Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {
@@ -12,8 +12,8 @@ func (o *JoinHost) Validate() error {
 	return p.err()
 }
 
-// Apply records both. If the address has changed, it renews the documents of the namespaces on the host. If
-// nothing has changed, it writes nothing.
+// Apply records both. It refuses an unknown host. If the address has changed, it renews the documents of the
+// namespaces on the host. If nothing has changed, it writes nothing.
 func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// All bounds of the control plane's state. The bounds that decide in Apply (limits below) belong to the
-// feature level, because replicas must agree about them.
+// The bounds of the control plane's state; package tenancy has those of keys and roles. The bounds that
+// decide in Apply (limits below) belong to the feature level, because replicas must agree about them.
 const (
 	MaxOrgs               = 10_000
 	MaxNamespaces         = 1_000 // of an organisation, those that are not deleted
@@ -17,9 +17,10 @@ const (
 	MaxSigningKeys        = 16
 	MaxIdempotencyRecords = 100_000
 
-	// IdempotencyPeriod is the time for which the result of a request with a key is stored.
+	// IdempotencyPeriod is the time for which the result of a request with an idempotency key is stored.
 	IdempotencyPeriod = 24 * time.Hour
-	// ExpiredKept is the time for which a credential stays listed after it expires.
+	// ExpiredKept is the time after its expiry from which an entry may remove a credential. A new credential
+	// of an owner that has the maximum removes the owner's expired ones earlier.
 	ExpiredKept = 24 * time.Hour
 	// RefusalsKept is the time for which rows of refused requests stay in the audit log. It equals that of a
 	// data plane. Rows of changes stay for ever.
