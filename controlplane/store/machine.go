@@ -22,7 +22,7 @@ type machine struct {
 	writing sync.Mutex // held by the user of the writing connection
 	broken  error      // the reason why the state is no longer valid; guarded by writing
 
-	swap sync.RWMutex // held for reading while db is used, for writing while it is replaced
+	swap sync.RWMutex // held for reading while a reader uses db, for writing while db is replaced
 	db   *database    // nil once closed
 
 	head    atomic.Pointer[head] // as committed
@@ -121,8 +121,8 @@ func (m *machine) Configure(at entry.Applied, configuration []byte) error {
 	})
 }
 
-// Apply applies the ops of an entry in order. Each result is the op's result or the *api.Error that refused
-// it.
+// Apply applies the ops of an entry in order and then removes rows that are too old. Each result is the op's
+// result or the *api.Error that refused it.
 func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > FeatureLevel {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, FeatureLevel)
@@ -174,8 +174,8 @@ func (tx *Tx) applyOne(o op) (any, error) {
 	return answer, nil
 }
 
-// transact runs f and writes the head in one transaction, then publishes the changes. After an error the
-// database is rolled back and the machine refuses further use.
+// transact runs f and writes the head in one transaction, then publishes the changes. If f or the commit
+// fails, transact rolls the database back. After any error the machine refuses further use.
 func (m *machine) transact(f func(*Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

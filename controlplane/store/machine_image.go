@@ -101,8 +101,8 @@ func (i *stateImage) Open(name string) (io.ReadCloser, error) {
 }
 
 // Restore replaces the state by an image and makes it durable. The old state stays the current one until the
-// new one is complete. It also stays if the part is truncated or damaged, or holds another entry than the
-// source claims.
+// new one is complete. It also stays if Restore fails before that, for example because the part is truncated
+// or damaged, or holds another entry than the source claims.
 func (m *machine) Restore(from image.Source) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

@@ -76,7 +76,7 @@ func checkGeneration(n fleet.Namespace, generation int64) error {
 	return api.Errorf(api.StateConflict, "namespace %s is at generation %d, the step was planned for %d: plan again", n.ID, n.Generation, generation)
 }
 
-// misplaced refuses a step that does not fit the phase and host of a namespace.
+// misplaced returns the refusal of a step that does not fit the phase and host of a namespace.
 func misplaced(n fleet.Namespace, step string) error {
 	return api.Errorf(api.StateConflict, "namespace %s cannot be %s: it is %s on host %q: plan again", n.ID, step, n.Phase, n.HostID)
 }

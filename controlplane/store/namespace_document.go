@@ -11,7 +11,8 @@ import (
 )
 
 // A namespace's document is built from its present state; only its number is stored. Every op that changes
-// something a document shows calls touch for the namespace, in the same entry.
+// something a document shows calls touch, touchAll or touchOwner for its namespace, in the same entry. An
+// expiry is no op and gives no new number: hosts and gateways compare the time themselves.
 
 // touch gives a namespace's document a new number. The caller writes it.
 func (tx *Tx) touch(n *fleet.Namespace) {

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api/fault"
 )
 
-// problems collects all faults of an op. Its zero value is empty.
+// problems collects the faults of an op or of a query. Its zero value is empty.
 type problems struct{ fault.List }
 
 // add records err for a field, unless it is nil.
@@ -45,7 +45,7 @@ func checkUTF8(s string, most int) error {
 	return nil
 }
 
-// checkText checks a text that may be empty.
+// checkText checks the length and the encoding of a text that may be empty, and refuses control characters.
 func checkText(s string, most int) error {
 	if err := checkUTF8(s, most); err != nil {
 		return err
@@ -56,7 +56,7 @@ func checkText(s string, most int) error {
 	return nil
 }
 
-// checkWord checks a text that must not be empty.
+// checkWord checks a text like checkText, and refuses an empty one.
 func checkWord(s string, most int) error {
 	if s == "" {
 		return errors.New("is missing")
@@ -64,7 +64,7 @@ func checkWord(s string, most int) error {
 	return checkText(s, most)
 }
 
-// checkID checks an id.
+// checkID checks the length and the characters of an id.
 func checkID(s string) error {
 	if err := checkWord(s, MaxID); err != nil {
 		return err
@@ -77,7 +77,7 @@ func checkID(s string) error {
 	return nil
 }
 
-// checkName checks a name that people choose.
+// checkName checks a name that people choose, of an organisation, a namespace or a host.
 func checkName(s string) error {
 	wrong := s == "" || len(s) > MaxName || !lower(s[0])
 	for i := range len(s) {

@@ -19,7 +19,7 @@ func scanOperation(rows *sql.Rows) (o fleet.Operation, err error) {
 func noOperation(id string) error { return api.Errorf(api.NotFound, "there is no operation %q", id) }
 
 // begin starts an operation on a namespace and makes it the namespace's running one. It refuses an id that is
-// taken.
+// taken. The caller writes the namespace.
 func (tx *Tx) begin(n *fleet.Namespace, id, kind string, m *Meta) error {
 	taken, err := number(tx, "SELECT COUNT(*) FROM operations WHERE id = ?", id)
 	if err != nil {
@@ -34,7 +34,7 @@ func (tx *Tx) begin(n *fleet.Namespace, id, kind string, m *Meta) error {
 		id, kind, string(n.Org), string(n.ID), n.Name, string(fleet.Running), tx.clockNs())
 }
 
-// finish ends the running operation; a nil failure is success.
+// finish ends the running operation; a nil failure is success. The caller writes the namespace.
 func (tx *Tx) finish(n *fleet.Namespace, failure *api.Error) error {
 	status, code, text := fleet.Done, api.Code(""), ""
 	if failure != nil {
