@@ -18,8 +18,9 @@ func (o *PlaceNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply places the namespace. It refuses another generation, a namespace on another host, a namespace that is
-// being deleted or is deleted, an unknown host and a gateway. A repeat changes nothing.
+// Apply places the namespace. It refuses an unknown namespace, another generation, a namespace on another
+// host, a namespace that is being deleted or is deleted, an unknown host and a gateway. A repeat changes
+// nothing.
 func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

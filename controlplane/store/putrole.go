@@ -24,9 +24,10 @@ func (o *PutRole) Validate() error {
 	return p.err()
 }
 
-// Apply writes the role and renews the namespace's document. It refuses a namespace that is unknown or being
-// deleted, a role above the limit, a version other than the one the client read, and a caller whose
-// credential has changed since its rights were checked.
+// Apply writes the role and renews the namespace's document. It refuses a namespace that is unknown, deleted
+// or being deleted, and a caller whose credential has changed since its rights were checked. It refuses to
+// create a role whose name exists or that is above the limit. It refuses to replace a role that does not
+// exist or has another version than the one the client read.
 func (o *PutRole) Apply(tx *Tx) (*PutRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

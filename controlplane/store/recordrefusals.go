@@ -34,7 +34,7 @@ func (o *RecordRefusals) Validate() error {
 	return p.err()
 }
 
-// Apply records the requests. It refuses nothing.
+// Apply records the requests. It refuses nothing. A batch that was recorded before changes nothing.
 func (o *RecordRefusals) Apply(tx *Tx) (*RecordRefusalsResult, error) {
 	// The condition batch <> '' lets SQLite use the index, which holds only rows with a batch.
 	known, err := number(tx, "SELECT count(*) FROM audit WHERE batch = ? AND batch <> ''", o.Batch)

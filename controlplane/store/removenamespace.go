@@ -6,8 +6,8 @@ import (
 )
 
 // RemoveNamespace records that the host has deleted the namespace's data, or that the namespace was never
-// placed. It deletes the namespace's credentials and ends its delete operation. The row stays, for the
-// document that tells gateways of the deletion and for the usage.
+// placed. It deletes the namespace's credentials and custom roles and ends its delete operation. The row
+// stays, for the document that tells gateways of the deletion and for the usage.
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveNamespace) Validate() error {
@@ -18,8 +18,8 @@ func (o *RemoveNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply marks the namespace deleted. It refuses another generation and a namespace that is not being deleted.
-// A repeat changes nothing.
+// Apply marks the namespace deleted. It refuses an unknown namespace, another generation and a namespace that
+// is not being deleted. A repeat changes nothing.
 func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

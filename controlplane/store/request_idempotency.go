@@ -23,8 +23,9 @@ func scanRemembered(rows *sql.Rows) (r remembered, err error) {
 	return r, err
 }
 
-// applyOnce applies an op, or returns the result that its idempotency key already has. A refusal is not
-// stored, so that the client may correct the request and try again.
+// applyOnce applies an op, or returns the result that its idempotency key already has. It refuses a key that
+// was used for another request, and a new key at the limit. A refusal is not stored, so that the client may
+// correct the request and try again.
 func (tx *Tx) applyOnce(o op) (result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
@@ -62,7 +63,8 @@ func (tx *Tx) applyOnce(o op) (result, error) {
 		principal, key.Key, key.RequestHash, int64(tx.kind.Number), nonNil(data), tx.clockNs()+int64(IdempotencyPeriod))
 }
 
-// repeat returns the result of the earlier request with the same key.
+// repeat returns the result of the earlier request with the same key, and refuses the key if that request was
+// another one.
 func repeat(k *kind, key *Idempotency, record remembered) (result, error) {
 	if record.op != int64(k.Number) || !bytes.Equal(record.requestHash, key.RequestHash) {
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
@@ -89,8 +91,9 @@ func (tx *Tx) admitKey() error {
 	return refusal
 }
 
-// purge removes some expired rows. It runs after the ops of an entry, so that no op of the entry depends on
-// how many rows it removes.
+// purge removes at most the given number of expired idempotency records, and as many credentials that expired
+// at least ExpiredKept ago. It runs after the ops of an entry, so that no op of the entry depends on how many
+// rows it removes.
 func (tx *Tx) purge(most int) error {
 	n, err := tx.exec(`DELETE FROM idempotency WHERE (principal, key) IN
 		(SELECT principal, key FROM idempotency WHERE expires_ns <= ? ORDER BY expires_ns, principal, key LIMIT ?)`, tx.clockNs(), most)

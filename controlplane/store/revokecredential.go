@@ -1,7 +1,8 @@
 package store
 
-// RevokeCredential ends a credential at once. A component of the cloud may end any credential. If a caller of
-// the API asks, the op is refused under the same conditions as SetCredential.
+// RevokeCredential ends a credential at once. If judged_version is set, a caller of the API asks, and Apply
+// checks the versions and the last administrator as SetCredential does. A component of the cloud leaves
+// judged_version out and may end any credential.
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeCredential) Validate() error {
@@ -15,7 +16,9 @@ func (o *RevokeCredential) Validate() error {
 }
 
 // Apply removes the credential. It refuses one that does not exist. If a caller of the API asks, it also
-// refuses a credential that has changed since, and the last token that administers an organisation.
+// refuses a version other than the one the client read, a credential that has changed since the caller's
+// rights were checked, a caller whose own credential has changed since then, and the last token that
+// administers an organisation.
 func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	c, err := tx.credential(o.Id)
 	if err != nil {

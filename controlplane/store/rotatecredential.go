@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// RotateCredential creates a credential with the name, owner, roles and scope of an old one. The old one ends
-// at old_expires_ns, or at its own expiry if that is earlier. The new one has the lifetime that the old one
-// was created with.
+// RotateCredential creates a credential with the kind, owner, name, roles and scope of an old one. The old
+// one ends at old_expires_ns, or at its own expiry if that is earlier. The new one has the lifetime that was
+// last set for the old one.
 
 // Validate refuses an op that no state could accept.
 func (o *RotateCredential) Validate() error {
@@ -27,8 +27,9 @@ func (o *RotateCredential) Validate() error {
 }
 
 // Apply creates the new credential and ends the old one. It refuses an old one that does not exist, has
-// expired or is disabled, an id that is taken, and a credential above the limit. A repeat, recognised by the
-// new id and hash, changes nothing.
+// expired or is disabled, an owner that is being deleted, a role that was deleted, an id that another
+// credential has or had, and a credential above the limit. A repeat, recognised by the new id and hash,
+// changes nothing.
 func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	same, err := tx.sameCredential(o.NewId, o.NewHash, true)
 	if err != nil {
@@ -77,8 +78,8 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	return &RotateCredentialResult{Id: o.NewId}, tx.audit(o.Meta, org, o.OldId)
 }
 
-// endCredential sets the end of a credential, unless it expires earlier. Adding its successor renews the
-// documents.
+// endCredential sets the end of a credential, unless it expires earlier. If the end is over already,
+// endCredential removes the credential. Adding its successor renews the documents.
 func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 	switch end := endNs(c.ExpiresAt); {
 	case atNs <= tx.clockNs():
