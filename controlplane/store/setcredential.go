@@ -38,8 +38,9 @@ func (o *SetCredential) Validate() error {
 }
 
 // Apply changes the credential and renews the documents that show it. It refuses a credential that does not
-// exist or has expired, and a version other than the one the client read. It refuses a change if the
-// credential or the caller's own has changed since the caller's rights were checked. It also refuses to take
+// exist, has expired or is neither an API key nor a cloud token, and a version other than the one the client
+// read. It refuses a change if the credential or the caller's own has changed since the caller's rights were
+// checked. It refuses a role that the owner does not have and an expiry that is over. It also refuses to take
 // the last administrator from an organisation.
 func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 	was, err := tx.credential(o.Id)
@@ -74,7 +75,7 @@ func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 	return &SetCredentialResult{}, tx.audit(o.Meta, org, o.Id)
 }
 
-// check refuses a change that is not allowed.
+// check makes those refusals of Apply that need the credential as it was.
 func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	if was.Kind != keyring.Namespace && was.Kind != keyring.Org {
 		return api.Errorf(api.StateConflict, "credential %q of kind %s can only be rotated or revoked", o.Id, was.Kind)

@@ -16,8 +16,8 @@ func (o *SettleNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply makes the namespace active. It refuses another generation, and a namespace that is not placed or is
-// being deleted or is deleted. A repeat changes nothing.
+// Apply makes the namespace active. It refuses an unknown namespace, another generation, and a namespace that
+// is not placed or is being deleted or is deleted. A repeat changes nothing.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package store is the control plane's state: a replicated state machine on SQLite. Every change is an op in
-// the log. One transaction holds its SQL, the applied index and the audit row. Observations (reports of
-// hosts, the last use of keys) are not part of the state. See DESIGN.md.
+// the log. One transaction holds the SQL of an entry's ops, the applied index and the audit rows.
+// Observations (reports of hosts, the last use of keys) are not part of the state. See DESIGN.md.
 package store
 
 import (

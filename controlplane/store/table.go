@@ -37,8 +37,9 @@ const (
 	numRemoveAsideUsage entry.Number = 22
 )
 
-// The classes of the ops. Revocations and the ops of the reconciler come before the requests of people. Usage
-// comes last and is refused first, because its sender keeps it.
+// The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
+// people, and so do the ops that can take rights away. Usage and the records of refused requests come last
+// and are refused first, because their senders keep them and try again.
 const (
 	urgent = pipeline.ClassSettle
 	people = pipeline.ClassEnqueue

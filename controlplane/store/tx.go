@@ -17,7 +17,7 @@ type Tx struct {
 	pending
 }
 
-// pending holds the changes of an op outside the database.
+// pending holds the changes that the ops of an entry make outside the database.
 type pending struct {
 	head    head
 	changes []credentialChange // of the cache, applied once the entry is committed

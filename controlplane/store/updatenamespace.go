@@ -17,8 +17,8 @@ func (o *UpdateNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply changes the spec. It refuses a version other than the expected one, and a namespace that is being
-// deleted. If nothing changes, it writes nothing.
+// Apply changes the spec. It refuses a namespace that is unknown, deleted or being deleted, and a version
+// other than the expected one. If nothing changes, it writes nothing.
 func (o *UpdateNamespace) Apply(tx *Tx) (*UpdateNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

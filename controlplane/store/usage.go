@@ -12,8 +12,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// meterNames are the columns of the meters, in the order of meters, places and
-// billing.Totals.
+// meterNames are the columns of the meters, in the order of meters, places and billing.Totals.
 var meterNames = [...]string{
 	"reports", "rejected_reports", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_nano_usd",
 	"requests", "request_bytes", "response_bytes",
@@ -121,7 +120,8 @@ func (q UsageQuery) validate() error {
 type UsageSums struct {
 	Total  billing.Totals
 	Groups []UsageGroup // ordered by key; none without GroupBy
-	// AsOfNs is the time at which usage of the namespaces was last applied, of any hour; 0 = never.
+	// AsOfNs is the time at which usage of the namespaces was last applied or set aside, of any hour; 0 =
+	// never.
 	AsOfNs int64
 }
 
@@ -163,7 +163,8 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	return out, err
 }
 
-// usageOf returns the SQL of the namespaces that a query covers.
+// usageOf returns the SQL of the namespaces that a query covers. It refuses an unknown organisation or
+// namespace.
 func usageOf(r querier, q UsageQuery) (text string, args []any, err error) {
 	if q.Namespace == "" {
 		known, err := number(r, "SELECT COUNT(*) FROM orgs WHERE id = ?", string(q.Org))
