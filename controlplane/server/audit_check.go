@@ -12,7 +12,7 @@ import (
 )
 
 // checkAudit recomputes the hash chains of the audit log over one page of rows. The cursor carries the hashes
-// of the last rows, so that the next page detects a change made between the two requests.
+// of the last rows, so that the next page detects rows that were chained anew between the two requests.
 func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.begin(r, nil); err != nil {
 		return err

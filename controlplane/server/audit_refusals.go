@@ -15,16 +15,18 @@ import (
 )
 
 // The server counts refused requests before it records them, because a row of the audit log is stored for 400
-// days. Each organisation has its own quota of rows, and all unauthenticated callers share one, so that a
-// flood hides no other organisation's rows. One commit writes the rows of all quotas.
+// days. Each organisation has its own quota of rows. All callers without a principal share one, and so do
+// operators and fleet credentials. So a flood hides no other organisation's rows. One commit writes rows of
+// all quotas.
 var refusalBounds = tally.Bounds{
 	Kinds: 64, Waiting: 4096,
-	Burst: 64, Every: time.Minute, // 1,440 rows a day at most
+	Burst: 64, Every: time.Minute, // for each quota, besides the burst, 1,440 rows a day at most
 	Rows: store.MaxRefusals,
 }
 
-// failedAuthentication is the action of unauthenticated requests. Their routes are not recorded, so that
-// strangers cannot choose the text of the log.
+// failedAuthentication is the action of denied requests without a principal: those whose authentication
+// failed, and those with a service token, which memberOnly authenticates. Their routes are not recorded, so
+// that strangers cannot choose the text of the log.
 const failedAuthentication = "authenticate"
 
 // refusal holds the fields that equal refused requests share.
@@ -33,8 +35,8 @@ type refusal struct {
 	code              api.Code
 }
 
-// quotaKey names a quota. An organisation has one, operators and members of the cloud share one (org is
-// empty), and all unauthenticated callers share one (known is false).
+// quotaKey names a quota. An organisation has one, operators and fleet credentials share one (org is empty),
+// and all callers without a principal share one (known is false).
 type quotaKey struct {
 	org   tenancy.OrgID
 	known bool
@@ -65,8 +67,8 @@ func (s *Server) recordRefusals(_ string, rows []refusalRow) func(context.Contex
 	}
 }
 
-// onRefused counts a refused request: a failure to authenticate, a missing permission, or a write of an
-// authenticated caller that is refused for another reason.
+// onRefused counts a refused request: a failure to authenticate, a missing permission, or a write that is
+// refused for another reason and whose caller has a principal.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if route == nil || !errors.As(err, &e) {

@@ -127,7 +127,7 @@ func roleOf(kind keyring.Kind) tenancy.Role {
 }
 
 // mayJoin reports whether a host or gateway still has a valid credential. A service token cannot be recalled,
-// so the server refuses it once the last credential is revoked.
+// so the server refuses it once the last credential was revoked or has expired.
 func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 	all, err := s.store.Credentials(ctx, host)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 
 // lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
 // log entry for each request would cost more than the request. Only existing credentials enter it. When its
-// size has doubled, it drops the ids of credentials that have ended, in whichever way they did.
+// size has doubled since the last sweep, it drops the ids of credentials that were revoked or removed.
 type lastUsed struct {
 	byID    sync.Map // id -> *atomic.Int64
 	exists  func(id string) bool

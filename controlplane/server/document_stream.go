@@ -30,14 +30,15 @@ type stream struct {
 	out   *json.Encoder
 	flush *http.ResponseController
 
-	at    int64           // the follower has seen every change up to here
+	at    int64           // the follower has seen every document up to this number
 	again bool            // the follower had documents before this stream
 	sent  map[string]bool // namespaces that this stream reported as placed on the follower
 	jwks  string          // the JWKS that was sent last
 }
 
 // docs streams documents to a host or gateway until its token expires, its credential is revoked, it
-// disconnects or the server drains.
+// disconnects or stops reading, or the server drains. It refuses a follower that has seen more than the
+// newest document, and every follower while the server drains.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if r.URL.Query().Get("after") == "" {
@@ -71,7 +72,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 		at: after, again: after > 0, sent: map[string]bool{},
 	}
 	f.out.SetEscapeHTML(false)
-	// The connection may carry other requests after this one.
+	// The connection may carry other requests after this one, so the write deadline is removed.
 	defer func() { _ = f.flush.SetWriteDeadline(time.Time{}) }()
 	return f.run()
 }
@@ -179,7 +180,7 @@ func (f *stream) document(d wire.Doc) error {
 	return f.send(wire.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(key, text)})
 }
 
-// heartbeat sends the follower's position, and the JWKS if it has changed.
+// heartbeat sends the follower's position, and the JWKS if this stream has not sent the present one.
 func (f *stream) heartbeat() error {
 	m := wire.Message{Number: f.at}
 	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks {

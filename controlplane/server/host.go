@@ -17,7 +17,7 @@ import (
 const DefaultRegion = "local"
 
 // NewHost returns the op that registers a host or gateway with its credential. It generates the id and sets
-// it as the credential's owner.
+// it as the credential's owner. An empty region becomes DefaultRegion.
 func (s *Server) NewHost(meta *store.Meta, name string, kind keyring.Kind, region string, credential *store.Credential) (*store.CreateHost, error) {
 	if region == "" {
 		region = DefaultRegion

@@ -27,7 +27,7 @@ const MaxOverlap = 7 * 24 * time.Hour
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
 // keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
-// organisation. Their routes differ in nothing else.
+// organisation. Their routes differ in nothing else but the path.
 type keyOwner struct {
 	kind  keyring.Kind
 	noun  string
@@ -250,8 +250,8 @@ func (s *Server) setKey(d keyOwner) serve.Handler {
 	}
 }
 
-// callerVersion returns the version of the caller's token, if the token still has the rights by which this
-// request was authorized. It returns 0 for an operator, who has all rights.
+// callerVersion returns the version of the caller's token. It refuses the request if the token no longer has
+// the rights by which this request was authorized. It returns 0 for an operator, who has all rights.
 func (s *Server) callerVersion(q request) (int64, error) {
 	if q.operates() {
 		return 0, nil
@@ -321,8 +321,8 @@ func (d keyOwner) customOf(s *Server, q request, owner string) ([]fleet.Role, er
 	return d.custom(s, q, owner)
 }
 
-// key validates a request and returns the key that it describes, without id and secret. custom lists the
-// roles that the key may have besides the built-in ones.
+// key validates a request and returns the key that it describes, without id and secret. A key without roles
+// becomes read-only. custom lists the roles that the key may have besides the built-in ones.
 func (f *faults) key(r *api.CreateKeyRequest, d keyOwner, custom []fleet.Role, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
