@@ -29,8 +29,8 @@ const (
 	gatewayStream  = "gateway/"
 )
 
-// join exchanges a fleet credential for a service token. It records the member's address and version if they
-// have changed.
+// join exchanges a fleet credential for a service token, and for a gateway also for the token that it
+// presents to hosts. It records the member's address and version if they have changed.
 func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	var body wire.JoinRequest
 	q, err := s.begin(r, &body)
@@ -117,7 +117,8 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 	}
 	now := s.cfg.Now().Unix()
 	for id, unix := range body.LastUsed {
-		// A credential that was revoked meanwhile is skipped.
+		// A credential that was revoked meanwhile is skipped, and so is one of an operator, a host or a
+		// gateway.
 		if c, ok := s.store.Credential(id); ok && (c.Kind == keyring.Namespace || c.Kind == keyring.Org) {
 			s.lastUsed.mark(id, min(unix, now))
 		}
@@ -209,7 +210,7 @@ func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uin
 }
 
 // maySend refuses usage that the member may not report. A host reports for the shards of namespaces placed on
-// it, a gateway for its own traffic.
+// it, a gateway for the requests of any namespace, in its own stream.
 func (s *Server) maySend(r *http.Request, m member, source billing.Source) error {
 	if m.host.Kind == keyring.Gateway {
 		if source.Stream != gatewayStream+m.host.ID {

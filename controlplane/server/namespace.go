@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// namespace returns the namespace in the path, named by its id or by its name in the caller's organisation. A
-// namespace of an organisation in which the caller has no rights is reported as not found.
+// namespace returns the namespace in the path, named by its id or by its name in the caller's organisation.
+// An operator must name the id. A namespace for which the caller lacks the permission is reported as not
+// found.
 func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace, error) {
 	idOrName := q.PathValue("ns")
 	org := q.who.Org
@@ -93,9 +94,9 @@ type updateNamespaceBody struct {
 	Spec *specInput `json:"spec"`
 }
 
-// specChange returns the deletion protection that an update asks for; nil = unchanged. The other fields are
-// accepted only with their present value, so that a client may send back a spec it has read with one field
-// changed.
+// specChange returns the deletion protection that an update asks for; nil = unchanged. It accepts region,
+// tier, replicas and shards only if they are left out or have their present value, so that a client may send
+// back a spec it has read with one field changed.
 func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
 	if in == nil {
 		return nil
@@ -129,7 +130,7 @@ func (f *faults) unbuilt(in *specInput) {
 }
 
 // region checks a region, or chooses the cloud's first if region is empty. The regions of a cloud are the
-// regions of its hosts, in the order of registration.
+// regions of its hosts, in the order of registration. A cloud without hosts has no region.
 func (s *Server) region(q request, f *faults, region string) (string, error) {
 	hosts, err := s.store.Hosts(q.Context())
 	if err != nil {

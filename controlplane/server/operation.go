@@ -14,7 +14,7 @@ import (
 // MaxOperationWait is the longest ?wait= of an operation.
 const MaxOperationWait = time.Minute
 
-// operation returns the operation named in the path, if the caller has rights in its organisation.
+// operation returns the operation named in the path, if the caller may read namespaces of its organisation.
 func (s *Server) operation(q request) (fleet.Operation, error) {
 	id := q.PathValue("id")
 	o, err := s.store.Operation(q.Context(), id)
@@ -38,7 +38,8 @@ func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id strin
 	return serve.WriteJSON(w, http.StatusAccepted, s.toOperation(o))
 }
 
-// getOperation writes an operation. With ?wait= it first waits until the operation or the wait has ended.
+// getOperation writes an operation. With ?wait= it first waits until the operation or the wait has ended, or
+// the server drains.
 func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// listOperations lists an organisation's operations, newest first. A tenant sees those of its own
-// organisation.
+// listOperations lists an organisation's operations, newest first. An operator must name the organisation. A
+// tenant sees those of its own organisation.
 func (s *Server) listOperations(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// org returns the organisation in the path, named by id or name. An organisation in which the caller has no
-// rights is reported as not found.
+// org returns the organisation in the path, named by id or name. An organisation in which the caller lacks
+// the permission is reported as not found.
 func (s *Server) org(q request, what tenancy.Permission) (fleet.Org, error) {
 	return s.orgNamed(q, what, q.PathValue("org"))
 }
