@@ -13,10 +13,10 @@ import (
 // faults collects everything that is wrong with a request. Its zero value is empty.
 type faults struct{ fault.List }
 
-// add records a value that can never be accepted.
+// add records a value that is not valid.
 func (f *faults) add(field, format string, args ...any) { f.Invalid(field, format, args...) }
 
-// unsupported records a documented value that is not implemented yet.
+// unsupported records a documented value or change that is not implemented yet.
 func (f *faults) unsupported(field, format string, args ...any) {
 	f.Add(api.Unsupported, field, format, args...)
 }

@@ -13,6 +13,7 @@ const idempotencyHeader = "Idempotency-Key"
 
 // idempotency returns the idempotency key of a request with a hash of the request. The hash tells a repeat
 // from another request under the same key. idempotency returns nil for a read, and if the client sent no key.
+// It refuses a key that is not valid or is sent twice.
 func idempotency(r *http.Request, body []byte) (*store.Idempotency, error) {
 	values := r.Header.Values(idempotencyHeader)
 	if len(values) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -35,8 +36,8 @@ func validIdempotencyKey(key string) bool {
 	return key != "" && len(key) <= store.MaxIdempotencyKey
 }
 
-// requestHash returns the SHA-256 of the parts of a request that decide its effect. The method and the URI
-// cannot contain the newline that separates them.
+// requestHash returns the SHA-256 of the method, the URI and the body of a request. The hash leaves out the
+// headers, If-Match among them. The method and the URI cannot contain the newline that separates them.
 func requestHash(method, uri string, body []byte) []byte {
 	h := sha256.New()
 	io.WriteString(h, method+"\n"+uri+"\n") // a hash never fails to write

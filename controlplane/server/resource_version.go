@@ -19,8 +19,8 @@ func writeResource(w http.ResponseWriter, status int, version int64, v any) erro
 var versioned = []string{serve.IfMatch}
 
 // expected returns the version that If-Match requires; 0 = any. The op itself checks the version when it is
-// applied. expected refuses a header in which no tag can be a version. If the header has several tags and one
-// is the present version, expected returns that one.
+// applied. expected refuses a header in which no tag can be a version. If the header has several tags,
+// expected returns the present version if it is one of them, and otherwise the first.
 func expected(r *http.Request, present int64) (int64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {

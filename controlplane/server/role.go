@@ -133,8 +133,8 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	return s.declareRole(w, q, ns, body, nil)
 }
 
-// declareRole proposes the role that a body describes. was is the role that it replaces; nil = the role is
-// new.
+// declareRole proposes the role that a body describes, if the caller has the permissions in it. was is the
+// role that it replaces; nil = the role is new. The caller needs the permissions in was too.
 func (s *Server) declareRole(w http.ResponseWriter, q request, ns fleet.Namespace, body api.RoleRequest, was *fleet.Role) error {
 	if err := builtIn(body.Name); err != nil {
 		return err

@@ -61,8 +61,8 @@ type signingKey struct {
 	until   time.Time // end of trust; zero = none
 }
 
-// OpenSigner loads the keys of a store. It creates one if there is none or if the newest has signed for a
-// whole period.
+// OpenSigner loads the keys of a store. It creates one if there is none or if the newest is at least a whole
+// period old.
 func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 	if c.Period == 0 {
 		c.Period = DefaultSigningPeriod
@@ -135,7 +135,8 @@ func (g *Signer) Trusted() (token.Set, []byte) {
 	return g.set, g.jwks
 }
 
-// Key returns the key that signs now: the newest one whose announcement is over.
+// Key returns the key that signs now: the newest one whose announcement is over, or the oldest if no
+// announcement is over.
 func (g *Signer) Key() (token.Key, error) {
 	g.Trusted() // drops the keys that are no longer trusted
 	g.mu.Lock()
