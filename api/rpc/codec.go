@@ -10,8 +10,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxFields is the largest number of fields of a message. Each item of a list counts. It is several times
-// the length of the longest permitted list.
+// MaxFields is the largest number of fields of a binary message, in which each item of a list counts and the
+// fields within an item do not. It is also the largest number of objects of a JSON message. It is several
+// times the length of the longest permitted list.
 const MaxFields = 8192
 
 // Codec encodes messages as binary protobuf, with the generated code if a message has it. Clients and
@@ -73,9 +74,9 @@ func (c Codec) Unmarshal(data []byte, message any) error {
 	return fmt.Errorf("a %T is no message", message)
 }
 
-// checkFields refuses a message with more than MaxFields fields before it is decoded, because an empty
-// item of a list has two bytes and needs a hundred times that in memory. It leaves damaged data to the
-// decoder.
+// checkFields refuses a message with more than MaxFields fields before it is decoded, because an empty item
+// of a list has two bytes and needs a hundred times that in memory. It does not look into nested messages,
+// and leaves damaged data to the decoder.
 func checkFields(data []byte) error {
 	if len(data) <= 2*MaxFields {
 		return nil // a field has at least two bytes: a tag and a value

@@ -12,7 +12,8 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// maxQuoted limits a decoder's error text in our errors, because that text repeats the message.
+// maxQuoted limits the text of a decoder or of a header in our errors, because that text repeats what the
+// client sent.
 const maxQuoted = 256 // bytes
 
 // Received is a message as a server receives it, or the error of decoding it. The codec does not return

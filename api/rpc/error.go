@@ -26,7 +26,7 @@ const (
 	Domain = "corvo"
 	// detailsKey is the metadata key of an ErrorInfo under which the details of the error lie, as JSON.
 	detailsKey = "details"
-	// maxDetails limits the details, because they travel in a header.
+	// maxDetails limits the details, because they travel in a header. Larger details are left out.
 	maxDetails = 4 << 10 // bytes
 	// defaultRetry is the RetryInfo of a retryable error without a RetryAfter.
 	defaultRetry = time.Second
@@ -92,9 +92,9 @@ func add(to *connect.Error, m proto.Message) {
 	}
 }
 
-// FromError converts the error of a response back to an *api.Error. A response that did not come from
-// Corvo, such as that of a proxy, gets the nearest code. FromError returns nil if err is not the error of
-// a response.
+// FromError converts an error of a Connect client back to an *api.Error. An error that did not come from
+// Corvo, such as that of a proxy or of the connection, gets the nearest code. FromError returns nil if err is
+// no *connect.Error.
 func FromError(err error) *api.Error {
 	var answered *connect.Error
 	if !errors.As(err, &answered) {

@@ -66,9 +66,9 @@ func isTimeout(wait string, digits int, units string) bool {
 // prefixSize is the size of the prefix of an envelope: its flags and the length of the message.
 const prefixSize = 5
 
-// Body returns the body of a call. Reading it fails if the envelopes of the messages are invalid: a
-// truncated envelope, or one of a type that the protocol does not know. If the parameter one is set, it
-// also fails if the call has more or less than one message.
+// Body returns the body of a call. Reading it fails if the body is cut short, or if the envelope of a message
+// is compressed or of a type that the protocol does not know. If the parameter one is set and the protocol
+// has envelopes, it also fails if the call has more or less than one message.
 func Body(r *http.Request, one bool) io.ReadCloser {
 	b := &body{ReadCloser: r.Body, one: one}
 	switch kind := contentType(r); {

@@ -67,7 +67,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// problem is the body of every error response.
+// problem is the body of an error response, unless the route's Problem writes another form.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`

@@ -21,7 +21,7 @@ const MaxRequestID = 64
 // call is one request: its context and its response writer, in one allocation. It is not reused, because a
 // handler may leave goroutines behind that hold its context.
 type call struct {
-	context.Context // the connection's, with the request's span
+	context.Context // the request's, with its span
 	response
 	server    *server
 	endpoint  *endpoint // nil until the mux has matched one
@@ -74,8 +74,8 @@ func Principal(ctx context.Context) tenancy.Principal {
 	return tenancy.Principal{}
 }
 
-// Called returns the sender of the request of ctx and the route that it matched. Outside of a request the
-// route is nil.
+// Called returns the sender of the request of ctx and the route that it matched. Outside of a request, and
+// without a matched route, it returns the zero Principal and nil.
 func Called(ctx context.Context) (tenancy.Principal, *Route) {
 	c := callOf(ctx)
 	if c == nil || c.endpoint == nil {

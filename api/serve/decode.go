@@ -16,11 +16,11 @@ import (
 // Decode decodes the body of a request into v, a pointer. An empty body counts as {}. null counts as
 // absent, also for a json.RawMessage, and so does "" in an optional field of any type.
 //
-// Text that is not JSON is PARSE_ERROR with the position of the fault. VALIDATION_ERROR lists every field
-// with a value of the wrong type, every raw JSON value nested deeper than text.MaxNesting and, on Strict
-// routes, every field that v does not have. Text that is not valid Unicode is refused and never replaced.
-// Only raw JSON may contain lone surrogates, and it stays unchanged. Weigh refuses a body that would need
-// many times its size in memory.
+// Text that is not JSON is PARSE_ERROR with the position of the fault. VALIDATION_ERROR lists, up to
+// maxFaults, every field with a value of the wrong type, every raw JSON value nested deeper than
+// text.MaxNesting and, on Strict routes, every field that v does not have or that is repeated. Text that is
+// not valid Unicode is refused and never replaced. Only raw JSON may contain lone surrogates, and it stays
+// unchanged. Weigh refuses a body that would need many times its size in memory.
 func Decode(r *http.Request, body []byte, v any) error {
 	if len(body) == 0 {
 		return nil

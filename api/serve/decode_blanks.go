@@ -71,8 +71,8 @@ func (n *blankReplacer) object(fields *names) {
 	}
 }
 
-// refusesBlank reports whether "" in the field counts as absent: its type makes it optional in a request,
-// and encoding/json refuses "" for it.
+// refusesBlank reports whether "" in the field counts as absent: its type or its tag makes it optional in a
+// request, and encoding/json refuses "" for it.
 func (f *field) refusesBlank() bool {
 	switch f.typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:

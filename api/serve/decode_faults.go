@@ -107,9 +107,9 @@ func (n *names) find(name []byte) (f field, ok bool) {
 // maxFaults is the largest number of listed faults of one body.
 const maxFaults = 20
 
-// faultsOf checks a valid JSON body against the type of v and returns the fields that do not fit. With
-// strict it also returns unknown fields, and repeated fields, of which the decoder would take the last.
-// Because a body may be large and hostile, it goes over the text once, decodes only the values that may
+// faultsOf checks a valid JSON body against the type of v and returns at most maxFaults fields that do not
+// fit. With strict it also returns unknown fields, and repeated fields, of which the decoder would take the
+// last. Because a body may be large and hostile, it goes over the text once, decodes only the values that may
 // not fit, and repeats at most a line of the text in each fault.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 	w := checker{scanner: scanner{text: body}, strict: strict}

@@ -11,15 +11,15 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// WarningHeader lists, on routes that are not Strict, the fields of the body that were ignored or that
-// may not mean what the client intended.
+// WarningHeader names fields of the body that were ignored or that may not mean what the client intended.
+// Routes that are not Strict send it, for a sample of the bodies.
 const WarningHeader = "Corvo-Warning"
 
 const (
 	maxWarned       = 3   // fields that a WarningHeader names
 	maxWarningBytes = 200 // of a WarningHeader, which is ASCII
 	maxWarnedName   = 32  // bytes of a name
-	maxFound        = 64  // unknown and repeated fields of a body after which the check stops
+	maxFound        = 64  // unknown and repeated fields of a body after which the check stops, even if maxWarned are not named
 )
 
 // Checking a body for warnings costs 15 to 40 % of decoding it (ADR 0054). So a busy route checks only a
@@ -46,8 +46,8 @@ func (l *checkSampler) take(now time.Time, size int) bool {
 	return l.used.CompareAndSwap(used, max(used, at-int64(checkBurst))+pause)
 }
 
-// warn lists the fields of a body that v does not have, and the repeated ones, in the WarningHeader of
-// the response, and counts the unknown ones. The body must have been decoded into v without a fault. A
+// warn names up to maxWarned fields of a body that v does not have or that are repeated, in the WarningHeader
+// of the response, and counts the unknown ones. The body must have been decoded into v without a fault. A
 // route without a Request, such as the RPC, decodes only parts of bodies and gets no warnings.
 func (e *endpoint) warn(c *call, body []byte, v any) {
 	if e.Strict || e.Request == nil || !e.checks.take(c.start, len(body)) {

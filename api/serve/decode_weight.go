@@ -39,8 +39,8 @@ func Weigh(text []byte, v any) error {
 	return e
 }
 
-// weigher goes through a text and subtracts the decoded size of its parts from left. For an invalid text
-// the result has no meaning, because the decoder finds the fault before it allocates anything.
+// weigher goes through a text and subtracts the decoded size of its parts from left. For an invalid text left
+// does not matter, because the decoder finds the fault before it allocates anything.
 type weigher struct {
 	scanner
 	left int // negative = the limit was exceeded
@@ -53,7 +53,7 @@ const (
 	mapSlots = 8
 )
 
-// memberSize is the size of any member of a map.
+// memberSize is the size of a member of a map whose value needs no more than a json.RawMessage.
 var memberSize = listSlack * int(reflect.TypeFor[string]().Size()+rawMessage.Size())
 
 // maxNesting is the depth limit of encoding/json.

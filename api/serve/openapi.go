@@ -143,8 +143,8 @@ func parametersOf(r Route) []any {
 	return all
 }
 
-// operationID derives a name from method and path, such as postJobsIdRetry for POST
-// /api/v1/jobs/{id}/retry, because code generators need one.
+// operationID returns the route's Operation, or else a name derived from method and path, such as
+// postJobsIdRetry for POST /api/v1/jobs/{id}/retry, because code generators need one.
 func operationID(r Route) string {
 	if r.Operation != "" {
 		return r.Operation

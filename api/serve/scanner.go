@@ -88,7 +88,8 @@ func (s *scanner) string() []byte {
 // structural marks the bytes that bound values.
 var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true, ',': true}
 
-// skip goes over any value and returns the number of values in it.
+// skip goes over any value and returns the number of values in it. An empty list or object counts as if it
+// held one.
 func (s *scanner) skip() (parts int) {
 	for depth := 0; ; s.at++ {
 		for s.at < len(s.text) && !structural[s.text[s.at]] {

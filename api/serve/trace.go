@@ -76,8 +76,8 @@ func (c *call) fault(e *api.Error) {
 	telemetry.Fault(c.span, string(e.Code), e.Message)
 }
 
-// DropSpan prevents that the span of ctx's request is sent, for repeated polls that find nothing. Its
-// children that have ended are sent anyway, so it is only for requests without children. Outside of a
+// DropSpan keeps the span of ctx's request from being sent, for repeated polls that find nothing. The span's
+// children that have ended are sent anyway, so DropSpan is only for requests without children. Outside of a
 // request it does nothing.
 func DropSpan(ctx context.Context) {
 	if c := callOf(ctx); c != nil {

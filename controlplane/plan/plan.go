@@ -19,7 +19,7 @@ const (
 	Await  Kind = "await"  // another process must act first: see Reason
 	Place  Kind = "place"  // choose Host for the namespace
 	Settle Kind = "settle" // the namespace works: finish its create
-	Remove Kind = "remove" // the host has deleted its data: finish its delete
+	Remove Kind = "remove" // the host has deleted the namespace's data, or there was never a host: finish its delete
 )
 
 // Step is the next action for a namespace.
@@ -29,7 +29,7 @@ type Step struct {
 	Reason string // of an Await, for people
 }
 
-// Host is a data-plane host in its present state.
+// Host is a data-plane host as the planner sees it.
 type Host struct {
 	ID         string
 	Name       string
@@ -49,7 +49,8 @@ type Cell struct {
 // report of the host on which the namespace is placed.
 //
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
-// empty namespace under its name would be worse than none. So Next waits for a dead host.
+// empty namespace under its name would be worse than none. So if that host does not report, Next waits for
+// it.
 func Next(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:
@@ -111,7 +112,7 @@ func place(ns fleet.Namespace, hosts []Host) Step {
 }
 
 // follow reports whether the host is alive and acts on the present generation; if not, it returns the step
-// that waits for that.
+// that waits for that, with the reason.
 func follow(ns fleet.Namespace, hosts []Host, cell Cell) (Step, bool) {
 	name := naming(ns, hosts)
 	alive := false

@@ -1,5 +1,5 @@
 // Package reconcile brings namespaces to the state that their specs declare. It is level-triggered: from
 // nothing but the store's state and the reports of hosts it asks plan for one step per namespace, proposes
 // it, and looks again. It keeps the observations of hosts in memory. It makes no decision itself, and imports
-// plan, store, fleet, engine, the wire's types and telemetry.
+// api, plan, store, controlplane/fleet, the wire's types, telemetry and tenancy/keyring.
 package reconcile

@@ -13,8 +13,9 @@ import (
 // whose disk stalls for a moment is not dead.
 const AliveLimit = 5 * wire.ReportEvery
 
-// Observations holds the last reports of hosts and gateways. Observations are not state: a control plane that
-// restarts knows nothing and receives all reports within wire.ReportEvery.
+// Observations holds the last reports of hosts, and the times of the last requests of hosts and gateways.
+// Observations are not state: a control plane that restarts knows nothing and receives all reports within
+// wire.ReportEvery.
 type Observations struct {
 	now   func() time.Time
 	mu    sync.Mutex
@@ -93,7 +94,7 @@ func (o *Observations) alive(h *observed) bool {
 	return !h.reported.IsZero() && o.now().Sub(h.reported) <= AliveLimit
 }
 
-// Cell returns a host's last report on a namespace.
+// Cell returns a host's last report on a namespace, or the zero Cell if the host has reported nothing on it.
 func (o *Observations) Cell(host, namespace string) plan.Cell {
 	o.mu.Lock()
 	defer o.mu.Unlock()

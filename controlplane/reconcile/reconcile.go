@@ -57,11 +57,11 @@ type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// Only the loop uses it.
+	// The loop alone uses retries.
 	retries map[string]*retry // by namespace
 
 	mu      sync.Mutex
-	waiting map[string]string // reason for the wait of its operation, by namespace
+	waiting map[string]string // why its operation waits or its last step failed, by namespace
 }
 
 // retry is a namespace whose last step failed.
@@ -86,8 +86,8 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Waiting returns the reason for which a namespace's operation waits, for people; "" if it does not wait or
-// the loop has not looked yet.
+// Waiting returns the reason for which a namespace's operation waits, or the failure of its last step, for
+// people; "" if it does not wait or the loop has not looked yet.
 func (r *Reconciler) Waiting(namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +112,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// pass does one step for every namespace that needs one, and returns how long to sleep unless something
-// changes.
+// pass does one step for every namespace that needs one and whose last failure is long enough ago. It returns
+// how long to sleep unless something changes.
 func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 	work, hosts, err := r.observe(ctx)
 	if err != nil {
@@ -190,8 +190,8 @@ func countPlaced(hosts []plan.Host, step plan.Step) {
 	}
 }
 
-// step does one step within a span of the operation's trace. If the namespace has changed since the plan,
-// step does nothing and returns no error.
+// step does one step within a span of the operation's trace. If the store refuses the step because it no
+// longer fits the namespace, step returns no error.
 func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Step) (err error) {
 	ctx, cancel := context.WithTimeout(telemetry.WithTraceparent(ctx, ns.Trace), StepTimeout)
 	defer cancel()

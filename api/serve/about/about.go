@@ -55,8 +55,8 @@ type site struct {
 	viewable map[string]asset
 }
 
-// Wrap serves GET and HEAD of / and /docs, and passes all other requests to next. It panics if the site
-// cannot be rendered, because that is a bug of the program.
+// Wrap serves GET and HEAD of /, /docs and the files of the viewer below /docs/, and passes all other
+// requests to next. It panics if the site cannot be rendered, because that is a bug of the program.
 func Wrap(next http.Handler, s Site) http.Handler {
 	type rootJSON struct {
 		Site

@@ -21,9 +21,9 @@ func perSecond(n, burst int64) rate {
 	return rate{time.Second / time.Duration(n), burst}
 }
 
-// Bucket counts requests against one rate by the generic cell rate algorithm: it holds a single
-// number, the theoretical arrival time, at which the next request would come if all requests
-// came evenly. So it needs no lock and no other memory. The zero Bucket is full.
+// Bucket counts requests against one rate by the generic cell rate algorithm: it holds a single number, the
+// theoretical arrival time, at which the next request would come if all requests came evenly. So it needs no
+// lock and no other memory. The zero Bucket allows the whole burst.
 type Bucket struct{ theoreticalNs atomic.Int64 }
 
 // take admits one request and returns 0, or returns the time to wait before trying again.
@@ -52,12 +52,12 @@ func (b *Bucket) reserve(p rate, nowNs int64) (wait time.Duration) {
 	}
 }
 
-// Full reports whether the bucket is full, so that it can be replaced by a new one.
+// Full reports whether the whole burst is allowed again, so that a new bucket can replace this one.
 func (b *Bucket) Full(now time.Time) bool { return b.theoreticalNs.Load() <= now.UnixNano() }
 
-// addressBucketCount is the number of buckets for client addresses: half a megabyte for any
-// number of clients. Addresses with the same hash share a bucket. The seed is random, so that
-// no client can find out with whom it shares one.
+// addressBucketCount is the number of buckets for client addresses: half a megabyte for each limit and any
+// number of clients. Addresses with the same hash share a bucket. The seed is random, so that no client can
+// find out with whom it shares one.
 const addressBucketCount = 1 << 16
 
 // addressBuckets are the buckets of client addresses.

@@ -72,10 +72,10 @@ func (l *Limiter) Any() bool {
 	return l.perKey.every != 0 || l.perAddress != nil || l.failures != nil
 }
 
-// Admit returns an error for a request above the limits. It calls find to authenticate the
-// request and to return the bucket of its key; find may return nil if keys have no limit. A
-// failure counts only after find has checked the key, so that failures from an address never
-// lock out a valid key from there.
+// Admit returns an error for a request above the limits, or the error of find. It calls find to authenticate
+// the request and to return the bucket of its key; find may return nil if keys have no limit. A failure
+// counts only after find has checked the key, so that failures from an address never lock out a valid key
+// from there.
 func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (*Bucket, error)) error {
 	from := l.ClientAddress(r)
 	if err := l.AllowAddress(from, now); err != nil {
@@ -91,7 +91,7 @@ func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (*Bucket, er
 	return l.allowKey(key, now)
 }
 
-// AllowAddress returns an error if the address has sent too many requests.
+// AllowAddress counts a request, and returns an error if the address has sent too many.
 func (l *Limiter) AllowAddress(from netip.Addr, now time.Time) error {
 	return tooFast("from this address", l.perAddress.take(from, now.UnixNano()))
 }
@@ -101,7 +101,7 @@ func (l *Limiter) AllowFailure(from netip.Addr, now time.Time) error {
 	return tooFast("without a valid API key from this address", l.failures.take(from, now.UnixNano()))
 }
 
-// allowKey returns an error if too many requests have come with the key.
+// allowKey counts a request with the key, and returns an error if there were too many.
 func (l *Limiter) allowKey(key *Bucket, now time.Time) error {
 	if l.perKey.every == 0 {
 		return nil
@@ -109,8 +109,8 @@ func (l *Limiter) allowKey(key *Bucket, now time.Time) error {
 	return tooFast("with this API key", key.take(l.perKey, now.UnixNano()))
 }
 
-// Reserve counts something that can wait, as a frame of a stream can, and returns how long it
-// must wait to keep the limits. It counts as one request. key may be nil.
+// Reserve counts something that can wait, as a frame of a stream can, as one request. It returns how long the
+// caller must let it wait to keep the limits. key may be nil.
 func (l *Limiter) Reserve(key *Bucket, from netip.Addr, now time.Time) (wait time.Duration) {
 	if l.perAddress != nil {
 		wait = l.perAddress.reserve(from, now.UnixNano())

@@ -24,9 +24,10 @@ const (
 	allocatedAnyway = 3 * serve.DecodedAnyway
 )
 
-// Amplify sends each route the bodies that decode to the most memory: every list and map of its Request,
-// full of the smallest possible elements, padded with as much white space as Weigh needs to accept the
-// body. No other test may run at the same time.
+// Amplify decodes, for the Request of each route, the bodies that decode to the most memory, and fails the
+// test if a body keeps or allocates more than its size allows. The bodies are every list and map of the
+// Request, full of the smallest possible elements, padded with as much white space as Weigh needs to accept
+// the body. No other test may run at the same time.
 func Amplify(t *testing.T, routes []serve.Route) {
 	seen := map[string]bool{} // lists occur in many requests
 	var worst [2]float64

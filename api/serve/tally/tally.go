@@ -1,8 +1,8 @@
 // Package tally counts equal requests until they are recorded, for audit logs. A record costs a commit, and a
-// refused request must cost its sender more than the server. So equal requests within Window become one row
-// with a count, and each quota of rows bounds what one organisation or namespace adds. A flood therefore
-// raises counts and hides nobody else's rows. The package knows neither the op nor the log: Config.Commit
-// makes the op.
+// refused request must cost its sender more than the server. So equal requests that wait at the same time
+// become one row with a count, and each quota of rows bounds what one organisation or namespace adds. A flood
+// therefore raises counts and hides no rows of other quotas. The package knows neither the op nor the log:
+// Config.Commit makes the op.
 package tally
 
 import (
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// Window is the least time between two commits of a destination. Equal requests within it are counted
-	// together.
+	// Window is the least time between two commits of a destination, except in Flush. Equal requests within
+	// it are counted together.
 	Window = time.Second
 	// timeout bounds the wait for a commit. retry is the wait before the next try.
 	timeout = 10 * time.Second
@@ -178,7 +178,8 @@ func (t *Tally[B, K, V]) Close(ctx context.Context) {
 	t.Flush(ctx)
 }
 
-// Flush records the pending requests until ctx ends, regardless of the quotas.
+// Flush records the pending requests until ctx ends, regardless of the quotas. If a commit fails, the
+// requests that wait for the same destination are lost.
 func (t *Tally[B, K, V]) Flush(ctx context.Context) {
 	t.running.Lock()
 	defer t.running.Unlock()
@@ -195,7 +196,7 @@ func (t *Tally[B, K, V]) run() {
 	closed := t.closed
 	t.mu.Unlock()
 	if closed {
-		return // Close has recorded everything, and the log may be closed
+		return // Close has recorded everything or given it up, and the log may be closed
 	}
 	next := t.pass(context.Background(), false)
 	t.mu.Lock()
