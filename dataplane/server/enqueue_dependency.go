@@ -9,9 +9,10 @@ import (
 )
 
 // findDependencies sets, for each dependency of a new job, the shard on which that dependency was created.
-// The op WatchJob follows a moved job from there, and the op checks whether the dependency exists. A caller
-// with a scope must see the dependencies and the parents that new jobs name: the outcome of a hidden job is
-// confidential, and a job must not appear as the child of a job in a queue outside its creator's scope.
+// From there the ops find the dependency, even after a move, and check that it exists. A caller with a scope
+// must see the dependencies and the parents that new jobs name, because the outcome of a hidden job is
+// confidential, and because a job must not appear as the child of a job in a queue outside its creator's
+// scope.
 func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 	for _, n := range jobs {
 		if parent := n.Options.GetParentId(); len(parent) > 0 && len(q.who.QueueScope) > 0 {

@@ -25,7 +25,7 @@ func (s *Server) webhook(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
 }
 
-// beginRaw begins a request whose body is not decoded.
+// beginRaw begins a request like Server.begin, but returns the body undecoded and prepares no audit record.
 func (s *Server) beginRaw(r *http.Request) (request, []byte, error) {
 	who := serve.Principal(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)

@@ -14,7 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// giveBack returns undelivered jobs to their queues without counting an attempt.
+// giveBack returns undelivered jobs to their queues without counting an attempt. If a shard fails to do so,
+// its jobs become pending when their leases expire.
 func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 	parts := router.Split(len(leased), func(i int) *cell.Cell { return leased[i].cell })
 	_ = router.Scatter(len(parts), func(p int) error { // each part logs its own error
@@ -36,22 +37,22 @@ func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
 	})
 }
 
-// undelivered gives back jobs whose answer did not reach the client. It leaves the leases of a fetch with an
-// Idempotency-Key, because the client may have repeated the fetch and work on the jobs with the same tokens. A
-// client that repeats the fetch later gets the same leases. The jobs of a client that does not return wait until
-// their leases expire.
+// undelivered gives back jobs whose answer did not reach the client. It keeps the leases of a fetch with an
+// Idempotency-Key, because the client may have repeated the fetch and work on the jobs with the same tokens.
+// A client that repeats the fetch later gets the same leases, as long as they hold. If no client repeats it,
+// the jobs wait until their leases expire.
 func (s *Server) undelivered(r *http.Request, q *request, leased []lease) {
 	if q.meta.Idempotency == nil {
 		s.giveBack(r, q, leased)
 	}
 }
 
-// deliverChunk is the size of the parts in which an answer is sent, so that an answer of 512 jobs with large
+// deliverChunk is the size from which a part of an answer is sent, so that an answer of 512 jobs with large
 // payloads is never held in memory as a whole.
 const deliverChunk = 256 << 10
 
-// deliver sends leased jobs to their worker. If sending fails, all jobs count as undelivered, because a worker
-// cannot use a partial answer.
+// deliver sends leased jobs to their worker. If the client has left, or if reading a job or sending fails,
+// all jobs count as undelivered, because a worker cannot use a partial answer.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
 	if r.Context().Err() != nil { // the client left during the commit
 		s.undelivered(r, q, leased)

@@ -11,7 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// These are the actions that a person takes on one job. Each proposes an op for several jobs with one job.
+// These are the actions that a person takes on one job. Each proposes an op for several jobs, with this one
+// job in it.
 
 func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
 	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
@@ -55,8 +56,8 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// onJob applies an op for jobs to the job in the path, on its present shard, and answers the status. build
-// makes the op after the body has been read.
+// onJob proposes an op for the job in the path, on the shard that has the job, and answers the status. build
+// makes the op after the body has been decoded into body.
 func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status func(*op.JobDone) api.Status, build func(meta *op.Meta, ids [][]byte) (op.Op, error)) error {
 	q, err := s.begin(r, body)
 	if err != nil {

@@ -25,10 +25,10 @@ func writeTotals(to *telemetry.Scrape, t totals, queue string) {
 	}
 }
 
-// otherTotals sums the totals of the queues without series of their own. A plain sum would shrink when a
-// queue is deleted or gets a series of its own, and Prometheus would take that for a restart and count all
-// jobs of the other queues again. Therefore otherTotals keeps the sum and adds the growth of each queue since
-// its last read.
+// otherTotals sums, for each namespace, the totals of the queues without series of their own. A plain sum
+// would shrink when a queue is deleted or gets a series of its own, and Prometheus would take that for a
+// restart and count all jobs of the other queues again. Therefore otherTotals keeps the sum and adds the
+// growth of each queue since its last read.
 type otherTotals struct {
 	mu sync.Mutex
 	of map[tenancy.NamespaceID]*otherTotal
@@ -39,7 +39,8 @@ type otherTotal struct {
 	seen map[string]totals // by queue, as of the last read
 }
 
-// add updates the sum from the queues' present totals. found is false if no queue was ever added.
+// add updates a namespace's sum from the present totals of those queues. found is false if the namespace has
+// had no such queue yet.
 func (o *otherTotals) add(ns tenancy.NamespaceID, queues []*state.Queue) (sum totals, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -28,8 +28,8 @@ var prices = &resource[api.PriceRequest, api.Price]{
 	queue: func(*state.Resource) string { return "" },
 }
 
-// priceRoutes returns the routes of a resource, extended so that shipped prices are listed and read but not
-// changed.
+// priceRoutes returns the routes of prices, extended so that shipped prices are listed and read. A change of
+// a shipped price is refused with STATE_CONFLICT.
 func (s *Server) priceRoutes() []serve.Route {
 	rows := prices.routes(s)
 	for i, row := range rows {
@@ -49,7 +49,7 @@ func (s *Server) priceRoutes() []serve.Route {
 	return rows
 }
 
-// orShipped lets another handler answer for shipped prices.
+// orShipped returns a handler that calls shipped for the id of a shipped price and own for every other id.
 func (s *Server) orShipped(own, shipped serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if strings.HasPrefix(inPath(r), convert.ShippedPrefix) {

@@ -22,7 +22,7 @@ var providers = &resource[api.ProviderRequest, api.Provider]{
 	queue:  func(*state.Resource) string { return "" },
 }
 
-// toProvider converts a provider with its traffic from all shards, as far as this node has them.
+// toProvider converts a provider with its traffic from all shards, as far as this node knows it.
 func toProvider(shards router.Shards, r *state.Resource) (api.Provider, error) {
 	shown := convert.ToProvider(r)
 	for _, c := range shards.All() {

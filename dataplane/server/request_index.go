@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/host"
 )
 
-// indexHeader names the response header with the position of a write, which a client passes back as
-// min_index.
+// indexHeader names the response header with the positions of a write. A client passes it back as min_index
+// to read what it wrote.
 const indexHeader = "Corvo-Index"
 
 // indexVersion is the first byte of encoded positions. Pairs of shard and index follow as unsigned varints,
@@ -30,10 +30,11 @@ type position struct {
 	index cell.Index
 }
 
-// positionOf returns the present position of a shard.
+// positionOf returns the position up to which this node has applied the log of a shard.
 func positionOf(c *cell.Cell) position { return position{c.Shard(), c.Applied()} }
 
-// encodeIndex encodes positions of different shards into the opaque text that clients pass back.
+// encodeIndex encodes positions of different shards into the opaque text that clients pass back. It sorts at
+// by shard.
 func encodeIndex(at ...position) string {
 	slices.SortFunc(at, func(a, b position) int { return int(a.shard) - int(b.shard) })
 	var buf [1 + 2*binary.MaxVarintLen64]byte
@@ -45,7 +46,8 @@ func encodeIndex(at ...position) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// decodeIndex parses the text of encodeIndex for a namespace with the given number of shards.
+// decodeIndex parses the text of encodeIndex for a namespace with the given number of shards. It refuses any
+// other text with VALIDATION_ERROR.
 func decodeIndex(given string, shards int) ([]position, error) {
 	bad := api.Errorf(api.ValidationError, "min_index %s is not a position: pass on a "+indexHeader+" of an earlier answer", text.Quote(given))
 	if len(given) > maxIndexText {
@@ -78,7 +80,7 @@ func setIndex(w http.ResponseWriter, at ...position) {
 	}
 }
 
-// later adds a position. Of two positions of one shard it keeps the later one.
+// later adds a position to a list. Of two positions of one shard it keeps the later one.
 func later(all []position, p position) []position {
 	for i := range all {
 		if all[i].shard == p.shard {

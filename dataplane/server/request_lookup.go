@@ -15,7 +15,8 @@ import (
 // The functions of this file find the job that a request names and decide whether the caller may see it.
 
 // jobAt begins a read of the job in the path. It returns the job's id and the job's present or last shard, as
-// fresh as the request asks.
+// fresh as the request asks. It refuses a malformed id with NOT_FOUND. The caller must check that the job
+// exists and that the caller's scope covers it.
 func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, id, nil, err
@@ -28,9 +29,10 @@ func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, er
 }
 
 // lookUp parses a job's id and checks that the caller's scope covers the job. It answers NOT_FOUND for a
-// malformed id and for a job in a queue outside the scope, so that nobody learns which jobs exist. It does
-// not check that the job exists, because the op or the read does. lookUp returns the record only if it had to
-// read it: if wanted is set or the caller has a scope. The record is nil if this replica has no such job.
+// malformed id and for a job in a queue outside the scope, so that a caller does not learn which jobs exist
+// there. It does not check that the job exists, because the op or the read does. lookUp returns the record
+// only if it had to read it: if wanted is set or the caller has a scope. The record is nil if this replica
+// has no such job.
 func (q *request) lookUp(r *http.Request, text string, wanted bool) (job.ID, *job.Job, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
@@ -49,8 +51,9 @@ func (q *request) lookUp(r *http.Request, text string, wanted bool) (job.ID, *jo
 	return id, j, nil
 }
 
-// record reads a job to check the caller's scope. A follower that does not know the job may be behind, so it
-// catches up with the leader and reads again, unless the caller may see every queue.
+// record reads a job to check the caller's scope. It returns nil if there is no such job. A follower that
+// does not know the job may be behind, so it catches up with the leader and reads again, unless the caller
+// may see every queue.
 func (q *request) record(r *http.Request, id job.ID) (*job.Job, error) {
 	for sure := len(q.who.QueueScope) == 0; ; sure = true {
 		at, err := q.shards.OfJob(id)
@@ -77,7 +80,8 @@ func (q *request) sees(r *http.Request, id job.ID) (bool, error) {
 	return err == nil && (j == nil || q.who.Covers(j.Queue)), err
 }
 
-// mayStill reports whether the caller may act on a job that was found on another shard.
+// mayStill reports whether the caller may act on a job that was found on another shard. For a caller with a
+// scope it returns false if this node cannot read the job there.
 func (q *request) mayStill(c *cell.Cell, id job.ID) bool {
 	if len(q.who.QueueScope) == 0 {
 		return true
@@ -100,9 +104,9 @@ func (q *request) seen(r *http.Request, id job.ID, j *job.Job, err error) error 
 	return nil
 }
 
-// absent returns the reason why a job was not found: it does not exist, it has left the shard that was read,
-// or it has not arrived at the next shard yet. A job that the caller may not see gets the same answer as one
-// that does not exist.
+// absent returns the reason why a job was not found: NOT_FOUND if it does not exist, or VIEW_BEHIND if it has
+// left the shard that was read, or has not arrived at the next shard yet. A job that the caller may not see
+// gets the same answer as one that does not exist.
 func (q *request) absent(r *http.Request, id job.ID) error {
 	at, by, err := q.shards.Follow(id)
 	switch {
@@ -138,9 +142,9 @@ func (q *request) absent(r *http.Request, id job.ID) error {
 	return noJob(id.String())
 }
 
-// mustSee refuses an action on a job that was not found, if the caller has a scope: the job may be on its way
-// and reach a queue outside the scope before the op does. The repeat of a remembered request continues,
-// because it gets the remembered answer.
+// mustSee refuses an action on a job that was not found, if the caller has a scope, because the job may be on
+// its way and reach a queue outside the scope before the op does. The repeat of a remembered request
+// continues, because it gets the remembered answer.
 func (q *request) mustSee(r *http.Request, id job.ID, j *job.Job, o op.Op) error {
 	if len(q.who.QueueScope) == 0 || j != nil {
 		return nil

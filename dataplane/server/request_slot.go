@@ -2,9 +2,10 @@ package server
 
 import "github.com/corvo/corvo/dataplane/op"
 
-// slot is the position of one op among several that goroutines propose at the same time and that must go into the
-// log in a fixed order. All of them wait before the backlog and are admitted one right after the other, so that
-// they mostly form one entry. An op that never reaches admission does not delay the others: see wait.
+// slot is the position of one op among several that goroutines propose at the same time and that must go into
+// the log in a fixed order. All of them wait before the backlog and are admitted one right after the other,
+// so that they usually share an entry. An op that never reaches admission does not delay the others: see
+// wait.
 type slot struct {
 	came    chan struct{} // closed when the op waits for admission
 	ended   chan struct{} // closed when its goroutine has ended
@@ -17,8 +18,8 @@ func newSlot() *slot {
 	return &slot{came: make(chan struct{}), ended: make(chan struct{}), entered: make(chan error, 1)}
 }
 
-// AdmitInOrder waits until enter admits the op, and returns the result of its admission. A
-// later op of the same goroutine is admitted at once.
+// AdmitInOrder waits until enter admits the op, and returns the result of its admission. A later attempt, and
+// a later op of the same goroutine, is admitted at once.
 func (t *slot) AdmitInOrder(admit func() error) error {
 	if t.used {
 		return admit()
@@ -36,7 +37,7 @@ func (t *slot) wait() {
 	}
 }
 
-// enter admits the op if it waits.
+// enter admits the op if it waits. The caller must have called wait before.
 func (t *slot) enter() {
 	select {
 	case <-t.came:
@@ -45,7 +46,7 @@ func (t *slot) enter() {
 	}
 }
 
-// ordered adds the request's slot to an op.
+// ordered adds the request's slot to an op. Without a slot it returns the op unchanged.
 func (q *request) ordered(o op.Op) op.Op {
 	if q.slot == nil {
 		return o
@@ -53,7 +54,7 @@ func (q *request) ordered(o op.Op) op.Op {
 	return orderedOp{o, q.slot}
 }
 
-// orderedOp is an op that waits for its slot.
+// orderedOp is an op that is admitted in its slot.
 type orderedOp struct {
 	op.Op
 	slot *slot

@@ -12,15 +12,16 @@ import (
 // versioned lists the conditions of routes whose handlers call ifMatch.
 var versioned = []string{serve.IfMatch}
 
-// writeVersion answers one resource with its version as ETag.
+// writeVersion answers a request with one resource, and with the resource's version as ETag.
 func writeVersion(w http.ResponseWriter, status int, version uint64, v any) error {
 	w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(version, 10)))
 	return serve.WriteJSON(w, status, v)
 }
 
-// ifMatch returns the version that a write requires; 0 means any. The op checks whether it is the present
-// version. Of several tags it returns the present version if that is among them. It refuses requests in which
-// no tag can be a version.
+// ifMatch returns the version that the If-Match of a write requires, or 0, for any version, without the
+// header and for *. present is the version that this node knows. Of several tags ifMatch returns present if
+// that is among them, otherwise the last one that can be a version; the op checks it. ifMatch refuses the
+// write with PRECONDITION_FAILED if no tag can be a version, or if present is 0.
 func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
@@ -47,8 +48,8 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	return version, nil
 }
 
-// unversioned refuses, with the message said, a write that requires a version of something without versions.
-// It accepts If-Match: *, which requires no version.
+// unversioned refuses a write whose If-Match requires a version of something without versions, with
+// PRECONDITION_FAILED and the message said. It accepts If-Match: *, which requires no version.
 func unversioned(r *http.Request, said string) error {
 	if _, err := ifMatch(r, 0); err != nil {
 		return api.Errorf(api.PreconditionFailed, "%s", said)

@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/resultschema"
 )
 
-// mismatches collects the details of acked jobs whose results do not match their schemas. The shards of a
-// request write to it at the same time.
+// mismatches collects the details of results that do not match their jobs' schemas. The shards of a request
+// write to it at the same time.
 type mismatches struct {
 	mu  sync.Mutex
 	all map[job.ID]map[string]any
@@ -31,14 +31,14 @@ func (m *mismatches) note(id job.ID, details map[string]any) {
 	m.all[id] = details
 }
 
-// details returns the details of a refused job, or nil.
+// details returns the details of a job whose result did not match, or nil.
 func (m *mismatches) details(id job.ID) map[string]any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.all[id]
 }
 
-// explain adds the details to a job's refusal.
+// explain adds the details to the error RESULT_MISMATCH of a job. It leaves every other error unchanged.
 func (m *mismatches) explain(id job.ID, err error) error {
 	if err == nil {
 		return nil
@@ -50,9 +50,10 @@ func (m *mismatches) explain(id job.ID, err error) error {
 	return err
 }
 
-// proposeAcks acks items on one shard. The op returns ResultUnchecked for results that must be checked
-// against their jobs' schemas. proposeAcks checks them, acks the jobs whose results match and fails the
-// attempts of the others.
+// proposeAcks acks items on one shard and returns one refusal for each; one without a code means success. The op
+// returns ResultUnchecked for results that must be checked against their jobs' schemas. proposeAcks checks
+// them and acks the jobs whose results match. It fails the attempts of the others, refuses their items with
+// RESULT_MISMATCH and notes the details in found.
 func (s *Server) proposeAcks(r *http.Request, q *request, c *cell.Cell, asked []*op.AckItem, found *mismatches) ([]*op.Refusal, position, error) {
 	result, where, err := proposeOnce[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: asked})
 	refused := result.GetItems()
@@ -95,7 +96,8 @@ type misfit struct {
 	more int
 }
 
-// look checks one result against its job's schema.
+// look checks one result against its job's schema. If the job no longer exists, it refuses the item with
+// NOT_FOUND.
 func (x *resultCheck) look(i int) error {
 	item := x.asked[i]
 	id := job.ID(item.Proof.Id)
@@ -120,7 +122,7 @@ func (x *resultCheck) look(i int) error {
 }
 
 // schema returns a job's schema, which never changes, or nil if the job no longer exists. A follower may not
-// know the job yet, so it catches up with the leader before it answers nil.
+// know the job yet, so it catches up with the leader before it returns nil.
 func (x *resultCheck) schema(ctx context.Context, id job.ID) (*resultschema.Schema, error) {
 	for sure := x.cell.Leader(); ; sure = true {
 		b, err := x.cell.State().Blob(id, job.ResultSchema)
@@ -158,10 +160,10 @@ func (x *resultCheck) settle() error {
 	return nil
 }
 
-// ack acks the jobs whose results match. If they are all jobs of the request, the first op changed nothing
-// and did not use the request's Idempotency-Key, so this op uses it. Otherwise a repeat of the request comes
-// to this check again: the first op either is remembered with its unchecked results or, as it changed
-// nothing, not at all.
+// ack acks the jobs whose results match. If these are all jobs of the request, the first op changed nothing
+// and did not use up the request's Idempotency-Key, so this op uses the key. Otherwise a repeat of the
+// request comes to this check again, because the first op is either remembered with its unchecked results or,
+// if it changed nothing, not remembered.
 func (x *resultCheck) ack() error {
 	meta := &op.Meta{Principal: x.q.meta.Principal}
 	if len(x.fit) == len(x.asked) {
@@ -185,8 +187,8 @@ func (x *resultCheck) ack() error {
 	return nil
 }
 
-// fail ends the attempts whose results do not match and counts their usage. If an earlier try did that and
-// its answer was lost, the op returns the same answer again.
+// fail ends the attempts whose results do not match and counts their usage. If an earlier try with the same
+// lease token did that and its answer was lost, the op returns the same answer again.
 func (x *resultCheck) fail() error {
 	o := &op.Fail{Meta: &op.Meta{Principal: x.q.meta.Principal, RequestId: []byte(op.MisfitRequest)}}
 	for _, m := range x.misfit {
