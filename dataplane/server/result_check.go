@@ -50,8 +50,8 @@ func (m *mismatches) explain(id job.ID, err error) error {
 	return err
 }
 
-// proposeAcks acks items on one shard and returns one refusal for each; one without a code means success. The op
-// returns ResultUnchecked for results that must be checked against their jobs' schemas. proposeAcks checks
+// proposeAcks acks items on one shard and returns one refusal for each; one without a code means success. The
+// op returns ResultUnchecked for results that must be checked against their jobs' schemas. proposeAcks checks
 // them and acks the jobs whose results match. It fails the attempts of the others, refuses their items with
 // RESULT_MISMATCH and notes the details in found.
 func (s *Server) proposeAcks(r *http.Request, q *request, c *cell.Cell, asked []*op.AckItem, found *mismatches) ([]*op.Refusal, position, error) {

@@ -11,15 +11,15 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// These constants bound the report about a result that does not match.
+// These constants bound the report about a result that does not match its schema.
 const (
 	MaxMismatches = 20  // the rest is counted
-	maxReason     = 300 // bytes of a reason; it may quote the result
+	maxReason     = 300 // bytes of a path or a reason, which may quote the result
 )
 
 // Mismatch is one place where a result does not match its schema.
 type Mismatch struct {
-	Path   string `json:"path"` // a JSON pointer; "" is the whole result
+	Path   string `json:"path"` // a JSON pointer, cut to maxReason; "" is the whole result
 	Reason string `json:"reason"`
 }
 
@@ -32,7 +32,8 @@ func (m Mismatch) String() string {
 }
 
 // Check validates a result against the schema; an empty result counts as null. It returns at most
-// MaxMismatches mismatches, ordered by path, and the number of further ones.
+// MaxMismatches mismatches, ordered by path, and the number of further ones. A result that cannot be parsed
+// or needs too much work is one mismatch of the whole result.
 func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
 	if len(result) == 0 {
 		result = []byte("null")
@@ -56,7 +57,7 @@ func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
 	return all, 0
 }
 
-// errTooMuch reports a check that was given up.
+// errTooMuch reports a check that was ended because its work exceeded maxWork.
 var errTooMuch = errors.New("needs too much work to check: make the result smaller or the schema simpler")
 
 func (s *Schema) validate(doc any) (err error) {
@@ -74,7 +75,8 @@ func (s *Schema) validate(doc any) (err error) {
 	return s.compiled.Validate(doc)
 }
 
-// mismatchesOf returns the causes without causes of their own, because the others only repeat them.
+// mismatchesOf returns the causes without causes of their own, because the others only repeat them. It orders
+// them by path and drops repeated ones.
 func mismatchesOf(e *jsonschema.ValidationError) []Mismatch {
 	var all []Mismatch
 	var walk func(e *jsonschema.ValidationError)
@@ -110,7 +112,7 @@ func pointer(path []string) string {
 	return text.Cut(b.String(), maxReason)
 }
 
-// reason explains why a schema is invalid, without the internal name of the schema.
+// reason returns the first cause for which a schema is invalid, without the internal name of the schema.
 func reason(err error) string {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError

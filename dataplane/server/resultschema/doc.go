@@ -3,8 +3,9 @@
 // a schema and of the work of a check; it knows nothing of jobs, ops or HTTP.
 //
 // Both the schema and the result come from a client, so neither may take time or memory out of proportion. A
-// schema refers to nothing outside itself, is bounded in size, depth and parts, and its regular expressions
-// are RE2. Small schemas that branch and recur remain; counting the work of a check bounds them.
+// schema refers to nothing outside itself except the standard's own metaschemas, is bounded in size, depth
+// and parts, and its regular expressions are RE2. A small schema that branches and recurs could still take
+// any time, so the work of each check is counted and bounded.
 //
 // It may import the schema library, which no other package imports, package job for the bounds, and api/text.
 package resultschema

@@ -10,8 +10,9 @@ const maxWork = 4_000_000
 const perObject = 4
 
 // meter counts the work of a check and ends a check that takes too much. A schema of ten lines can branch
-// twice at each level of a result and recur, so that a result of forty levels would never end. The meter
-// bounds the work that really happens, because a bound on schemas strict enough would refuse ordinary ones.
+// twice at each level of a result and recur, so that the check of a result of forty levels would never end.
+// The meter counts the work that really happens, because a bound on schemas that is strict enough would
+// refuse ordinary ones.
 //
 // It is implemented as a keyword of the library that every object of a schema has implicitly.
 type meter struct{ left int }
@@ -38,8 +39,9 @@ func (m *meter) vocabulary() *jsonschema.Vocabulary {
 	}
 }
 
-// weightOf returns the work of an object of a schema at each value, without the objects in it but with the
-// values it lists.
+// weightOf returns the work of one object of a schema at each value. Of the lists and objects in it, it
+// counts 1 for each element of a list and 1 for each object, because the schemas among these have weights of
+// their own.
 func weightOf(obj map[string]any) weight {
 	w := weight{each: perObject}
 	for keyword, value := range obj {
@@ -63,7 +65,7 @@ func weightOf(obj map[string]any) weight {
 type weight struct {
 	each   int // at any value
 	member int // at each member of an object, in addition to 1
-	char   int // at each character of a string
+	char   int // at each byte of a string
 }
 
 // toll is the work of checking one object of a schema.
@@ -72,7 +74,8 @@ type toll struct {
 	weight weight
 }
 
-// Validate charges the work for a value. It never refuses the value.
+// Validate charges the work for a value. It never refuses the value, but ends the check if its work is used
+// up.
 func (t toll) Validate(_ *jsonschema.ValidatorContext, v any) {
 	work := t.weight.each
 	switch v := v.(type) {

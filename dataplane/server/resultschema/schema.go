@@ -16,13 +16,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// These constants bound a schema, besides its size. Ordinary schemas stay far below them.
+// These constants bound a schema, besides its size. Ordinary schemas stay far below them. maxNumber also
+// bounds the numbers in a result.
 const (
-	maxDepth    = 64      // levels of a schema
+	maxDepth    = 64      // levels of objects and lists in the schema
 	maxParts    = 2000    // objects in the schema
 	maxPatterns = 100     // regular expressions in the schema
 	maxPattern  = 1 << 10 // bytes of one regular expression
-	maxNumber   = 400     // digits and exponent of a number in a schema or a result; larger ones cannot be compared in reasonable time
+	maxNumber   = 400     // characters of a number and its largest exponent; larger numbers cannot be compared in reasonable time
 )
 
 // location is the internal name of a schema. Nothing else has it.
@@ -35,8 +36,8 @@ type Schema struct {
 	meter    *meter
 }
 
-// Compile compiles a schema of draft 7, 2019-09 or 2020-12; without $schema it is 2020-12. Its errors are
-// written for the schema's author.
+// Compile compiles a schema of draft 7, 2019-09 or 2020-12; without $schema it is 2020-12. It refuses a
+// schema that exceeds a bound or refers to other documents. Its errors are written for the schema's author.
 func Compile(data []byte) (*Schema, error) {
 	if len(data) > job.MaxResultSchema {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(data), job.MaxResultSchema)
@@ -79,12 +80,12 @@ func compile(data []byte) (*Schema, error) {
 	return s, nil
 }
 
-// nowhere loads no document.
+// nowhere loads no document. The library has the standard's metaschemas itself.
 type nowhere struct{}
 
 func (nowhere) Load(string) (any, error) { return nil, errors.New("other documents are not read") }
 
-// survey counts the parts of a schema.
+// survey counts the parts of a schema and refuses a schema with too many.
 type survey struct{ parts, patterns int }
 
 func (s *survey) look(v any, depth int) error {
@@ -114,8 +115,8 @@ func (s *survey) look(v any, depth int) error {
 	return nil
 }
 
-// regexps counts the regular expressions of a keyword. It also counts a property with a keyword's name and
-// the same form.
+// regexps counts and checks the regular expressions of a keyword. It also counts those of a property that has
+// a keyword's name and form.
 func (s *survey) regexps(keyword string, value any) error {
 	var found []string
 	switch value := value.(type) {
@@ -141,7 +142,8 @@ func (s *survey) regexps(keyword string, value any) error {
 	return nil
 }
 
-// parse decodes a document and refuses numbers that are too long to compute with.
+// parse decodes one JSON document. It refuses text after the document, and numbers that are too long to
+// compute with.
 func parse(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -158,8 +160,8 @@ func parse(data []byte) (any, error) {
 	return doc, nil
 }
 
-// unwieldy finds a number that would take very long to compute with exactly, as a check does: a few bytes can
-// stand for a billion digits.
+// unwieldy returns the path of a number that would take very long to compute with exactly, as a check does,
+// because a few bytes can stand for a billion digits.
 func unwieldy(v any, path string) (at string, found bool) {
 	switch v := v.(type) {
 	case json.Number:
