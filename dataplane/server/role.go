@@ -12,9 +12,9 @@ import (
 )
 
 // roles declares the resource for custom roles, which are sets of permissions. A role concerns all queues of
-// the namespace; a key has a role together with its own queue scope. To declare a role, the caller needs
-// every permission that the role grants or granted before, because the change gives these permissions to all
-// holders of the role or takes them away.
+// the namespace; a key has a role together with its own queue scope. To declare or delete a role, the caller
+// must have no queue scope and needs every permission that the role grants or granted before, because the
+// change gives these permissions to all holders of the role or takes them away.
 var roles = resource[api.RoleRequest, api.Role]{
 	kind: state.ResourceKind_RESOURCE_KIND_ROLE,
 	path: "/auth/roles", item: "/{id}", one: "role", many: "roles, built-in roles first",
@@ -30,8 +30,9 @@ var roles = resource[api.RoleRequest, api.Role]{
 	},
 }
 
-// roleRoutes returns the routes of custom and built-in roles. A host of the cloud refuses them, because the
-// control plane keeps the roles of its namespaces.
+// roleRoutes returns the routes of custom and built-in roles. A built-in role is listed and read, but a
+// change of it is refused with CONFLICT. A host of the cloud refuses all these routes, because the control
+// plane keeps the roles of its namespaces.
 func (s *Server) roleRoutes() []serve.Route {
 	routes := roles.routes(s)
 	for i, route := range routes {

@@ -9,26 +9,26 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Bounds of request bodies in bytes. The bounds for bodies with documents leave room for the rest of the
+// Bounds of request bodies in bytes. A bound for bodies with documents leaves room for the rest of the
 // request, including escapes in its texts.
 const (
 	bodyManage = 64 << 10
 	bodyFetch  = 64 << 10
 	bodyFail   = 1 << 20
 	bodyAck    = job.MaxResult + job.MaxCheckpoint + job.MaxTrace + 64<<10
-	bodyBatch  = job.MaxOpBytes // the most that enters the log at once
+	bodyBatch  = job.MaxOpBytes // the largest encoded op
 )
 
-// bodyEnqueue returns the bound for one job. It depends on the flag that bounds payloads.
+// bodyEnqueue returns the bound for a request with the documents of one job. It depends on Config.MaxPayload.
 func (s *Server) bodyEnqueue() int64 { return int64(s.maxPayload) + job.MaxCheckpoint + 2<<20 }
 
-// read lists the query parameters of a read.
+// read lists the query parameters of a read that may ask for freshness.
 var read = []serve.Param{
 	{Name: "consistency", Doc: "consistency: strong (includes every acknowledged write) or eventual (does not wait for the view)"},
 	{Name: "min_index", Doc: "Corvo-Index that the answer must include"},
 }
 
-// routes returns the table of all HTTP routes of this server.
+// routes returns the routes of the HTTP API. The routes of the Worker RPC come from procedures.
 func (s *Server) routes() []serve.Route {
 	const v1 = "/api/v1"
 	built := []serve.Route{

@@ -13,7 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// rpcSubscribe serves streamEvents as a procedure.
+// rpcSubscribe serves the Subscribe procedure, which streams the events of streamEvents as messages. A
+// last_event_id of 0 counts as absent; a cursor of "0" asks for the oldest stored event.
 func (s *Server) rpcSubscribe(ctx context.Context, m *connect.Request[rpc.Received[workerpb.SubscribeRequest]], to *connect.ServerStream[workerpb.SubscribeResponse]) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
@@ -67,7 +68,7 @@ type eventSender struct {
 	begun  bool
 }
 
-// notify sends each event as a message, and all of them with one flush.
+// notify sends each event as a message, and flushes them together. Each call must end within EventWriteWait.
 func (x *eventSender) notify(events []shownEvent) (bytes, writes int64, err error) {
 	x.guard.Begin()
 	defer x.guard.End()
@@ -86,7 +87,7 @@ func (x *eventSender) notify(events []shownEvent) (bytes, writes int64, err erro
 	return x.out.written - before, 1, err
 }
 
-// alive sends the headers once. The protocol keeps its connections alive itself.
+// alive sends the headers once. It sends no heartbeats, because HTTP/2 pings keep the connection alive.
 func (x *eventSender) alive(string) error {
 	if x.begun {
 		return nil

@@ -28,7 +28,9 @@ func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 	return s.answerSearch(w, r, &q, query, began)
 }
 
-// answerSearch answers one page of a search.
+// answerSearch answers one page of a search, as fresh as the request asks. It refuses a search in a queue
+// that the caller may not see with FORBIDDEN; a search without a queue finds the jobs of all queues that the
+// caller may see.
 func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, query view.Query, began time.Time) error {
 	cells := q.shards.All()
 	if query.Queue != "" {
@@ -53,7 +55,7 @@ func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request
 }
 
 // search queries the shards. With one shard it uses the shard's own cursor; with several, a cursor that
-// contains one of each.
+// contains those of the shards with further jobs.
 func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Query) (view.Page, error) {
 	if len(cells) == 1 {
 		return q.searchShard(ctx, cells[0], query)
@@ -88,7 +90,8 @@ func (q *request) searchShard(ctx context.Context, c *cell.Cell, query view.Quer
 	return c.View().Search(ctx, query)
 }
 
-// scope returns the queues of a shard that its view knows and the caller may see; nil means every queue.
+// scope returns the queues of a shard that its view knows and the caller may see; nil means every queue, an
+// empty list none.
 func (q *request) scope(ctx context.Context, c *cell.Cell) ([]string, error) {
 	if len(q.who.QueueScope) == 0 {
 		return nil, nil

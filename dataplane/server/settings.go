@@ -23,8 +23,9 @@ func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
 	return writeSettings(w, home.State().Head().GetSettings())
 }
 
-// putSettings sets the settings on every shard. If one shard fails, the shards before it have the new
-// settings; the client's repeat sets them on all.
+// putSettings sets the settings on every shard in turn. If one shard fails, the shards before it have the new
+// settings, and the client's repeat sets them on all. With an Idempotency-Key only the first shard gets them,
+// because commit then finds the key on that shard.
 func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	var body api.Settings
 	q, err := s.begin(r, &body)

@@ -11,7 +11,9 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// throughput answers from memory: it neither waits for the view nor reads a file.
+// throughput answers the events of the last minute in the queues that the caller may see, as far as the views
+// of this node have read them since its start. It answers from memory: it neither waits for the views nor
+// reads a file.
 func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

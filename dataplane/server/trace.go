@@ -15,16 +15,16 @@ import (
 )
 
 // span is the span of the work on jobs within a request's span. It is nil if the request's span is not
-// recorded; its methods then do nothing.
+// recorded; its own methods then do nothing and return false.
 type span struct {
 	trace.Span
 	name  string // without a queue
 	links int
-	kept  bool // it has children in the log
+	kept  bool // the span has children in the log
 }
 
-// beginSpan starts a span with a name and an operation type. The work inside the span uses the returned
-// request.
+// beginSpan starts a span with a name and an operation type, as a producer's if the operation sends and as a
+// consumer's otherwise. The work inside the span uses the returned request.
 func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Request, *span) {
 	if !telemetry.Sampled(r.Context()) {
 		return r, nil
@@ -42,7 +42,7 @@ func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Requ
 	return r.WithContext(ctx), &span{Span: s, name: name}
 }
 
-// queue sets the queue. A span for several queues has none.
+// queue sets the queue, also in the span's name. A span for several queues has none.
 func (s *span) queue(name string) {
 	if s == nil {
 		return
@@ -51,7 +51,7 @@ func (s *span) queue(name string) {
 	s.SetAttributes(telemetry.AttrDestination.String(name))
 }
 
-// message sets the job and the attempt; 0 means that there is no attempt yet.
+// message sets the job and the attempt. It leaves out an attempt of 0, which has not begun or is not known.
 func (s *span) message(id string, attempt uint32) {
 	if s == nil {
 		return
@@ -70,10 +70,11 @@ func (s *span) batch(jobs int) {
 	s.SetAttributes(telemetry.AttrBatchMessageCount.Int(jobs))
 }
 
-// linkable reports whether one more job may be linked, so that reading it is worthwhile.
+// linkable reports whether the span takes one more link, so that it is worthwhile to read a job for it.
 func (s *span) linkable() bool { return s != nil && s.links < telemetry.MaxLinks }
 
-// link adds a link to the span that enqueued the job, if the job's headers contain it.
+// link adds a link to the span that the job's headers name, under which the job was enqueued, unless the span
+// has telemetry.MaxLinks links already.
 func (s *span) link(j *job.Job) {
 	if j == nil || !s.linkable() {
 		return
@@ -111,7 +112,8 @@ func (s *span) usage(u *job.Usage) {
 	s.SetAttributes(attributes...)
 }
 
-// usages sets the total usage of a batch request, and the model and provider if all reports have the same.
+// usages sets the total usage of a batch request, and the model and the provider, each if all reports have
+// the same.
 func (s *span) usages(items []*op.AckItem) {
 	if s == nil {
 		return
@@ -158,7 +160,8 @@ func (s *span) keep() {
 	}
 }
 
-// end ends the span with the result of its operation.
+// end ends the span with the result of its operation. An error that is no *api.Error counts as INTERNAL,
+// without its text.
 func (s *span) end(err error) {
 	if s == nil {
 		return
@@ -174,7 +177,7 @@ func (s *span) end(err error) {
 	s.End()
 }
 
-// wanted reports whether the span of an operation that found nothing is sent: if the client traces the
+// wanted reports whether the span of an operation that found nothing is sent: it is if the client traces the
 // request, or if the span has children in the log.
 func (s *span) wanted(r *http.Request) bool {
 	return s != nil && (s.kept || telemetry.ParseTraceparent(telemetry.ClientTraceparent(r.Header)).IsValid())
