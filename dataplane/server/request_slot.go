@@ -11,7 +11,7 @@ type slot struct {
 	ended   chan struct{} // closed when its goroutine has ended
 	admit   func() error
 	entered chan error
-	used    bool // used only by its goroutine
+	used    bool // AdmitInOrder has been called; only the slot's goroutine uses it
 }
 
 func newSlot() *slot {

@@ -29,7 +29,9 @@ func (m *meter) spend(work int) {
 	}
 }
 
-// vocabulary makes the library call the meter at every object of the schema.
+// vocabulary adds the meter to every object of the schema. The library calls it after most other
+// keywords of the object. It does not call it for a value that type, const, enum or format refuses, nor, where
+// only validity counts, as inside not, for a value that has failed already. Such work is not counted.
 func (m *meter) vocabulary() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL: location + "/work",
