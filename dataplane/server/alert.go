@@ -11,7 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// alertRules declares the resource for alert rules, which say when an alert fires.
+// alertRules declares the resource for alert rules, which notify a webhook when a condition begins or ceases
+// to hold.
 var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{
 	kind: state.ResourceKind_RESOURCE_KIND_ALERT_RULE,
 	path: "/alerts", item: "/{id}", one: "alert rule", many: "alert rules",
@@ -27,8 +28,8 @@ var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{
 	queue: alertQueue,
 }
 
-// alertQueue returns the queue that an alert rule watches, directly or by the queue's budget. It returns ""
-// for other rules.
+// alertQueue returns the queue that an alert rule watches, also if the rule watches the budget of that queue.
+// It returns "" for a rule about all queues or about another budget.
 func alertQueue(r *state.Resource) string {
 	target := r.AlertRule.GetTarget()
 	if r.AlertRule.GetWhen() != state.AlertSubject_ALERT_SUBJECT_BUDGET {

@@ -22,8 +22,9 @@ var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 	queue: policyQueue,
 }
 
-// policyQueue returns the queue of a policy whose jobs all lie in that queue. It returns "" for a policy that
-// may also select jobs of other queues by their tag, cost or iteration.
+// policyQueue returns the queue of a policy that selects jobs of this queue only. It returns "" for a policy
+// without a queue, and for a policy of mode any with further conditions, because these also select jobs of
+// other queues.
 func policyQueue(r *state.Resource) string {
 	p := r.GetApprovalPolicy()
 	if p.GetAll() || p.GetTagKey() == "" && !p.GetCostSaid() && !p.GetIterationSaid() {

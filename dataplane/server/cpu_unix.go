@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// cpuTime returns the processor time of this process in nanoseconds.
+// cpuTime returns the processor time that this process has used since its start, in nanoseconds: in user mode
+// and in the kernel.
 func cpuTime() (user, sys int64, err error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
