@@ -5,19 +5,21 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds the nesting of JSON; encoding/json has the same bound. Documents have their own bound,
+// maxNesting is the largest nesting of JSON, as in encoding/json. Documents have a lower limit,
 // job.MaxNesting.
 const maxNesting = 10000
 
-// validJSON reports whether text is one JSON document in UTF-8. For UTF-8 it gives the same answers as
-// encoding/json.Valid, which calls a function for each byte and takes four times as long, and would be most
-// of the cost of reading a job.
+// validJSON reports whether text is one JSON value in UTF-8, with white space around it or not. For UTF-8 it
+// gives the same answers as encoding/json.Valid. That function was rejected, because it calls a function for
+// each byte: it takes four times as long and would be most of the cost of reading a job.
 func validJSON(text string) bool {
 	s := jsonScan{text: text}
 	return s.value(0) && s.space() == len(text) && (!s.beyondASCII || utf8.ValidString(text))
 }
 
-// jsonScan is the position within a document.
+// jsonScan is the position within a text. Each method reads one part of the text from there and, space
+// excepted, reports whether the part is valid. beyondASCII is set when a string has a byte beyond ASCII; only
+// such a text can be invalid UTF-8.
 type jsonScan struct {
 	text        string
 	at          int
@@ -37,7 +39,7 @@ func (s *jsonScan) space() int {
 	return s.at
 }
 
-// next skips white space and then the byte c, if it follows.
+// next skips white space and then the byte c. It reports whether c followed.
 func (s *jsonScan) next(c byte) bool {
 	if s.space() == len(s.text) || s.text[s.at] != c {
 		return false
@@ -71,7 +73,8 @@ func (s *jsonScan) value(depth int) bool {
 	}
 }
 
-// list reads the members of an object or the elements of an array, and its end.
+// list reads the members of an object or the elements of an array, after the opening bracket and up to the
+// byte end. named means members.
 func (s *jsonScan) list(end byte, depth int, named bool) bool {
 	if s.next(end) {
 		return true

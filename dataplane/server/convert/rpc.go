@@ -20,16 +20,16 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// Messages of the RPC are converted to the same requests as HTTP bodies. Their strings are not copied, so the
-// holder of a string must not change it.
+// Messages of the RPC are converted to the same requests as HTTP bodies. The requests share the memory of the
+// messages' strings, so the bytes of a document must not be changed.
 
-// rawText converts a document that came as a string; it returns nil if the document is absent.
+// rawText converts a document that came as a string. It returns nil if the document is absent or faulty.
 func rawText(f *Faults, field, s string) json.RawMessage {
 	return rawWithin(f, field, s, job.MaxNesting)
 }
 
-// rawWithin converts JSON that came as a string and limits its nesting; it returns nil if the JSON is absent. It
-// removes the space around the JSON, as decoding a body does.
+// rawWithin converts JSON that came as a string and limits its nesting. It returns nil if the JSON is absent
+// or faulty. It removes the white space around the JSON, as decoding a body does.
 func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 	if s == "" {
 		return nil
@@ -47,8 +47,8 @@ func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 	return raw
 }
 
-// unicodeText checks a string that is kept as it is. The generated code does not check that it is UTF-8, and
-// its later encoders require it.
+// unicodeText returns s and refuses a string that is not UTF-8, because the decoder of the messages does not
+// check that and later encoders require UTF-8.
 func unicodeText(f *Faults, field, s string) string {
 	if err := job.CheckUTF8(s); err != nil {
 		f.Invalid(field, "%v", err)
@@ -56,17 +56,18 @@ func unicodeText(f *Faults, field, s string) string {
 	return s
 }
 
-// FromRPCEnqueue converts a job to enqueue. options_json has the fields of the body of POST /enqueue. A field
-// that is in both the message and options_json is refused, because neither takes precedence.
+// FromRPCEnqueue converts a job to enqueue into b and drops b's old content. options_json is decoded as the
+// body of POST /enqueue. A field that is both in the message and in options_json is refused, because neither
+// takes precedence.
 func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody) error {
 	*b = EnqueueBody{}
 	var f Faults
 	if m.OptionsJson != "" {
-		raw := rawWithin(&f, "options_json", m.OptionsJson, maxNesting) // Decode checks the documents in it
+		raw := rawWithin(&f, "options_json", m.OptionsJson, maxNesting) // Decode limits the nesting of the documents in it
 		if raw == nil {
 			return f.Err()
 		}
-		// Decode takes it for the body of the request, and would blame that.
+		// Decode would refuse such a value too, but its error would blame the body of the request.
 		if c := raw[0]; c != '{' && c != 'n' {
 			f.Invalid("options_json", "is not a JSON object: %s", text.Quote(m.OptionsJson))
 			return f.Err()
@@ -98,8 +99,9 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	return f.Err()
 }
 
-// FromRPCEnqueues converts a list of jobs, like that of an HTTP batch. If one of them is invalid, at is its
-// index; at is negative if the error names the place itself.
+// FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. At the first job that
+// FromRPCEnqueue refuses it stops and returns that error, which does not name the job, and the job's index as
+// at. Otherwise at is negative, and the error names the fields of all faulty jobs.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
 	if !f.batchOf(len(list)) {
@@ -117,7 +119,7 @@ func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int
 	return jobs, -1, f.Err()
 }
 
-// ToRPCEnqueued returns the ids of new jobs in one allocation.
+// ToRPCEnqueued returns the ids of the jobs of an enqueue, whose texts share one allocation.
 func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
 	ids, text := make([]string, len(jobs)), make([]byte, 0, len(jobs)*job.IDTextSize)
 	for i, e := range jobs {
@@ -126,12 +128,13 @@ func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
 			return nil, fmt.Errorf("result of an enqueue: %w", err)
 		}
 		text = id.Append(text)
-		ids[i] = unsafe.String(&text[i*job.IDTextSize], job.IDTextSize) // nobody changes it any more
+		ids[i] = unsafe.String(&text[i*job.IDTextSize], job.IDTextSize) // nothing changes these bytes any more
 	}
 	return ids, nil
 }
 
-// costOf converts a number to an amount of money.
+// costOf converts a number of dollars to an amount of money. It refuses more than nine decimals, amounts out
+// of range, NaN and infinities.
 func costOf(f *Faults, field string, n float64) money.Nano {
 	cost, err := money.FromFloatShortest(n)
 	if err != nil {
@@ -140,8 +143,9 @@ func costOf(f *Faults, field string, n float64) money.Nano {
 	return cost
 }
 
-// fromRPCUsage converts a usage report. A cost_usd of 0 counts as absent, because the message cannot tell
-// them apart; the price book then decides. cost_usd_exact can state a cost of 0.
+// fromRPCUsage converts a usage report. cost_usd_exact replaces cost_usd. A cost_usd of 0 counts as absent,
+// because the message cannot tell 0 from absent; the price book then decides, and only cost_usd_exact can
+// state a cost of 0. A cost that is not a number is refused.
 func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
 	if u == nil {
 		return nil
@@ -180,8 +184,8 @@ func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 	return b, f.Err()
 }
 
-// FromRPCAckItem converts one of several acks. If the item has neither a token nor a worker's name, the
-// sender's name proves the lease.
+// FromRPCAckItem converts one of several acks into b. If the item has neither a lease token nor a worker id,
+// worker, the id of the sender, proves the lease.
 func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) error {
 	if m.WorkerId != "" || m.LeaseToken != "" {
 		worker = m.WorkerId
@@ -196,9 +200,9 @@ func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) er
 	return f.Err()
 }
 
-// toolCalls converts the list of tools that an ack calls.
+// toolCalls converts the list of tool calls of an ack.
 func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
-	raw := rawWithin(f, "tool_calls_json", list, job.MaxNesting+2) // its documents are members of objects in a list
+	raw := rawWithin(f, "tool_calls_json", list, job.MaxNesting+2) // a tool call's documents lie two levels deep, in an object of the list
 	if raw == nil {
 		return nil
 	}
@@ -209,13 +213,13 @@ func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	return calls
 }
 
-// decodeToolCalls stops at the limit of tool calls, because a message has many such lists and their items
-// decode to a hundred times their size.
+// decodeToolCalls stops at the limit of tool calls and refuses the list, because a message has many such
+// lists and their items decode to a hundred times their size.
 func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	if err := serve.Weigh(raw, &calls); err != nil {
 		return nil, err
 	}
-	if raw[0] != '[' { // null, or not a list
+	if raw[0] != '[' { // null, or JSON that is refused as not a list
 		return nil, json.Unmarshal(raw, &calls)
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -253,8 +257,8 @@ func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
 	return out
 }
 
-// FromRPCHeartbeat converts a heartbeat. A model's partial output becomes the job's progress if the heartbeat
-// sets no progress.
+// FromRPCHeartbeat converts a heartbeat. A model's partial output becomes the job's progress, as
+// {"stream_delta": ...}, if the heartbeat sets no progress.
 func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, error) {
 	var f Faults
 	b := &api.HeartbeatRequest{
@@ -265,7 +269,7 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 		f.scope = scope{list: "jobs", name: text.Quote(name)}
 		progress := rawText(&f, "progress_json", j.GetProgressJson())
 		if delta := j.GetStreamDelta(); progress == nil && delta != "" {
-			progress, _ = json.Marshal(map[string]string{"stream_delta": unicodeText(&f, "stream_delta", delta)}) // strings always encode
+			progress, _ = json.Marshal(map[string]string{"stream_delta": unicodeText(&f, "stream_delta", delta)}) // a map of strings always encodes
 		}
 		b.Jobs[name] = &api.HeartbeatJob{
 			Progress: progress, Checkpoint: rawText(&f, "checkpoint_json", j.GetCheckpointJson()),
@@ -296,10 +300,10 @@ func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemErro
 	return int32(r.Acked), errs, rejected
 }
 
-// int32Of converts a count to the type of the messages.
+// int32Of converts a count to the type of the messages; a larger count becomes math.MaxInt32.
 func int32Of(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
 
-// ToRPCEvent converts an event. id is the position after it.
+// ToRPCEvent converts an event. id is the cursor after it.
 func ToRPCEvent(e *api.Event, id string) *workerpb.SubscribeResponse {
 	return &workerpb.SubscribeResponse{Seq: e.Seq, Type: e.Type, JobId: e.JobID, Queue: e.Queue, AtNs: uint64(max(e.AtNs, 0)), DataJson: string(e.Data), Cursor: id}
 }

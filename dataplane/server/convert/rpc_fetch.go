@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromRPCFetch converts a fetch of up to count jobs. lease_duration also bounds the fetch's wait; without it
-// the fetch waits as long as one over HTTP.
+// FromRPCFetch converts a fetch of up to count jobs; a count above job.MaxFetchJobs is lowered to it. The
+// messages have no timeout, so lease, in seconds, also bounds the fetch's wait, at most job.MaxFetchWait. A
+// lease of 0 is absent: the lease is then job.DefaultLease long, and the fetch waits job.DefaultFetchWait.
 func FromRPCFetch(queues []string, worker, hostname string, lease, count, concurrency int32) (Fetch, error) {
 	var f Faults
 	n := int(count)
@@ -32,19 +33,21 @@ func FromRPCFetch(queues []string, worker, hostname string, lease, count, concur
 // Texts holds the strings of one answer in few allocations.
 type Texts struct {
 	piece []byte
-	size  int // of the next piece
+	size  int // of the next piece, in bytes
 }
 
-// The bounds of the pieces in bytes.
+// The sizes of the pieces in bytes. A new piece has at most mostTexts, and grows if the texts of a job do not
+// fit.
 const (
-	textsSize = 384 // of most leased jobs
+	textsSize = 384 // enough for most leased jobs
 	mostTexts = 32 << 10
 )
 
-// NewTexts returns a Texts for the given number of jobs.
+// NewTexts returns a Texts for the strings of the given number of jobs.
 func NewTexts(jobs int) Texts { return Texts{size: min(max(jobs*textsSize, fetchedSize), mostTexts)} }
 
-// room returns memory for the texts of one job.
+// room returns the piece to whose end the texts of one job are appended. It has room for at least textsSize
+// bytes more.
 func (t *Texts) room() []byte {
 	if cap(t.piece)-len(t.piece) < textsSize {
 		t.piece = make([]byte, 0, t.size)
@@ -52,7 +55,9 @@ func (t *Texts) room() []byte {
 	return t.piece
 }
 
-// ToRPCFetched fills in a leased job, j, with the results of its tools, for its worker.
+// ToRPCFetched fills in the message of a leased job, j, for its worker, with the results of the job's tools.
+// The strings of the message lie in texts. It fails if j is nil, because the record is gone, and if a
+// document is gone or sealed with a key.
 func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
 	if j == nil {
 		return errors.New("its record is gone")
@@ -91,7 +96,7 @@ func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader,
 	}
 	ends[6] = len(b)
 	texts.piece = b
-	whole := unsafe.String(unsafe.SliceData(b), len(b)) // its bytes are not changed any more
+	whole := unsafe.String(unsafe.SliceData(b), len(b)) // nothing changes these bytes any more
 	for i, field := range [...]*string{&into.JobId, &into.LeaseToken, &into.PayloadJson, &into.CheckpointJson, &into.TagsJson, &into.HeadersJson, &into.ToolResultsJson} {
 		*field, start = whole[start:ends[i]], ends[i]
 	}
@@ -106,6 +111,6 @@ func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader,
 	return nil
 }
 
-// dollarsOf converts an amount to the double of the messages. It is precise enough for a worker; the exact
-// amount is stored.
+// dollarsOf converts an amount to the double of the messages. A double is precise enough for a worker,
+// because the exact amount is stored.
 func dollarsOf(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
