@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// agent converts the bounds of an agent's job. It returns nil if the request sets none, because clients that
-// always write every field do not mean to create an agent's job.
+// agent converts the bounds of an agent's job; a bound of 0 is no limit. It returns nil if the request sets
+// none, because clients that always write every field do not mean to create an agent's job.
 func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 	if a == nil || *a == (api.Agent{}) {
 		return nil
@@ -33,7 +33,9 @@ func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 	return out
 }
 
-// agentStatus converts the outcome of an iteration; it is unspecified if the ack sets none.
+// agentStatus converts the outcome of an iteration. It is unspecified if the ack sets none; the op then takes
+// it as done. agentStatus refuses a hold_reason without the status hold, and an exit of the chain by a job
+// that goes on.
 func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	if err := job.CheckText(b.HoldReason, job.MaxHoldReason); err != nil {
 		f.Invalid("hold_reason", "%v", err)
@@ -51,7 +53,8 @@ func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	return status
 }
 
-// fetchedAgent returns the agent fields of a leased job for its worker; ok is false for other jobs.
+// fetchedAgent returns the agent fields of a leased job for its worker. ok is false for a job that has no
+// agent's bounds and has ended no iteration.
 func fetchedAgent(j *job.Job) (told api.FetchedAgent, ok bool) {
 	a := j.Options.GetAgent()
 	if a == nil && j.Detail.GetIteration() == 0 {
@@ -66,7 +69,8 @@ func fetchedAgent(j *job.Job) (told api.FetchedAgent, ok bool) {
 	}, true
 }
 
-// appendAgent appends the agent fields of a leased job for its worker; it appends nothing for other jobs.
+// appendAgent appends the JSON member "agent" for the worker of a leased job. It appends nothing if
+// fetchedAgent has no fields.
 func appendAgent(b []byte, j *job.Job) ([]byte, error) {
 	told, ok := fetchedAgent(j)
 	if !ok {
@@ -79,8 +83,9 @@ func appendAgent(b []byte, j *job.Job) ([]byte, error) {
 	return append(append(b, `,"agent":`...), object...), nil
 }
 
-// leaseLength limits the lease of j to the time that an iteration of its agent may run. It returns
-// milliseconds, at least 1000, because clients count leases in seconds.
+// leaseLength returns the length of j's lease in milliseconds as the worker learns it: leaseMs, or the
+// iteration timeout if that is shorter. The timeout counts as at least 1000 ms, because workers receive whole
+// seconds; the op ends the lease at the exact timeout.
 func leaseLength(j *job.Job, leaseMs int64) int64 {
 	if most := j.IterationTimeout(); most > 0 {
 		return min(leaseMs, max(most.Milliseconds(), 1000))
@@ -88,7 +93,10 @@ func leaseLength(j *job.Job, leaseMs int64) int64 {
 	return leaseMs
 }
 
-// ToIteration converts an iteration of a job to its API form.
+// ToIteration converts an iteration of a job to its API form; an absent document becomes null. For an
+// iteration with the status done it also reads the job's result and checkpoint into the record, so from must
+// not be a state.JobReader, which returns both in the same memory. It fails if a document is sealed with a
+// key.
 func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration, error) {
 	out := api.Iteration{
 		Iteration: int(it.Number),
@@ -131,7 +139,8 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 	return out, nil
 }
 
-// FromReplay builds the op that replays a job; id belongs to the new job.
+// FromReplay builds the op that replays a job. id is the id of the new job, which FromReplay sets in meta.
+// The op checks that the job has the iteration.
 func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *op.ReplayJob {
 	if b.From < 1 || b.From > job.MaxIterations {
 		f.Invalid("from", "is %d; name an iteration, from 1 to %d", b.From, job.MaxIterations)
@@ -141,7 +150,8 @@ func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *
 	return &op.ReplayJob{Meta: meta, JobId: of[:], From: uint32(b.From)}
 }
 
-// FromScore builds the op that stores a score of a job.
+// FromScore builds the op that stores a score of a job. It refuses a missing value, because the op could not
+// tell it from 0; the op checks the rest.
 func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.ScoreJob {
 	if b.Value == nil {
 		f.Invalid("value", "is missing; give a number")
@@ -150,7 +160,7 @@ func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.Sco
 	return &op.ScoreJob{Meta: meta, JobId: id[:], Score: &job.Score{Dimension: b.Dimension, Value: *b.Value, Scorer: b.Scorer}}
 }
 
-// ToScores converts the scores of a job to their API form.
+// ToScores converts the scores of a job to their API form; nil are none.
 func ToScores(scores *state.Scores) api.Scores {
 	out := api.Scores{Scores: []api.Score{}}
 	for _, s := range scores.GetScores() {

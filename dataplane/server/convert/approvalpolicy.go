@@ -10,7 +10,8 @@ import (
 	"github.com/corvo/corvo/engine/optable"
 )
 
-// FromApprovalPolicy converts an approval policy and fills in defaults.
+// FromApprovalPolicy converts an approval policy and fills in defaults: the policy is enabled, and one met
+// condition selects a job. It refuses a policy without a condition, because that would hold every job.
 func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resource, _ int64) *op.PutResource {
 	p := &state.ApprovalPolicy{
 		Label:    r.Name,
@@ -75,7 +76,9 @@ func ToApprovalPolicy(r *state.Resource) api.ApprovalPolicy {
 	return out
 }
 
-// FromApprove converts a person's changes of a held job; it returns nil if there are none.
+// FromApprove converts the changes that a person makes to a held job when approving it. It returns nil if
+// there are none. It refuses a limit of 0, because an approval cannot lift a limit; a limit that is left out
+// keeps its value.
 func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 	c := &op.Changes{
 		Payload:    blob(f, "payload", r.Payload, maxPayload),
@@ -106,7 +109,7 @@ func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 	return c
 }
 
-// nanoUSD checks an amount of a limit.
+// nanoUSD converts an amount of money. It refuses an amount below 0 or above job.MaxMoney and then returns 0.
 func nanoUSD(f *Faults, field string, n money.Nano) int64 {
 	if n < 0 || n > money.Nano(job.MaxMoney) {
 		f.Invalid(field, "is %s; it must be from 0 to %s US dollars", n, money.Nano(job.MaxMoney))
@@ -115,7 +118,7 @@ func nanoUSD(f *Faults, field string, n money.Nano) int64 {
 	return int64(n)
 }
 
-// said returns nil for an empty string, which the API leaves out.
+// said returns nil for an empty string, because the API shows an absent value as null.
 func said(s string) *string {
 	if s == "" {
 		return nil

@@ -17,7 +17,7 @@ func ToAuditRecord(shard uint32, r *state.AuditRecord, previous []byte) api.Audi
 	}
 }
 
-// ToAuditHead converts the head of a shard's audit log to its API form.
+// ToAuditHead converts the head of a shard's audit log to its API form; nil is the head of an empty log.
 func ToAuditHead(shard uint32, c *state.AuditChain) api.AuditHead {
 	first, next := c.Records()
 	return api.AuditHead{

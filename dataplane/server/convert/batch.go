@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromNewBatch converts the batch that an enqueue creates; it returns nil for none. The proposer finds the
-// shard of the callback's queue.
+// FromNewBatch converts the batch that an enqueue creates; it returns nil for none. The caller adds the shard
+// of the callback's queue and checks the parent.
 func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	if b == nil {
 		return nil
@@ -37,7 +37,8 @@ func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 }
 
 // callbackPayload converts the payload of a batch's callback. It must be an object, because the counts are
-// added to it as one more member.
+// added to it as one more member. callbackPayload refuses a payload without a callback's queue, because no
+// job would receive it.
 func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 	const field = "batch.callback_payload"
 	switch {
@@ -56,7 +57,8 @@ func NotInBatch(f *Faults, b *EnqueueBatchBody) {
 	}
 }
 
-// ToBatch converts a batch and the payload of its callback to their API form.
+// ToBatch converts a batch and the payload of its callback, or nil, to their API form. It fails for a sealed
+// payload.
 func ToBatch(b *state.Batch, payload *job.Blob) (*api.Batch, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {

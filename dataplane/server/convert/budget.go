@@ -23,8 +23,8 @@ var exceedWords = map[string]state.OnExceed{
 	api.ExceedAlertOnly: state.OnExceed_ON_EXCEED_ALERT_ONLY,
 }
 
-// FromBudget converts a budget, with its windows at nowNs. A raise of the budget that it replaces continues.
-// The op checks the rest.
+// FromBudget converts a budget and computes its calendar windows at nowNs. was is the budget that it
+// replaces, or nil; a raise of that budget continues. The op checks the target, the amounts and the alerts.
 func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := &state.Budget{
 		Target:       r.Target,
@@ -68,7 +68,7 @@ func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int6
 	return &op.PutResource{Resource: &state.Resource{Budget: b}, Windows: windows}
 }
 
-// rollingWindow sets the length of the rolling window.
+// rollingWindow sets the length of the rolling window, which must be the last of b.Limits.
 func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 	switch {
 	case r.RollingUSD == nil && r.RollingWindow != "":
@@ -80,7 +80,9 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 	}
 }
 
-// FromRaise converts a raise of a budget to a new declaration of the budget.
+// FromRaise converts a raise of the budget in was to a new declaration of that budget, with its calendar
+// windows at nowNs. The new raise replaces an earlier one. An amount of 0 ends the raise; every other amount
+// needs either for, at most job.MaxRollingWindow, or until, in the future.
 func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := proto.Clone(was.Budget).(*state.Budget)
 	b.RaiseNanoUsd, b.RaiseUntilNs = int64(valueOf(r.AmountUSD)), 0
@@ -118,9 +120,10 @@ var reserveWords = [...]string{
 	state.ReserveEstimate: api.ReserveFromEstimate, state.ReserveFloor: api.ReserveFromFloor,
 }
 
-// ToBudget converts a budget to its API form at nowNs. A shard that does not know the budget yet has no
-// account of it or an old one, and there nothing is spent. learned is the moving average of the cost of the
-// queue's attempts, 0 for other scopes.
+// ToBudget converts a budget to its API form at nowNs. a is the budget's account on the shard that was read.
+// A shard that does not know this declaration yet has no account or an old one; a limit whose window the
+// account lacks has spent nothing and, if it follows the calendar, shows no times. learned is the moving
+// average of the cost of the queue's attempts, 0 for other scopes.
 func ToBudget(r *state.Resource, a *state.Account, learned, nowNs int64) api.Budget {
 	b := r.Budget
 	reserve, from := b.Reserve(0, learned)
@@ -167,7 +170,7 @@ func nano(n int64) *money.Nano {
 	return &v
 }
 
-// showLimit sets the field of one limit.
+// showLimit sets the fields of out that declare a limit.
 func showLimit(out *api.Budget, l *state.SpendLimit) {
 	switch amount := nano(l.LimitNanoUsd); l.Window {
 	case state.Window_WINDOW_DAY:
@@ -182,7 +185,7 @@ func showLimit(out *api.Budget, l *state.SpendLimit) {
 	}
 }
 
-// toWindow converts a limit and its spending to their API form.
+// toWindow converts a limit and its spending to their API form. A rolling window ends at nowNs.
 func toWindow(b *state.Budget, a *state.Account, l *state.SpendLimit, spent *state.Spent, nowNs int64) api.BudgetWindow {
 	sums := spent.Sums(nowNs)
 	w := api.BudgetWindow{

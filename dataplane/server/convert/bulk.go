@@ -10,8 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromBulk converts a bulk operation and returns the jobs it names, each once. The proposer finds their
-// shards and evaluates the filter.
+// FromBulk converts a bulk operation and returns the jobs it names, each once. It reports no other faults for
+// an unknown action, because the action decides which fields are needed. The caller adds the shards and the
+// filter, which the leader of each shard evaluates later.
 func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o := &op.StartBulk{Queue: b.MoveToQueue}
 	var ok bool
@@ -56,7 +57,8 @@ func everyJob(q *api.SearchFilter) bool {
 	return err == nil && string(text) == "{}"
 }
 
-// bulkIDs returns the jobs that a request names, each once.
+// bulkIDs returns the jobs that a request names, each once. It reports only the first invalid id, and returns
+// no jobs if there are more than job.MaxBulkIDs, which FromBulk reports.
 func bulkIDs(f *Faults, texts []string) []job.ID {
 	if len(texts) > job.MaxBulkIDs {
 		return nil
@@ -109,7 +111,8 @@ func ToBulk(b *state.Bulk) (*api.Bulk, error) {
 	return out, nil
 }
 
-// ToProgress returns the progress of a bulk operation at nowNs.
+// ToProgress returns the progress of a bulk operation at nowNs, or at its end if it has ended. Total is an
+// estimate until then. Rate and EtaMs are 0 until a shard has reported a job.
 func ToProgress(b *state.Bulk, nowNs int64) api.BulkProgress {
 	c := b.Counts()
 	p := api.BulkProgress{Status: bulkStatus(b), Processed: c.Processed(), Affected: c.Affected, Errors: c.Errors}
@@ -138,5 +141,5 @@ func bulkStatus(b *state.Bulk) string {
 	return api.BulkCompleted
 }
 
-// FilterText encodes a filter for the log.
+// FilterText encodes a filter as JSON for the log.
 func FilterText(q *api.SearchFilter) ([]byte, error) { return json.Marshal(q) }

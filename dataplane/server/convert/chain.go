@@ -12,8 +12,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fromChain gives a job the chain of its request. The proposer adds the shards of the steps' queues. The
-// first step is the job itself, so the chain holds it without its payload.
+// fromChain gives a job the chain of its request; an empty chain is none. The caller adds the shards of the
+// steps' queues. The first step is the job itself, so the request must repeat the job's queue there and the
+// chain has the step without its payload. All payloads, the job's included, must be objects and may have
+// job.MaxChainBytes in total.
 func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {
 	c := b.Chain
 	if c == nil || len(c.Steps) == 0 && len(c.OnFailure) == 0 && c.OnExit == nil {
@@ -26,7 +28,7 @@ func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {
 	if c.Steps[0].Queue != b.Queue {
 		f.Invalid("chain.steps[0].queue", "is %s; the first step is the job itself, and repeats its queue", text.Quote(c.Steps[0].Queue))
 	}
-	// Published clients send an empty object here, because their steps all have a payload.
+	// Published clients send an empty object here, because they give every step a payload.
 	if first := c.Steps[0].Payload; !Absent(first) && !noMembers(first) && !bytes.Equal(first, b.Payload) {
 		f.Invalid("chain.steps[0].payload", "is not the job's: the first step is the job itself, leave its payload out here")
 	}
@@ -58,14 +60,16 @@ func step(f *Faults, field string, s *api.ChainStep, maxPayload int) *job.Step {
 	return &job.Step{Queue: s.Queue, Payload: blob(f, field+".payload", s.Payload, maxPayload)}
 }
 
-// isObject checks that a payload is an object, because a member is added to it.
+// isObject refuses a payload that is not an object, because the server adds members to it. An absent payload
+// is accepted.
 func isObject(f *Faults, field string, payload json.RawMessage) {
 	if !Absent(payload) && payload[0] != '{' {
 		f.Invalid(field, "is not an object; the payloads of a chain must be objects, because results of earlier steps are added to them")
 	}
 }
 
-// onFailure converts the step that follows a dead one: a word, a queue's name, or a step.
+// onFailure converts the reaction to a dead step: the word stop (the default), the word continue, or a job in
+// a queue, which is given by the queue's name or as a step.
 func onFailure(f *Faults, chain *job.Chain, raw json.RawMessage, maxPayload int) {
 	const field = "chain.on_failure"
 	if Absent(raw) {
@@ -102,7 +106,7 @@ func onFailure(f *Faults, chain *job.Chain, raw json.RawMessage, maxPayload int)
 	}
 }
 
-// exits reports whether an ack ends its job's chain.
+// exits reports whether an ack ends its job's chain. It refuses an unknown step_status.
 func exits(f *Faults, stepStatus string) bool {
 	switch stepStatus {
 	case "", api.StepContinue:
@@ -114,7 +118,8 @@ func exits(f *Faults, stepStatus string) bool {
 	return false
 }
 
-// appendPayload appends a job's payload as its worker receives it.
+// appendPayload appends a job's payload as its worker receives it: with the members that the job's origin
+// adds.
 func appendPayload(b []byte, from state.Reader, id job.ID, j *job.Job) ([]byte, error) {
 	if j.Origin == nil {
 		return appendBlob(b, from, id, j, job.Payload)

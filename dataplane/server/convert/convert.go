@@ -23,7 +23,8 @@ func Absent(raw json.RawMessage) bool {
 	return len(raw) == 0 || bytes.Equal(raw, []byte("null"))
 }
 
-// blob converts an optional document: nil if it is absent, else the client's exact bytes.
+// blob converts an optional document to the client's exact bytes, which it does not copy. It returns nil if
+// the document is absent, and refuses more than most bytes.
 func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
@@ -31,7 +32,7 @@ func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	return blobIn(new(job.Blob), f, field, raw, most)
 }
 
-// blobIn does the same as blob into existing memory.
+// blobIn does the same as blob, but fills in out instead of allocating a Blob.
 func blobIn(out *job.Blob, f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
@@ -44,7 +45,8 @@ func blobIn(out *job.Blob, f *Faults, field string, raw json.RawMessage, most in
 	return out
 }
 
-// pairs converts an object of strings to a list sorted by name.
+// pairs converts an object of strings to a list sorted by name, and reports the faults that check finds. It
+// returns nil for an empty object.
 func pairs(f *Faults, field string, object api.Strings, check func([]*job.Pair) []error) []*job.Pair {
 	if len(object) == 0 {
 		return nil
@@ -71,7 +73,8 @@ func stringsOf(list []*job.Pair) api.Strings {
 }
 
 // usage converts a worker's usage report; it returns nil if there is none. No fault of a report refuses the
-// request, because the work is done. An invalid name is left out, and the report is rejected instead.
+// request, because the work is done. If the name of the model or the provider is invalid, usage leaves it out
+// and marks the report as rejected, so that the op counts nothing of it.
 func usage(u *api.ReportedUsage) *job.Usage {
 	if u == nil {
 		return nil
@@ -95,7 +98,8 @@ func usage(u *api.ReportedUsage) *job.Usage {
 	return out
 }
 
-// leaseProof converts the proof that a worker holds a job.
+// leaseProof converts the proof that a worker holds a job: a lease token, a worker id, both or neither. The
+// op decides whether it is enough (job.ProvesLease).
 func leaseProof(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
 	return new(proof).read(f, id, token, workerID)
 }
@@ -135,7 +139,8 @@ func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
 
-// leaseMs converts the length of a lease to milliseconds; 0 seconds count as absent.
+// leaseMs converts the length of a lease from seconds to milliseconds; 0 seconds stand for absent. It refuses
+// a negative length and more than job.MaxLease.
 func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 	if seconds == 0 {
 		return absent.Milliseconds()
@@ -147,7 +152,7 @@ func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 	return int64(seconds) * 1000
 }
 
-// timeOf converts an instant to its API form; 0 is absent.
+// timeOf converts an instant to its API form; 0 becomes "".
 func timeOf(ns int64) api.Time {
 	if ns == 0 {
 		return ""

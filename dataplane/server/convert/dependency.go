@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// dependencies converts the ids of the jobs that a job depends on. It refuses a repeated id, because the
-// repetition is a mistake that may stand for another job.
+// dependencies converts the ids of the jobs that a job depends on; the caller adds their shards. It refuses a
+// repeated id, because the client probably meant another job.
 func dependencies(f *Faults, ids []string) []*op.Dependency {
 	if len(ids) > job.MaxDependencies {
 		f.Invalid("depends_on", "has %d entries; at most %d are taken", len(ids), job.MaxDependencies)
@@ -32,7 +32,8 @@ func dependencies(f *Faults, ids []string) []*op.Dependency {
 	return out
 }
 
-// dependencyPolicy converts the treatment of a job when a job that it depends on did not succeed.
+// dependencyPolicy converts the treatment of a job if a job that it depends on does not succeed; the default
+// is fail.
 func dependencyPolicy(f *Faults, word string) job.DependencyPolicy {
 	if word == "" {
 		return job.DependencyFail

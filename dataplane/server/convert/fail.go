@@ -6,7 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromFail converts the report of a failed attempt, or of an attempt whose worker shuts down.
+// FromFail converts the report of a failed attempt. The error api.WorkerShutdown becomes a reason of its own,
+// because the attempt of a stopping worker does not count.
 func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 	text := func(field, s string, most int) string {
 		if len(s) > most {

@@ -7,14 +7,15 @@ import (
 	"github.com/corvo/corvo/api/fault"
 )
 
-// Faults collects all faults of a request. The zero value has none.
+// Faults collects all faults of a request. The zero value has none. A conversion that adds a fault returns an
+// incomplete value, which the caller must not use; the caller checks Err after its last conversion.
 type Faults struct {
 	fault.List
 	scope scope
 }
 
-// scope is the item of a request with several items that is being converted: list[index] or list.name. An
-// empty list means no item. The text is composed only if the item has a fault.
+// scope is the item that is being converted, in a request with several: list[index] or, if it has a name,
+// list.name. An empty list means no item. qualify composes the text only for an item with a fault.
 type scope struct {
 	list  string
 	index int
@@ -40,7 +41,7 @@ func (f *Faults) Invalid(field, format string, args ...any) {
 	f.add(api.ValidationError, field, format, args...)
 }
 
-// TooLong reports a document over its size limit.
+// TooLong reports a document or text with more bytes than its limit, as PAYLOAD_TOO_LARGE.
 func (f *Faults) TooLong(field string, size, most int) {
 	f.add(api.PayloadTooLarge, field, "has %d bytes, at most %d are taken", size, most)
 }
@@ -50,7 +51,8 @@ func (f *Faults) Unsupported(field string) {
 	f.add(api.Unsupported, field, "is not supported by this server yet: leave it out")
 }
 
-// all adds the errors of one field's check.
+// all adds the errors of one field's check. It numbers them from the second on, because a List keeps only one
+// fault of a field.
 func (f *Faults) all(field string, errs []error) {
 	for i, err := range errs {
 		name := field

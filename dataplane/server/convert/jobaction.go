@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromReason returns the reason for which a job is held or rejected, or "" if there is none.
+// FromReason returns the reason for which a person holds or rejects a job, or "" if the request has none.
 func FromReason(f *Faults, r *api.ReasonRequest) string {
 	if err := job.CheckText(r.Reason, job.MaxHoldReason); err != nil {
 		f.Invalid("reason", "%v", err)
@@ -14,7 +14,8 @@ func FromReason(f *Faults, r *api.ReasonRequest) string {
 	return r.Reason
 }
 
-// ToStatus converts the new state of a job, or that its cancellation is under way.
+// ToStatus converts the outcome of an action on a job: the job's new state, or "cancelling" if a worker still
+// runs the job.
 func ToStatus(d *op.JobDone) api.Status {
 	if d.Pending {
 		return api.Status{Status: "cancelling"}
@@ -22,7 +23,8 @@ func ToStatus(d *op.JobDone) api.Status {
 	return api.Status{Status: d.State.Word()}
 }
 
-// ToDeleted reports whether a job is deleted, or will be when its worker releases it.
+// ToDeleted converts the outcome of a deletion: "deleted", or "deleting" if a worker still runs the job and
+// its attempt must end first.
 func ToDeleted(d *op.JobDone) api.Status {
 	if d.Pending {
 		return api.Status{Status: "deleting"}

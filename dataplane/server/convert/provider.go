@@ -7,7 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromProvider converts a declared provider of models.
+// FromProvider converts the limits of a provider of models; 0 is no limit. The op checks the name, which the
+// caller adds.
 func FromProvider(f *Faults, b *api.ProviderRequest, _ *state.Resource, _ int64) *op.PutResource {
 	p := &state.Provider{}
 	for _, x := range [...]struct {

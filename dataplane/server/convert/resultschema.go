@@ -21,12 +21,14 @@ func resultSchema(f *Faults, raw json.RawMessage) *job.Blob {
 	return schema
 }
 
-// MismatchText returns the error of an attempt whose result does not match. all has at least one mismatch.
+// MismatchText returns the error text of an attempt whose result does not match its schema. It names the
+// first mismatch; all has at least one.
 func MismatchText(all []resultschema.Mismatch) string {
 	return "result does not match its schema: " + all[0].String()
 }
 
-// ToMismatch returns the details of RESULT_MISMATCH: the mismatches, and the outcome for the job.
+// ToMismatch returns the details of RESULT_MISMATCH: the mismatches, the number of further ones, and what
+// became of the job.
 func ToMismatch(all []resultschema.Mismatch, more int, became *op.Failed) map[string]any {
 	details := map[string]any{
 		"mismatches":         all,

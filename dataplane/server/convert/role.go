@@ -47,7 +47,8 @@ func ToBuiltInRole(role tenancy.Role) api.Role {
 	return shown
 }
 
-// Granted returns the permissions in a role's record. An unknown word grants nothing.
+// Granted returns the permissions in a role's record. A word that is not a permission of the data plane
+// grants nothing.
 func Granted(r *state.Resource) (all []tenancy.Permission) {
 	for _, word := range r.GetRole().GetPermissions() {
 		if p := tenancy.Permission(word); p.OfDataPlane() {

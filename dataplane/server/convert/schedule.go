@@ -18,7 +18,8 @@ var missedWords = map[string]state.Missed{
 	api.MissedAll:  state.Missed_MISSED_ALL,
 }
 
-// FromSchedule converts a schedule without id and shard and fills in defaults. Its next run is after nowNs.
+// FromSchedule converts a schedule and fills in defaults; the caller adds the id and the shard. NextRunNs is
+// the first run after nowNs, or 0 if the cron expression is never due again.
 func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int) *state.Schedule {
 	if err := job.CheckScheduleName(r.Name); err != nil {
 		f.Invalid("name", "%v", err)
@@ -65,8 +66,9 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 	return s
 }
 
-// NextRuns returns up to n runs of a schedule after nowNs. It reports an invalid cron expression or time zone
-// as a fault and returns the error.
+// NextRuns returns up to n runs of a schedule after nowNs, without jitter. They are fewer if the cron
+// expression is due less often. NextRuns reports an invalid time zone and an invalid cron expression as
+// faults, and returns the first of the two errors.
 func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time, err error) {
 	zone, zoneErr := duties.Zone(s.Timezone)
 	if zoneErr != nil {
@@ -89,7 +91,7 @@ func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time
 	return all, nil
 }
 
-// ToSchedule converts a schedule to its API form.
+// ToSchedule converts a schedule to its API form. It shows no next run of a paused schedule.
 func ToSchedule(s *state.Schedule) api.Schedule {
 	out := api.Schedule{
 		ID:         job.ScheduleIDText(job.ID(s.Id)),

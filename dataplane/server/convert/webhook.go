@@ -17,11 +17,12 @@ import (
 // defaultRetryLimit is the number of retries of a delivery if the webhook sets none.
 const defaultRetryLimit = 3
 
-// defaultSecretOverlap is the time for which a webhook's old secret stays valid by default.
+// defaultSecretOverlap is the time for which deliveries are also signed with a webhook's old secret if the
+// webhook sets none.
 const defaultSecretOverlap = 24 * time.Hour
 
 // FromHook converts a webhook and fills in defaults. Without a secret in the request, the webhook keeps its
-// own.
+// own; the op refuses a new webhook without one.
 func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	h := &state.Webhook{Url: r.URL, Secret: r.Secret, Events: r.Events, Queues: r.Queues, RetryLimit: defaultRetryLimit, Disabled: r.Enabled != nil && !*r.Enabled}
 	switch u, err := url.Parse(r.URL); {
@@ -58,8 +59,8 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// ToHook converts a webhook to its API form, without its secret. a is its delivery record, or nil before its
-// first delivery.
+// ToHook converts a webhook to its API form, without its secret. a is the record of its deliveries, or nil
+// before the first. The end of the old secret is shown until nowNs has reached it.
 func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	h := r.Webhook
 	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}
@@ -89,24 +90,24 @@ func isPort(text string) bool {
 	return text == "" || err == nil && n > 0
 }
 
-// ConcealHook reduces a webhook's URL to its host, because the rest often contains a secret.
+// ConcealHook reduces a webhook's URL to its scheme, host and port, because the rest often contains a secret.
 func ConcealHook(h *api.Webhook) {
 	u, err := url.Parse(h.URL)
-	if err != nil { // it was parsed when the webhook was declared
+	if err != nil { // cannot happen: FromHook has parsed this URL
 		h.URL = ""
 		return
 	}
 	h.URL = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// ConcealDeliveries removes the delivery figures of a webhook. They may concern any queue, and their number
-// and times reveal its activity.
+// ConcealDeliveries removes the delivery figures of a webhook. Deliveries may concern any queue, so their
+// number and times would reveal the activity of queues that the caller may not see.
 func ConcealDeliveries(h *api.Webhook) {
 	h.Waiting, h.Dropped, h.FailingSince = 0, 0, nil
 	h.LastStatusCode, h.LastError, h.LastDeliveryAt = nil, nil, nil
 }
 
-// ToDelivery converts a delivery to its API form.
+// ToDelivery converts a delivery to its API form. A delivery that is neither due nor delivered has failed.
 func ToDelivery(d *state.Delivery) api.Delivery {
 	out := api.Delivery{
 		ID: sinks.DeliveryIDText(job.ID(d.Id)), Event: d.Event, Body: d.Body, Attempts: int(d.Attempts), CreatedAt: timeOf(d.CreatedNs), State: api.DeliveryFailed,
@@ -122,7 +123,7 @@ func ToDelivery(d *state.Delivery) api.Delivery {
 	return out
 }
 
-// attempted converts the outcome of a delivery attempt to its API form.
+// attempted converts the outcome of a delivery attempt to its API form; each zero value becomes nil.
 func attempted(status uint32, failure string, atNs int64) (code *int, text *string, at *api.Time) {
 	if status != 0 {
 		n := int(status)

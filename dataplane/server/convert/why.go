@@ -6,8 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// ToWhy converts the reasons why a job does not run to their API form. last is its last unsuccessful attempt,
-// or nil.
+// ToWhy converts the reasons why a job does not run to their API form. last is the job's last unsuccessful
+// attempt, or nil. The caller adds what lies outside the job's record: its position, the workers and the jobs
+// that it waits for.
 func ToWhy(j *job.Job, reasons []op.Why, last *job.AttemptError) api.Why {
 	out := api.Why{
 		JobID: job.ID(j.Id).String(), Queue: j.Queue, State: j.State.Word(),
@@ -28,7 +29,7 @@ func ToWhy(j *job.Job, reasons []op.Why, last *job.AttemptError) api.Why {
 	return out
 }
 
-// AddReason adds one more reason.
+// AddReason adds one more reason to w.
 func AddReason(w *api.Why, why op.Why) {
 	reason := api.WhyReason{Reason: string(why.Reason), Name: why.Name, Message: why.Text}
 	if why.UntilNs != 0 {
