@@ -96,7 +96,9 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 	case untilErr != nil:
 		f.Invalid("until", "%v", untilErr)
 	case *r.AmountUSD == 0: // the raise ends
-	case given == (span > 0):
+	case given && span > 0:
+		f.Invalid("for", "and until are both given: give one of them")
+	case !given && span <= 0:
 		f.Invalid("for", "or until is missing: give one of them")
 	case given && until.UnixNano() <= nowNs:
 		f.Invalid("until", "is over already")

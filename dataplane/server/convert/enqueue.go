@@ -144,18 +144,18 @@ func parentID(f *Faults, given string) []byte {
 	return id[:]
 }
 
-// batchOf reports whether so many jobs may be enqueued at once, and adds a fault if not.
-func (f *Faults) batchOf(n int) bool {
+// batchOf reports whether the n jobs of a list may be enqueued at once, and adds a fault of that list if not.
+func (f *Faults) batchOf(list string, n int) bool {
 	if n >= 1 && n <= job.MaxEnqueueJobs {
 		return true
 	}
-	f.Invalid("jobs", "has %d entries; it takes 1 to %d", n, job.MaxEnqueueJobs)
+	f.Invalid(list, "has %d entries; it takes 1 to %d", n, job.MaxEnqueueJobs)
 	return false
 }
 
 // FromEnqueueBatch converts the jobs of a batch request.
 func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload int) []*op.NewJob {
-	if !f.batchOf(len(b.Jobs)) {
+	if !f.batchOf("jobs", len(b.Jobs)) {
 		return nil
 	}
 	jobs, all := make([]*op.NewJob, len(b.Jobs)), make([]newJob, len(b.Jobs))

@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -104,7 +105,7 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 // at. Otherwise at is negative, and the error names the fields of all faulty jobs.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
-	if !f.batchOf(len(list)) {
+	if !f.batchOf("enqueues", len(list)) {
 		return nil, -1, f.Err()
 	}
 	var b EnqueueBody
@@ -113,7 +114,7 @@ func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int
 		if err := FromRPCEnqueue(r, m, &b); err != nil {
 			return nil, i, err
 		}
-		f.scope = scope{list: "jobs", index: i}
+		f.scope = scope{list: "enqueues", index: i}
 		jobs[i] = all[i].read(&f, &b, nowNs, maxPayload)
 	}
 	return jobs, -1, f.Err()
@@ -207,7 +208,14 @@ func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 		return nil
 	}
 	calls, err := decodeToolCalls(bytes.TrimLeft(raw, " \t\r\n"))
-	if err != nil {
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused): // too large to decode
+		f.add(refused.Code, "tool_calls_json", "%s", refused.Message)
+		for name, value := range refused.Details {
+			f.Detail(name, value)
+		}
+	case err != nil:
 		f.Invalid("tool_calls_json", "does not fit: %v", err)
 	}
 	return calls

@@ -1,9 +1,12 @@
 package convert
 
 import (
+	"errors"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/job"
 )
@@ -32,5 +35,27 @@ func TestADocumentOfAMessageIsThatOfABody(t *testing.T) {
 		if raw := rawText(&Faults{}, "payload_json", space); raw != nil {
 			t.Errorf("%q is %q", space, raw)
 		}
+	}
+}
+
+// TestFaultsOfAFrameNameItsFields checks the names and the code of faults in lists that only a frame of the
+// worker protocol has.
+func TestFaultsOfAFrameNameItsFields(t *testing.T) {
+	t.Parallel()
+	bad := []*workerpb.EnqueueRequest{{Queue: "q"}, {Queue: "no name"}}
+	_, _, err := FromRPCEnqueues(httptest.NewRequest("POST", "/", nil), bad, 0, job.MaxPayload)
+	if err == nil || !strings.Contains(err.Error(), "enqueues[1].queue") {
+		t.Errorf("a bad name of a queue: %v", err)
+	}
+	_, _, err = FromRPCEnqueues(httptest.NewRequest("POST", "/", nil), nil, 0, job.MaxPayload)
+	if err == nil || !strings.Contains(err.Error(), "enqueues has 0 entries") {
+		t.Errorf("no job: %v", err)
+	}
+
+	var f Faults
+	toolCalls(&f, "["+strings.Repeat(`{"name":"","queue":""},`, 20_000)+"{}]")
+	var refused *api.Error
+	if !errors.As(f.Err(), &refused) || refused.Code != api.PayloadTooLarge || refused.Details["max_decoded_bytes"] == nil {
+		t.Errorf("tool calls that decode to too much: %v", f.Err())
 	}
 }
