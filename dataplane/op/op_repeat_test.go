@@ -269,7 +269,12 @@ func settled(t testing.TB, w *world) []byte {
 	return append(all, data...)
 }
 
-// Some ops of a kind that repeats cannot tell whether they are a repeat.
+// ordered is an op that waits for its admission, as a stream's op does.
+type ordered struct{ op.Op }
+
+func (ordered) AdmitInOrder(admit func() error) error { return admit() }
+
+// Some ops of a kind that repeats cannot tell whether they are a repeat. A wrapper around the op changes nothing.
 func TestRepeatsIsExact(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -297,9 +302,13 @@ func TestRepeatsIsExact(t *testing.T) {
 		"a setting":                       {&op.SetQueue{Queue: "q"}, false},
 		"a change of an alert":            {&op.SetAlerts{}, false},
 		"a setting with a key":            {&op.SetQueue{Meta: idempotent("", "k", ""), Queue: "q"}, true},
+		"an enqueue":                      {&op.Enqueue{Jobs: []*op.NewJob{{}}}, true},
+		"an enqueue with a debounce key":  {&op.Enqueue{Jobs: []*op.NewJob{{Options: &job.Options{DebounceKey: "k"}}}}, false},
 	} {
-		if got := (op.Codec{}).Repeats(op.Proposal(c.o)); got != c.want {
-			t.Errorf("%s repeats: %v", name, got)
+		for _, o := range []op.Op{c.o, ordered{c.o}} {
+			if got := (op.Codec{}).Repeats(op.Proposal(o)); got != c.want {
+				t.Errorf("%s repeats as a %T: %v", name, o, got)
+			}
 		}
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
 )
@@ -171,16 +173,16 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	}
 }
 
-// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches while the view is older than the limit,
-// and accepts acks and fails.
+// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches, also those of a stream, while the view is
+// older than the limit, and accepts acks and fails.
 func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *server.Config) { c.FreshWait = 20 * time.Millisecond })
-	for range 4 {
+	for range 5 {
 		n.enqueued(`{"queue":"q"}`)
 	}
-	held := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"worker_id":"w","count":3,"timeout":0}`).Jobs
-	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil || len(held) != 3 {
+	held := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"worker_id":"w","count":4,"timeout":0}`).Jobs
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil || len(held) != 4 {
 		t.Fatalf("%d jobs, %v", len(held), err)
 	}
 	letGo := n.hangView()
@@ -198,6 +200,18 @@ func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
+	stream := n.stream(n.rpcFront(), n.admin)
+	for name, frame := range map[string]*workerpb.StreamLifecycleRequest{
+		"a frame that enqueues": {RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}},
+		"a frame that fetches":  {RequestId: 2, Queues: []string{"q"}, WorkerId: "w", FetchCount: 1},
+	} {
+		if out := exchange(t, stream, frame); !strings.HasPrefix(out.Error, "OVERLOADED: ") || len(out.EnqueuedJobIds)+len(out.Jobs) > 0 {
+			t.Errorf("%s: %v", name, out)
+		}
+	}
+	if out := exchange(t, stream, &workerpb.StreamLifecycleRequest{RequestId: 3, WorkerId: "w", Acks: []*workerpb.AckBatchItem{{JobId: held[3].JobID}}}); out.Acked != 1 {
+		t.Errorf("a frame that acks: %v", out)
+	}
 	for _, c := range []struct{ path, body string }{
 		{"/heartbeat", `{"jobs":{"` + held[1].JobID + `":{}}}`},
 		{"/ack/" + held[0].JobID, `{}`},
@@ -209,7 +223,7 @@ func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 		}
 	}
 	status, err := n.cell.Status()
-	if err != nil || status.ViewSlowed < 3 || status.ViewBehind <= time.Second {
+	if err != nil || status.ViewSlowed < 5 || status.ViewBehind <= time.Second {
 		t.Errorf("%d ops were refused of a view %v behind, %v", status.ViewSlowed, status.ViewBehind, err)
 	}
 	letGo()

@@ -10,14 +10,16 @@ import (
 // Proposal returns an op in the form that the pipeline takes: with the number and the class of its row. An op
 // without a row has number 0, which no log takes. Methods of each op were rejected for this, because they would
 // repeat the table.
+//
+// o may be a pipeline.OrderedOp that embeds the op. The proposal holds the embedded message, because a wrapper
+// hides the message's type, codec and other methods from callers of Proposed.
 func (t *Table[R]) Proposal(o Op) pipeline.Op {
 	p := proposal{op: o}
 	m := o.ProtoReflect()
-	if fast, ok := o.(generated); ok {
-		p.fast = fast
-	} else {
-		p.fast, _ = m.Interface().(generated) // o may embed the message and hide its codec
+	if inner, ok := m.Interface().(Op); ok {
+		p.op = inner
 	}
+	p.fast, _ = m.Interface().(generated)
 	var none R
 	if r := t.byMessage()[m.Descriptor()]; r != none {
 		p.number, p.class = r.place()
@@ -28,7 +30,7 @@ func (t *Table[R]) Proposal(o Op) pipeline.Op {
 	return p
 }
 
-// Proposed returns the op of a Proposal, or nil for any other op of a pipeline.
+// Proposed returns the op of a Proposal, without a wrapper, or nil for any other op of a pipeline.
 func Proposed(p pipeline.Op) Op {
 	if of, ok := p.(interface{ proposed() Op }); ok {
 		return of.proposed()
