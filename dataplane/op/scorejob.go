@@ -62,7 +62,8 @@ func (o *ScoreJob) Apply(tx *state.Tx) (*ScoreJobResult, error) {
 		return nil, err
 	}
 	j.Details().Scores = uint32(len(scores.Scores))
-	return &ScoreJobResult{}, tx.PutJob(j, state.EventType_EVENT_SCORED)
+	tx.AddScored(j, score)
+	return &ScoreJobResult{}, tx.PutJob(j)
 }
 
 func sameJudge(a, b *job.Score) bool { return a.Dimension == b.Dimension && a.Scorer == b.Scorer }

@@ -31,7 +31,7 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	e := tx.spareEvents[n]
 	tx.feed.Events = tx.spareEvents[:n+1]
 	e.Type, e.Queue = event, queue
-	e.JobId, e.JobNumber, e.Attempt, e.FromQueue, e.RecordId, e.Usage = nil, 0, 0, "", nil, nil
+	e.JobId, e.JobNumber, e.Attempt, e.FromQueue, e.RecordId, e.Usage, e.Score = nil, 0, 0, "", nil, nil, nil
 	if j != nil {
 		e.JobId, e.JobNumber, e.Attempt = j.Id, j.Number, j.Attempt
 	}
@@ -82,6 +82,13 @@ func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 			tx.fail(fmt.Errorf("event %d of job %x: %w", event, j.Id, err))
 		}
 	}
+}
+
+// AddScored appends the event of a new score of j. PutJob must follow. The event holds the score, because
+// several scores of j may have the same time, and a later one of the same dimension and scorer replaces s.
+func (tx *Tx) AddScored(j *job.Job, s *job.Score) {
+	tx.AddEvent(EventType_EVENT_SCORED, j)
+	tx.feed.Events[len(tx.feed.Events)-1].Score = s
 }
 
 // recordEvent appends an event of a record other than a job. queue is the queue of the record's jobs, or

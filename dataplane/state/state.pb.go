@@ -4542,6 +4542,7 @@ type Event struct {
 	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: the queue that the job left
 	RecordId      []byte                 `protobuf:"bytes,7,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`    // id of the record that is no job, such as a batch, a schedule or a resource
 	Usage         *job.Usage             `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`                         // of EVENT_USAGE_REJECTED: the report
+	Score         *job.Score             `protobuf:"bytes,18,opt,name=score,proto3" json:"score,omitempty"`                         // of EVENT_SCORED: the score, which a later one may replace in the record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4628,6 +4629,13 @@ func (x *Event) GetRecordId() []byte {
 func (x *Event) GetUsage() *job.Usage {
 	if x != nil {
 		return x.Usage
+	}
+	return nil
+}
+
+func (x *Event) GetScore() *job.Score {
+	if x != nil {
+		return x.Score
 	}
 	return nil
 }
@@ -5368,7 +5376,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
 	"\x06result\x18\x03 \x01(\fR\x06result\x12\x1d\n" +
 	"\n" +
-	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\x83\x02\n" +
+	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\xae\x02\n" +
 	"\x05Event\x12-\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x19.corvo.state.v1.EventTypeR\x04type\x12\x1d\n" +
 	"\n" +
@@ -5379,7 +5387,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
 	"from_queue\x18\x06 \x01(\tR\tfromQueue\x12\x1b\n" +
 	"\trecord_id\x18\a \x01(\fR\brecordId\x12)\n" +
-	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\"\x83\x01\n" +
+	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12)\n" +
+	"\x05score\x18\x12 \x01(\v2\x13.corvo.job.v1.ScoreR\x05score\"\x83\x01\n" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
@@ -5648,12 +5657,13 @@ var file_dataplane_state_state_proto_depIdxs = []int32{
 	8,  // 44: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
 	9,  // 45: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
 	61, // 46: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
-	45, // 47: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	56, // 47: corvo.state.v1.Event.score:type_name -> corvo.job.v1.Score
+	45, // 48: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }

@@ -15,7 +15,6 @@ type Source interface {
 	Job(id job.ID) (*job.Job, error)
 	Progress(id job.ID) (*job.Blob, error)
 	AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error)
-	Scores(id [16]byte) (*state.Scores, error)
 	Batch(id [16]byte) (*state.Batch, error)
 	Account(id [16]byte) (*state.Account, error)
 	Alert(id [16]byte) (*state.Alert, error)

@@ -24,7 +24,6 @@ type known struct {
 	job     *job.Job
 	blob    *job.Blob
 	err     *job.AttemptError
-	scores  *state.Scores
 	batch   *state.Batch
 	account *state.Account
 	alert   *state.Alert
@@ -39,13 +38,14 @@ func (k *known) AttemptError(_ job.ID, n uint32) (*job.AttemptError, error) {
 	}
 	return k.err, nil
 }
-func (k *known) Scores([16]byte) (*state.Scores, error)     { return k.scores, nil }
 func (k *known) Batch([16]byte) (*state.Batch, error)       { return k.batch, nil }
 func (k *known) Account([16]byte) (*state.Account, error)   { return k.account, nil }
 func (k *known) Alert([16]byte) (*state.Alert, error)       { return k.alert, nil }
 func (k *known) Declared([16]byte) (*state.Resource, error) { return k.webhook, nil }
 
 var id = job.ID{1, 2, 3, 15: 9}
+
+const shortText = "a \"text\"\x01\n"
 
 // everything returns a source that knows every field of an event of the type. fill makes its texts.
 func everything(t state.EventType, fill func(most int) string) *known {
@@ -74,7 +74,6 @@ func everything(t state.EventType, fill func(most int) string) *known {
 		job:     j,
 		blob:    &job.Blob{Data: []byte(`{"of": ` + "\n" + `"` + strings.Repeat("<", job.MaxProgress/2) + `"}`)},
 		err:     &job.AttemptError{Attempt: 2, CreatedNs: now, Error: fill(job.MaxErrorText), WorkerId: fill(job.MaxWorkerID)},
-		scores:  &state.Scores{Scores: []*job.Score{{Dimension: "old", CreatedNs: now - 1}, {Dimension: fill(job.MaxScoreWord), Value: 0.5, Scorer: fill(job.MaxScoreWord), CreatedNs: now}}},
 		batch:   &state.Batch{Id: id[:], Queue: "mail", CallbackQueue: "done", Total: 3, Succeeded: 2, Failed: 1, CallbackJobId: id[:]},
 		account: &state.Account{Name: "queue/mail", Spent: []*state.Spent{{Alerted: 50}, {Alerted: 80}}},
 		alert:   &state.Alert{Name: "alert_1", Value: 120, SinceNs: now},
@@ -94,7 +93,10 @@ func about(t state.EventType) *state.Event {
 	default:
 		e.JobId, e.Attempt = id[:], 2
 	}
-	if t == state.EventType_EVENT_USAGE_REJECTED {
+	switch t {
+	case state.EventType_EVENT_SCORED:
+		e.Score = &job.Score{Dimension: shortText, Value: 0.5, Scorer: shortText, CreatedNs: now}
+	case state.EventType_EVENT_USAGE_REJECTED:
 		e.Usage = &job.Usage{
 			InputTokens: -1, OutputTokens: 2, CacheCreationTokens: 3, CacheReadTokens: math.MaxInt64, Model: "m", Provider: "p",
 			CostNanoUsd: math.MaxInt64, CostReported: true, Rejected: job.RejectedNegative,
@@ -118,7 +120,7 @@ func told() (list []state.EventType) {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	short := func(int) string { return "a \"text\"\x01\n" }
+	short := func(int) string { return shortText }
 	for _, kind := range told() {
 		for range 2 { // the same bytes again
 			e, ok, err := event.Compose(everything(kind, short), 7, now, about(kind))
@@ -167,8 +169,11 @@ func TestBound(t *testing.T) {
 	t.Parallel()
 	longest := func(most int) string { return strings.Repeat("\x01", most) }
 	for _, kind := range told() {
-		from := everything(kind, longest)
-		e, _, err := event.Compose(from, 1<<63, now, about(kind))
+		from, fed := everything(kind, longest), about(kind)
+		if fed.Score != nil {
+			fed.Score.Dimension, fed.Score.Scorer = longest(job.MaxScoreWord), longest(job.MaxScoreWord)
+		}
+		e, _, err := event.Compose(from, 1<<63, now, fed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,8 +199,8 @@ func TestNothingIsInvented(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("%s: %v, %v", kind, ok, err)
 		}
-		if kind == state.EventType_EVENT_USAGE_REJECTED {
-			continue // the event itself has the report
+		if kind == state.EventType_EVENT_USAGE_REJECTED || kind == state.EventType_EVENT_SCORED {
+			continue // the event itself has the report or the score
 		}
 		var data map[string]any
 		if err := json.Unmarshal(e.Data, &data); err != nil {
@@ -210,7 +215,7 @@ func TestNothingIsInvented(t *testing.T) {
 		later := everything(kind, func(int) string { return "later" })
 		later.job.Attempt, later.job.AttemptBase, later.job.StartedNs, later.job.CompletedNs, later.job.FailedNs = 3, 2, now+1, now+1, now+1
 		later.job.State, later.err.CreatedNs = job.Active, now+1
-		later.scores, later.alert.SinceNs = nil, now+1
+		later.alert.SinceNs = now + 1
 		e, _, err = event.Compose(later, 7, now, about(kind))
 		if err != nil {
 			t.Fatal(err)

@@ -168,24 +168,12 @@ var (
 	})
 )
 
-// These fields describe a score. A job may have several; the event's is the one with the event's time.
+// These fields describe a score.
 var (
-	dimension  = scoreField("dimension", func(s *job.Score) []byte { return text(s.Dimension) })
-	scoreValue = scoreField("value", func(s *job.Score) []byte { return float(s.Value) })
-	scorer     = scoreField("scorer", func(s *job.Score) []byte { return text(s.Scorer) })
+	dimension  = of("dimension", func(m *moment) []byte { return text(m.event.Score.GetDimension()) })
+	scoreValue = of("value", func(m *moment) []byte { return float(m.event.Score.GetValue()) })
+	scorer     = of("scorer", func(m *moment) []byte { return text(m.event.Score.GetScorer()) })
 )
-
-func scoreField(name string, value func(*job.Score) []byte) field {
-	return field{name, func(m *moment) ([]byte, error) {
-		scores, err := m.from.Scores(m.id)
-		for _, s := range scores.GetScores() {
-			if s.CreatedNs == m.clockNs {
-				return value(s), nil
-			}
-		}
-		return nil, err
-	}}
-}
 
 // These fields describe a completed batch.
 var (
