@@ -64,13 +64,16 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	return s.admit(w, host)
 }
 
-// member validates the address and version that a member reports about itself.
+// member validates the address and version that a member reports about itself. Only a host has an address, so
+// that an address of a gateway, or none of a host, shows a process that was started with a credential of the other kind.
 func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	u, err := url.Parse(r.Address)
 	switch {
 	case kind == keyring.Gateway && r.Address != "":
-		f.add("address", "is set: a gateway calls and is not called")
+		f.add("address", "is set: the credential is a gateway's; start a host with one of kind host, from POST /cloud/v1/hosts")
 	case kind == keyring.Gateway:
+	case r.Address == "":
+		f.add("address", "is missing: the credential is a host's; start a gateway with one of kind gateway, from POST /cloud/v1/hosts")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(r.Address) > store.MaxAddress:
 		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", text.Quote(r.Address))
 	}

@@ -237,13 +237,19 @@ func TestJoin(t *testing.T) {
 	f, _ := start(t)
 	id, credential := f.host("one", keyring.Host)
 	_, gateway := f.host("g", keyring.Gateway)
-	for _, body := range []string{`{"address":""}`, `{"address":"one:8080"}`, `{"address":"ftp://one"}`, `{"address":"http://u:p@one"}`, `{"address":"http://one?x=1"}`} {
+	for _, body := range []string{`{"address":"one:8080"}`, `{"address":"ftp://one"}`, `{"address":"http://u:p@one"}`, `{"address":"http://one?x=1"}`} {
 		if a := f.send("POST", wire.JoinPath, credential, body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("join as %s: %d %s", body, a.status, a.body)
 		}
 	}
-	if a := f.send("POST", wire.JoinPath, gateway, `{"address":"http://g"}`); a.problem(t).Code != api.ValidationError {
-		t.Errorf("a gateway with an address: %d %s", a.status, a.body)
+	for _, c := range []struct{ credential, body, want string }{
+		{credential, `{"address":""}`, "address is missing: the credential is a host's; start a gateway with one of kind gateway, from POST /cloud/v1/hosts"},
+		{gateway, `{"address":"http://g"}`, "address is set: the credential is a gateway's; start a host with one of kind host, from POST /cloud/v1/hosts"},
+	} {
+		a := f.send("POST", wire.JoinPath, c.credential, c.body)
+		if p := a.problem(t); p.Code != api.ValidationError || p.Error != c.want {
+			t.Errorf("join as %s with the credential of the other kind: %d %s", c.body, a.status, a.body)
+		}
 	}
 	f.join(credential, "http://one.test")
 	before := f.audited()
