@@ -10,11 +10,12 @@ import (
 
 // DeleteResource removes a resource and the records that derive from it. It is refused
 //   - with NOT_FOUND if the resource does not exist,
-//   - with PRECONDITION_FAILED if it has another version than the client saw,
+//   - with PRECONDITION_FAILED if it has another version than if_version (0 matches any),
 //   - with CONFLICT if another record uses it: an API key its role, or an alert rule its webhook,
 //   - with OVERLOADED if the outbox to another shard is full.
 //
-// The first shard decides and sends the removal to the others. A sent removal is never refused.
+// The first shard decides and sends the removal to the others. A sent removal is never refused: it does nothing
+// if the resource does not exist.
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteResource) Validate() error {
@@ -30,7 +31,7 @@ func (o *DeleteResource) Validate() error {
 	return p.err()
 }
 
-// Apply removes the resource. The first shard sends the removal to the other shards.
+// Apply removes the resource, and sends the removal to the other shards if it was not sent itself.
 func (o *DeleteResource) Apply(tx *state.Tx) (*DeleteResourceResult, error) {
 	k := resourceKinds[o.Kind]
 	was := tx.Resource(o.Kind, o.Name)

@@ -11,7 +11,8 @@ func refuse(code api.Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: string(code), Message: fmt.Sprintf(format, args...)}
 }
 
-// Err returns the refusal as an error, or nil for an item that was done.
+// Err returns the refusal as an *api.Error. It returns nil if r is nil or has no code, because the item was then
+// done.
 func (r *Refusal) Err() error {
 	if r.GetCode() == "" {
 		return nil

@@ -7,9 +7,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// postpone restarts the wait of the scheduled job j and replaces its payload, tags, headers and priority with
-// those of the new job. Everything else in the new job, such as retries, expiry and dependencies, is dropped:
-// j was created with its own, and some of that has begun.
+// postpone schedules the waiting job j anew, one debounce period of the new job from now, and replaces its
+// payload, tags, headers and priority with those of the new job. It drops everything else in the new job, such as
+// retries, expiry and dependencies, because j was created with its own and some of that has begun. If j is not
+// scheduled, the error stops the replica.
 func (nj *NewJob) postpone(tx *state.Tx, j *job.Job) error {
 	to, ok := job.Next(j.State, job.OnPostpone)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// leaseEnd returns the end of a lease that a worker takes or renews now. A lease ends with the agent's
-// iteration timeout at the latest.
+// leaseEnd returns the end of a lease that a worker takes or renews now: lengthMs from now, but no later than the
+// agent's iteration timeout after the start of the attempt.
 func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
 	end := tx.ClockNs() + lengthMs*int64(time.Millisecond)
 	if most := j.IterationTimeout(); most > 0 {
@@ -18,7 +18,8 @@ func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
 	return end
 }
 
-// leaseOver returns the error text of an attempt whose lease has expired.
+// leaseOver returns the error text of an attempt whose lease has expired. The text names the iteration timeout if
+// the lease reached it.
 func leaseOver(j *job.Job) string {
 	if most := j.IterationTimeout(); most > 0 && j.Lease.GetExpiresNs() >= j.StartedNs+int64(most) {
 		return fmt.Sprintf("iteration timed out after %s", most)

@@ -10,7 +10,7 @@ import (
 // has no state and refuses everything that it does not know.
 type Codec struct{}
 
-// Decode decodes an op with the package's Decode.
+// Decode decodes an op with the package's Decode and wraps it as a proposal.
 func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 	o, err := Decode(framed)
 	if err != nil {
@@ -19,7 +19,8 @@ func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 	return Proposal(o), nil
 }
 
-// EncodeResult encodes the result of an op with number n.
+// EncodeResult encodes the result of an op with number n. It refuses a number that this binary does not know, and
+// the result of another op.
 func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
 	k, err := table.Known(n)
 	if err != nil {
@@ -38,7 +39,8 @@ func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
 	return k.DecodeResult(encoded)
 }
 
-// Repeats reports whether o may be applied a second time, see Repeat.
+// Repeats reports whether o may be applied a second time, see Repeat. It is false for an op that this binary does
+// not know.
 func (Codec) Repeats(o pipeline.Op) bool {
 	typed, ok := optable.Proposed(o).(Op)
 	if !ok {

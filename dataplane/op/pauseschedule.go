@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PauseSchedule pauses a schedule, or resumes it at the next run that the proposer has computed. The runs that it
-// missed while it was paused are not made up for. The op is refused with NOT_FOUND if the schedule does not
-// exist, and does nothing if the schedule already is as asked.
+// PauseSchedule pauses a schedule, or resumes it from next_run, which the proposer has computed. The runs that the
+// schedule missed while it was paused are not made up for. The op is refused with NOT_FOUND if the schedule does
+// not exist. If the schedule is paused or running as asked already, the op changes nothing, not even the next run.
 
 // Validate refuses an op that no state could accept.
 func (o *PauseSchedule) Validate() error {

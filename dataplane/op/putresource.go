@@ -15,15 +15,17 @@ import (
 )
 
 // PutResource declares a resource of the namespace, or replaces the one with its name and keeps its id and
-// creation time. meta.ids has the id of a new resource. The op is refused
-//   - with CONFLICT if create is set and the name is taken, if the kind is at its limit, or if another approval
-//     policy has the label,
-//   - with PRECONDITION_FAILED if the resource does not have the version that the client saw,
+// creation time. The proposer puts one id for a new resource into meta.ids, because only Apply knows whether the
+// resource is new. The op is refused
+//   - with CONFLICT if create is set and the name is taken, if the resource is new and its kind is at its limit,
+//     or if another approval policy has the label,
+//   - with PRECONDITION_FAILED if if_version is set and the resource does not exist or has another version,
 //   - with VALIDATION_ERROR if a new webhook has no secret, or the webhook of an alert rule does not exist,
 //   - with OVERLOADED if the outbox to another shard is full.
 //
 // The first shard decides and sends the decided resource to the others, in order. So all shards have the same
-// resources a moment later, and no shard refuses a resource that another accepted.
+// resources a moment later, and no shard refuses a resource that another accepted: none of the refusals above
+// applies to a sent resource.
 
 // Validate refuses an op that no state could accept.
 func (o *PutResource) Validate() error {
@@ -60,7 +62,8 @@ func (p *problems) resourceID(field string, id []byte) {
 	}
 }
 
-// checkResourceName checks a resource's name.
+// checkResourceName refuses a name that is empty, contains a zero byte, is not valid UTF-8 or has more than
+// job.MaxResourceName bytes.
 func checkResourceName(name string) error {
 	if name == "" {
 		return errors.New("is missing")
@@ -71,7 +74,7 @@ func checkResourceName(name string) error {
 	return job.CheckText(name, job.MaxResourceName)
 }
 
-// Apply stores the resource. The first shard sends it to the other shards.
+// Apply stores the resource, and sends it to the other shards if it was not sent itself.
 func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	k, r := resourceKinds[o.Resource.Kind], o.Resource
 	was := tx.Resource(r.Kind, r.Name)
@@ -112,7 +115,7 @@ func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	return &PutResourceResult{Resource: proto.Clone(r).(*state.Resource)}, nil
 }
 
-// admit refuses a resource that conflicts with the declared ones.
+// admit refuses a resource that conflicts with the declared ones. was is the replaced resource or nil.
 func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) error {
 	name := o.Resource.Name
 	switch {
@@ -130,7 +133,7 @@ func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) 
 	return nil
 }
 
-// roomToSend refuses an op if the outbox to another shard is full.
+// roomToSend refuses an op with OVERLOADED if the outbox to another shard is full.
 func roomToSend(tx *state.Tx, shards uint32) error {
 	for shard := range shards {
 		if shard != tx.Shard() && !tx.CanSend(shard) {

@@ -15,14 +15,16 @@ type resourceKind struct {
 	// check checks the fields of a declaration that need no state.
 	check func(p *problems, o *PutResource)
 	// admit refuses a declaration that conflicts with the state and fills in fields that keep their values. It
-	// writes nothing; was is the replaced resource or nil. It may be nil.
+	// writes nothing, and a sent declaration skips it. was is the replaced resource or nil. admit may be nil.
 	admit func(tx *state.Tx, o *PutResource, was *state.Resource) error
-	// release refuses to delete a resource that something else needs. It writes nothing. It may be nil.
+	// release refuses to delete a resource that something else needs. It writes nothing, and a sent deletion skips
+	// it. It may be nil.
 	release func(tx *state.Tx, was *state.Resource) error
-	// put updates the records that depend on a declaration, after the resource itself was stored; was is the
-	// replaced one. It may be nil.
+	// put updates the records that depend on a declaration, after the resource itself was stored. was is the
+	// replaced resource or nil. An error stops the replica. put may be nil.
 	put func(tx *state.Tx, o *PutResource, was *state.Resource) error
-	// deleted updates the records that depend on a resource after its deletion. It may be nil.
+	// deleted updates the records that depend on a resource after its deletion. An error stops the replica. It may
+	// be nil.
 	deleted func(tx *state.Tx, was *state.Resource) error
 }
 
@@ -52,7 +54,8 @@ func (k *resourceKind) takeBack(tx *state.Tx, was *state.Resource) error {
 	return nil
 }
 
-// only records contents of another kind than the resource's own.
+// only records a resource that does not have exactly one content, or whose content is of another kind. own reports
+// whether the resource has a content of its kind.
 func (p *problems) only(o *PutResource, own bool) {
 	said := 0
 	r := o.GetResource()

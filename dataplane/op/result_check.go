@@ -26,8 +26,8 @@ func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 	return refuse(ResultUnchecked, "the result of job %s has to be held against its schema first", job.ID(j.Id))
 }
 
-// asksAgain repeats the question for an ack whose result did not match and ended j's last attempt, so that the
-// proposer's repeated Fail gives the answer. It returns nil for any other lease that is over.
+// asksAgain repeats the question for a repeated ack whose result did not match and ended j's latest attempt, so
+// that the proposer's repeated Fail gives the answer. It returns nil for any other ack.
 func (i *AckItem) asksAgain(j *job.Job) *Refusal {
 	token := i.GetProof().GetToken()
 	if len(token) == 0 || j.State == job.Active || string(j.Lease.GetLastRequest()) != MisfitRequest || !job.ProvesLease(j, token, "") {
@@ -36,7 +36,7 @@ func (i *AckItem) asksAgain(j *job.Job) *Refusal {
 	return i.asksForCheck(j)
 }
 
-// ends reports whether the ack ends the job.
+// ends reports whether the ack ends the job: it has no agent status, or the status done.
 func (i *AckItem) ends() bool {
 	s := i.GetAgentStatus()
 	return s == job.IterationStatus_ITERATION_STATUS_UNSPECIFIED || s == job.IterationStatus_ITERATION_STATUS_DONE

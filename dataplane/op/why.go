@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Why is one reason why a job does not run, or its present activity.
+// Why is one reason why a job does not run, or tells that it runs or is settled.
 type Why struct {
 	Reason  Reason
 	Name    string // of the queue, provider, budget, worker or other cause
@@ -15,10 +15,10 @@ type Why struct {
 	UntilNs int64  // the earliest time at which this may change; 0 = unknown
 }
 
-// Explain returns the reasons why a pending job does not run, or the present activity of a job in another state.
-// Each reason of a pending job keeps it back even without the others, except ReasonReopened, which comes alone.
-// Explain uses the checks of a fetch, so that the two cannot disagree. It knows neither the workers that fetch from
-// the job's queue nor the jobs before it in its line.
+// Explain returns the reasons why a pending job does not run, or the one reason that a job's other state gives.
+// Each reason of a pending job keeps it back even without the others, except ReasonReopened, which comes alone. A
+// pending job that a fetch may take has no reasons. Explain uses the checks of a fetch, so that the two cannot
+// disagree. It knows neither the workers that fetch from the job's queue nor the jobs before it in its line.
 func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	if j.State != job.Pending {
 		return []Why{elsewhere(j)}, nil
@@ -51,7 +51,7 @@ func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	return all, nil
 }
 
-// queueReasons returns the reasons why a queue gives out no jobs.
+// queueReasons returns the reasons why a queue gives out no jobs. It returns none for nil, an unknown queue.
 func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 	if q == nil {
 		return nil
@@ -71,8 +71,8 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 }
 
 // laneReasons returns the reason why a queue gives out no jobs with j's fairness key: ReasonKeyPaused,
-// ReasonKeyConcurrency or ReasonKeyRate, with the name of the limit rule. It returns nothing if the rule lets a job
-// go.
+// ReasonKeyConcurrency or ReasonKeyRate, with the name of the limit rule. It returns nothing if no rule covers the
+// key, or if the rule lets a job go.
 func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 	key := j.FairnessKey
 	rule := g.ResourceIndex().RuleFor(j.Queue, key)
@@ -106,7 +106,7 @@ func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 	return []Why{why}, nil
 }
 
-// elsewhere returns the present activity of a job that is not pending.
+// elsewhere returns the reason that the state of a job gives if the job is not pending.
 func elsewhere(j *job.Job) Why {
 	switch j.State {
 	case job.Scheduled:
@@ -149,7 +149,7 @@ func held(j *job.Job) Why {
 	return Why{Reason: ReasonHeld, Name: j.Detail.GetHoldBy(), Text: text + whatToDo[j.Detail.GetHold()]}
 }
 
-// Jobs returns a number of jobs in words.
+// Jobs returns a number of jobs as text, such as "1 job" or "5 jobs".
 func Jobs[N uint32 | uint64 | int64](n N) string {
 	if n == 1 {
 		return "1 job"
