@@ -7,10 +7,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Principal is the authenticated sender of a request. The zero Principal has no permission.
+// Principal is the authenticated sender of a request. The zero Principal has no permission anywhere.
 type Principal struct {
 	Namespace  NamespaceID // the only one it may touch; "" on the control plane
-	Org        OrgID       // the only one it may touch on the control plane; else ""
+	Org        OrgID       // on the control plane the only one it may touch, or EveryOrg; "" on a data plane
 	KeyID      string      // "" without a key
 	Name       string      // for logs and the audit log
 	Roles      []Role
@@ -33,7 +33,7 @@ type Where struct {
 
 // Allow returns nil if the principal who has the permission what in the place where, or else an *api.Error
 // FORBIDDEN with the reason. It refuses everything that is not expressly granted: the zero Principal, another
-// namespace, an unknown role, an unknown permission.
+// namespace or organisation, an unknown role, an unknown permission, a queue outside the queue scope.
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
 	case !who.belongs(where):
@@ -48,10 +48,10 @@ func Allow(who Principal, what Permission, where Where) error {
 	return nil
 }
 
-// MayGrant checks a key that the principal creates, changes or revokes. It returns an error if the roles
-// or the queue scope of the key go beyond the principal's own permissions there. The operators of the
-// cloud have no permissions in tenants' data and may still grant all, because somebody must create an
-// organisation's first token.
+// MayGrant checks a key that the principal creates, changes or revokes. It returns an *api.Error FORBIDDEN if the
+// built-in roles or the queue scope of the key go beyond the principal's own permissions there. The caller checks
+// the key's custom roles with MayGive. The operators of the cloud have no permissions in tenants' data and may
+// still grant all, because somebody must create an organisation's first token.
 func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	if who.Org == EveryOrg {
 		return nil

@@ -9,12 +9,11 @@ import (
 const MaxGlob = 128
 
 // Glob is a pattern of queue names: '*' matches any run of characters, also an empty one, and every other
-// character matches itself. There is no escape and no other wildcard, because queue names cannot contain
-// those characters.
+// character matches itself. There is no escape, because a queue name cannot contain '*'.
 type Glob string
 
-// ParseGlob checks a pattern: 1 to MaxGlob characters that are '*' or allowed in a queue name (letters,
-// digits and . _ : -).
+// ParseGlob refuses a pattern that does not have 1 to MaxGlob characters, or has others than '*' and those of a
+// queue name: ASCII letters, digits and . _ : -.
 func ParseGlob(text string) (Glob, error) {
 	if text == "" || len(text) > MaxGlob {
 		return "", fmt.Errorf("queue pattern has %d characters: it takes 1 to %d", len(text), MaxGlob)

@@ -17,12 +17,12 @@ const (
 type Key struct {
 	ID         string       // public, part of the text of the key
 	Name       string       // for people
-	Roles      []Role       // none = no permission
-	Custom     []Permission // the permissions of its custom roles
+	Roles      []Role       // built-in and custom roles by name; none = no permission
+	Custom     []Permission // the permissions of its custom roles; the authenticator fills them in
 	QueueScope []Glob       // the queues it may touch; empty = every queue
 	Hash       [32]byte     // SHA-256 of the whole text of the key
-	// PreviousHash is the hash of the text before the last rotation. That text stays valid until
-	// PreviousUntil. Zero = no such text.
+	// PreviousHash is the hash of the text before the last rotation. That text is valid until PreviousUntil,
+	// exclusive. Zero = no such text.
 	PreviousHash  [32]byte
 	PreviousUntil time.Time
 	Enabled       bool
@@ -30,8 +30,8 @@ type Key struct {
 	CreatedAt     time.Time
 }
 
-// Validate checks the fields that a person chooses: name, roles and queue scope. It returns all faults,
-// joined.
+// Validate checks the name, the roles and the queue scope, and returns all faults, joined. It refuses every role
+// but Roles, so a key with custom roles is not for Validate.
 func (k Key) Validate() error {
 	var faults []error
 	if len(k.Name) > MaxKeyName {

@@ -2,7 +2,7 @@ package tenancy
 
 import "slices"
 
-// Permission is the right to one kind of action. Every route requires one.
+// Permission is the right to one kind of action. Every route requires one, unless it needs no credential.
 type Permission string
 
 // The permissions of the data plane.
@@ -36,15 +36,15 @@ type Role string
 
 // The built-in roles.
 const (
-	Admin    Role = "admin"    // everything
-	Operator Role = "operator" // jobs and queues, not keys or the node
-	Worker   Role = "worker"   // enqueue and work
-	ReadOnly Role = "readonly" // read only; the default of a new key
+	Admin    Role = "admin"    // everything that a tenant may do
+	Operator Role = "operator" // manage jobs and queues; read the node, the organisation, its namespaces and usage
+	Worker   Role = "worker"   // enqueue and work; read jobs and queues
+	ReadOnly Role = "readonly" // read what operator reads; the default of a new key
 )
 
 // The roles of the cloud's own people and processes. A tenant's key cannot have one.
 const (
-	CloudOperator Role = "cloud-operator" // operates the cloud: organisations, hosts, and everything in them
+	CloudOperator Role = "cloud-operator" // operates organisations, namespaces, keys and hosts; sees no jobs
 	HostMember    Role = "host"           // a host
 	GatewayMember Role = "gateway"        // a gateway
 	Joiner        Role = "joiner"         // has a fleet credential but no service token yet
@@ -92,5 +92,6 @@ func (p Permission) Valid() bool { return slices.Contains(permissions, p) }
 // Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(roles, r) }
 
-// Grants reports whether r has the permission p. Only built-in roles and permissions count.
+// Grants reports whether r has the permission p. Only the roles of Roles and CloudRoles have any here: the
+// permissions of custom roles are in Principal.Custom.
 func (r Role) Grants(p Permission) bool { return slices.Contains(granted[r], p) }

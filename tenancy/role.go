@@ -16,8 +16,8 @@ const (
 // custom roles by name. The authenticator takes the permissions from the present definition of a custom role,
 // so that a change of the role changes all keys with it.
 
-// CheckRoleName checks the name of a custom role: 1 to MaxRoleName letters, digits and . _ -, and not the
-// name of a built-in role.
+// CheckRoleName refuses the name of a custom role if it does not have 1 to MaxRoleName characters, has others than
+// ASCII letters, digits and . _ -, or is the name of a built-in role or of a role of the cloud.
 func CheckRoleName(name string) error {
 	if name == "" || len(name) > MaxRoleName {
 		return fmt.Errorf("has %d characters: it takes 1 to %d", len(name), MaxRoleName)
@@ -35,10 +35,10 @@ func CheckRoleName(name string) error {
 	return nil
 }
 
-// BuiltIn reports whether r is a role that no namespace can redefine.
+// BuiltIn reports whether r is one of Roles or CloudRoles, which no namespace can redefine.
 func (r Role) BuiltIn() bool { _, ok := granted[r]; return ok }
 
-// Permissions lists the permissions of a built-in role, in the order of the matrix.
+// Permissions lists the permissions of a built-in role, in the order of the matrix. It is empty for a custom role.
 func (r Role) Permissions() []Permission {
 	return slices.DeleteFunc(Permissions(), func(p Permission) bool { return !r.Grants(p) })
 }
@@ -52,9 +52,9 @@ func DataPlanePermissions() []Permission { return slices.Clone(permissions[:data
 // OfDataPlane reports whether p is one of DataPlanePermissions.
 func (p Permission) OfDataPlane() bool { return slices.Contains(permissions[:dataPlane], p) }
 
-// MayGive checks a custom role that the principal creates, changes or deletes. It returns an error if the
-// principal lacks one of the role's permissions, because the role passes them on to every key that has it. As
-// in MayGrant, an operator of the cloud may give every permission.
+// MayGive checks the permissions of a custom role that the principal creates, changes, deletes or gives to a key.
+// It returns an *api.Error FORBIDDEN if the principal lacks one of them, because the role passes them on to every
+// key that has it. As in MayGrant, an operator of the cloud may give every permission.
 func MayGive(who Principal, where Where, given []Permission) error {
 	if who.Org == EveryOrg {
 		return nil

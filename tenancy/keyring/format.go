@@ -23,10 +23,10 @@ const (
 // kinds lists the kinds that Parse accepts.
 var kinds = []Kind{Namespace, Org, CloudOperator, Host, Gateway}
 
-// The lengths of the parts of a key. The text is cv_<kind>_<id>_<secret><crc>. The parts are in base 62,
-// and the crc is the checksum of all text before it.
+// The lengths of the parts of a key. The text is cv_<kind>_<id>_<secret><crc>. Id, secret and crc are in base 62,
+// and the crc is the checksum of all text before it. Parse refuses a text of more than maxLength bytes.
 const (
-	IDLength     = 16
+	IDLength     = 16 // characters of base 62
 	secretLength = 43 // characters of base 62 that hold 256 random bits
 	crcLength    = 6  // characters of base 62 that hold 32 bits
 	prefix       = "cv_"

@@ -10,22 +10,22 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Source finds keys by id. Verify calls it once per request, so it must answer from memory.
+// Source finds keys by id. Verify calls it up to once per request, so it must answer from memory.
 type Source interface {
 	Key(id string) (tenancy.Key, bool)
 }
 
-// The messages of refusals. An unknown, wrong, disabled or expired key gets the same message, so that a
-// guess tells a caller nothing. Only text that cannot be a key gets another one, because the caller can
-// check that without us.
+// The messages of refusals. An unknown, wrong, disabled or expired key gets the same message, so that a guess tells
+// a caller nothing. A missing text, a text that cannot be a key and a key of another kind get other messages,
+// because the caller can see that without us.
 const (
 	noKey   = "no API key: send Authorization: Bearer KEY, or X-API-Key: KEY"
 	notAKey = "this is not a whole Corvo API key: one begins with cv_, and must be copied to its end"
 	refused = "the API key is not valid: it is unknown, disabled or expired"
 )
 
-// Verify returns the key whose text the caller presents. It accepts only the kinds in opens. Every error
-// is an *api.Error UNAUTHORIZED.
+// Verify returns the key whose text the caller presents. It accepts only the kinds in opens, and the text before
+// the last rotation until PreviousUntil. Every error is an *api.Error UNAUTHORIZED.
 func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.Key, error) {
 	kind, id, ok := Parse(text)
 	switch {
@@ -37,7 +37,7 @@ func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.K
 		return tenancy.Key{}, api.Errorf(api.Unauthorized, "a key that starts with %s%s_ is not accepted here: use a key that starts with %s", prefix, kind, prefixes(opens))
 	}
 	key, found := source.Key(id)
-	// An unknown id is compared like a known one, so that the time of the answer reveals nothing.
+	// An unknown id is compared like a known one, so that the time of the response reveals nothing.
 	hash := Hash(text)
 	same := subtle.ConstantTimeCompare(hash[:], key.Hash[:]) == 1
 	was := subtle.ConstantTimeCompare(hash[:], key.PreviousHash[:]) == 1

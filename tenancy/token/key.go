@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxSetKeys is the largest number of keys in a set: the signing keys and the retired ones whose
-// signatures are still in use.
+// MaxSetKeys is the largest number of keys in a set that ParseSet accepts: the signing keys, the retired ones whose
+// signatures are still in use, and those that ParseSet skips.
 const MaxSetKeys = 64
 
 // ErrUnknownKey means that the set does not hold the signing key. A process that follows the control
@@ -38,7 +38,7 @@ func NewKey(random io.Reader) (Key, error) {
 	return KeyFromSeed(seed)
 }
 
-// KeyFromSeed derives the key from a seed of ed25519.SeedSize bytes.
+// KeyFromSeed derives the key from a seed of ed25519.SeedSize bytes. It refuses a seed of another length.
 func KeyFromSeed(seed []byte) (Key, error) {
 	if len(seed) != ed25519.SeedSize {
 		return Key{}, fmt.Errorf("the seed of a signing key has %d bytes: it takes %d", len(seed), ed25519.SeedSize)
@@ -145,7 +145,7 @@ func (s Set) JWKS() []byte {
 
 // ParseSet parses a JSON Web Key Set. It skips keys of other types and curves, so that a newer control
 // plane can publish them. An Ed25519 key that is damaged, or whose kid is not its thumbprint, is an
-// error.
+// error, and so are more than MaxSetKeys keys.
 func ParseSet(text []byte) (Set, error) {
 	var in jwks
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -179,7 +179,7 @@ func ParseSet(text []byte) (Set, error) {
 const documentDomain = "corvo document v1\x00"
 
 // SignDocument returns a detached signature of a document: the key's id, a dot, and the signature in
-// base64url.
+// base64url. It panics if k does not come from NewKey or KeyFromSeed.
 func SignDocument(k Key, doc []byte) string {
 	signature := ed25519.Sign(k.Private, inDomain(doc))
 	return k.ID + "." + base64.RawURLEncoding.EncodeToString(signature)
@@ -206,7 +206,8 @@ func inDomain(doc []byte) []byte {
 	return append(append(make([]byte, 0, len(documentDomain)+len(doc)), documentDomain...), doc...)
 }
 
-// cut splits a document's signature.
+// cut splits a document's signature into the key's id and the decoded signature. ok reports that the latter has
+// the length of an Ed25519 signature.
 func cut(signature string) (id string, raw []byte, ok bool) {
 	id, text, found := strings.Cut(signature, ".")
 	if !found || len(text) != base64.RawURLEncoding.EncodedLen(ed25519.SignatureSize) {

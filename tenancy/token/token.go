@@ -23,17 +23,17 @@ const (
 	Hosts        = "hosts"         // gateways to any host
 )
 
-// Lifetime is the time for which a token is valid. Its holder renews it at half of that.
+// Lifetime is the time from a token's issue to its expiry. The holder renews a token at half of that.
 const Lifetime = 15 * time.Minute
 
-// Leeway is the tolerated difference between the clocks of two processes.
+// Leeway is the difference between the clocks of two processes that Verify tolerates.
 const Leeway = 30 * time.Second
 
 // MaxTokenBytes is the largest text that Verify parses. Our tokens have about 350 bytes.
 const MaxTokenBytes = 2048
 
-// Outage is the time for which hosts and gateways accept each other's last tokens while the control plane
-// is down.
+// Outage is the time after their expiry for which hosts and gateways accept each other's last tokens while the
+// control plane is down.
 const Outage = 7 * 24 * time.Hour
 
 // Claims are the contents of a token.
@@ -61,8 +61,8 @@ type claims struct {
 	jwt.RegisteredClaims
 }
 
-// Sign returns a token that is valid for Lifetime from now, to the second. It refuses claims that Verify
-// would not accept.
+// Sign returns a token that expires Lifetime after now, to the second. It refuses claims without a subject, a role
+// or an audience, which Verify would not accept. It ignores c.Expires.
 func Sign(k Key, c Claims, now time.Time) (string, error) {
 	if err := k.validate(); err != nil {
 		return "", err
@@ -88,15 +88,16 @@ func Sign(k Key, c Claims, now time.Time) (string, error) {
 	return text, nil
 }
 
-// Verify checks a token for an audience and returns its claims. A token is valid until Leeway after its
-// expiry, exclusive. Every error is an *api.Error UNAUTHORIZED. errors.Is(err, ErrUnknownKey) reports
-// that a newer set may hold the key.
+// Verify checks a token for an audience and returns its claims. A token is valid from Leeway before its issue until
+// Leeway after its expiry, exclusive. Verify refuses a token of more than MaxTokenBytes and an empty audience.
+// Every error is an *api.Error UNAUTHORIZED. errors.Is(err, ErrUnknownKey) reports that a newer set may hold the
+// key.
 func (s Set) Verify(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Leeway)
 }
 
-// VerifyOffline is Verify for a process that cannot reach the control plane. A token is valid until
-// Outage after its expiry, because the other process may be unable to renew it.
+// VerifyOffline verifies a token as Verify does, for a process that cannot reach the control plane, but with Outage
+// instead of Leeway, because the other process may be unable to renew its token.
 func (s Set) VerifyOffline(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Outage)
 }
