@@ -14,9 +14,9 @@ import (
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// ReadBody returns the whole body of the request. The error is PAYLOAD_TOO_LARGE if the body is larger
-// than the route's MaxBody, and PARSE_ERROR if it ends early or does not arrive in time. The caller owns
-// the result.
+// ReadBody returns the whole body of the request, nil if it has none. Only a route's handler may call it. The
+// error is PAYLOAD_TOO_LARGE if the body is larger than the route's MaxBody, and PARSE_ERROR if it ends early or
+// does not arrive within Config.BodyTimeout of the call. The caller owns the result.
 func ReadBody(r *http.Request) ([]byte, error) {
 	var b bytes.Buffer
 	if err := readBody(r, &b); err != nil {
@@ -79,8 +79,8 @@ func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
-// bodyDeadline sets the deadline for the arrival of the body. Writers without deadlines, such as those of
-// tests, are left without one.
+// bodyDeadline sets the deadline for the arrival of the body; the zero time removes it. Writers without deadlines,
+// such as those of tests, are left without one.
 func (c *call) bodyDeadline(at time.Time) {
 	c.bodyTimed = true
 	_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(at)

@@ -16,8 +16,8 @@ const (
 
 var conditions = []string{IfMatch, IfNoneMatch}
 
-// checkConditions refuses a condition that the route's handler does not check, because a handler that
-// ignores it would do what the client asked not to do. Reads may ignore If-None-Match, which only saves a
+// checkConditions refuses with VALIDATION_ERROR a condition that the route's handler does not check, because a
+// handler that ignores it would do what the client asked not to do. Reads may ignore If-None-Match, which only saves a
 // response. Open reads, which probes send, may ignore all conditions, and so may unbuilt routes, because
 // they do nothing.
 func (e *endpoint) checkConditions(r *http.Request) error {
@@ -36,7 +36,8 @@ func (e *endpoint) checkConditions(r *http.Request) error {
 	return nil
 }
 
-// notTaken returns an error that names the routes of the same resource that accept the condition.
+// notTaken returns an error that names the routes that accept the condition and whose path is the route's own, below
+// it or above it.
 func (e *endpoint) notTaken(header string) error {
 	var taking []string
 	for _, other := range e.server.conditional {

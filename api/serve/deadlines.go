@@ -21,14 +21,15 @@ func DeadlinesOf(w http.ResponseWriter) *Deadlines {
 	return &Deadlines{control: http.NewResponseController(w)}
 }
 
-// End must be called before the handler returns.
+// End makes EndReads and the WriteGuards do nothing from now on. The handler must call it or EndWritingWithin before
+// it returns.
 func (d *Deadlines) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
 }
 
-// EndReads makes the present and all later reads of the body fail.
+// EndReads makes the present and all later reads of the body fail, unless End was called.
 func (d *Deadlines) EndReads() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +38,7 @@ func (d *Deadlines) EndReads() {
 	}
 }
 
-// endWrites makes the present and all later writes of the response fail.
+// endWrites makes the present and all later writes of the response fail, unless End was called.
 func (d *Deadlines) endWrites() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,10 +47,11 @@ func (d *Deadlines) endWrites() {
 	}
 }
 
-// WriteForever removes the server's write deadline, which would cut off a stream.
+// WriteForever removes the server's write deadline, which would cut off a stream. Only the handler may call it.
 func (d *Deadlines) WriteForever() { _ = d.control.SetWriteDeadline(time.Time{}) }
 
-// EndWritingWithin calls End and limits the time for the buffered rest of the response.
+// EndWritingWithin calls End and limits the time for the buffered rest of the response. Only the handler may call
+// it.
 func (d *Deadlines) EndWritingWithin(wait time.Duration) {
 	d.End()
 	_ = d.control.SetWriteDeadline(time.Now().Add(wait))
@@ -62,15 +64,15 @@ type WriteGuard struct {
 	wait  time.Duration
 }
 
-// Guard returns a WriteGuard that allows each write that much time.
+// Guard returns a WriteGuard that allows each write the time wait. After a write that takes longer, all writes fail.
 func (d *Deadlines) Guard(wait time.Duration) *WriteGuard {
 	g := &WriteGuard{timer: time.AfterFunc(wait, d.endWrites), wait: wait}
 	g.timer.Stop()
 	return g
 }
 
-// Begin must be called before a write.
+// Begin starts the time of a write. The writer calls it before each write.
 func (g *WriteGuard) Begin() { g.timer.Reset(g.wait) }
 
-// End must be called after a write.
+// End stops the time of a write. The writer calls it after each write.
 func (g *WriteGuard) End() { g.timer.Stop() }

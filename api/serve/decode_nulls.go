@@ -60,8 +60,7 @@ func dropInMap(m reflect.Value) {
 	}
 }
 
-// holdsParts reports whether dropIn may have to change a value of type t: it is a pointer, a struct, a slice or a
-// map.
+// holdsParts reports whether t is a pointer, a struct, a slice or a map, whose values dropIn may have to change.
 func holdsParts(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:

@@ -56,7 +56,8 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError sends everything written so far, for http.ResponseController.
+// FlushError sends the header, with status 200 if no response has begun, and everything written so far.
+// http.ResponseController calls it.
 func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)

@@ -15,9 +15,10 @@ import (
 // a route whose permission was forgotten.
 const Open tenancy.Permission = "open"
 
-// Handler serves a request. A returned error becomes the response: an *api.Error with its code, any other
-// error as INTERNAL with its text only in the log. If the response has begun, the error cuts the
-// connection, so that a client does not take a part for the whole.
+// Handler serves a request. A returned error becomes the response: an *api.Error with its code, any other error as
+// INTERNAL with its text only in the log, and not even there if the client has left. If the response has begun,
+// the error cuts the connection, so that a client does not take a part for the whole. A handler that returns nil
+// and writes nothing answers 200.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Route is one row of a server's table.
@@ -32,7 +33,7 @@ type Route struct {
 	Request     any      // zero value of the body's type; nil = no body
 	Response    any      // zero value of the response's type; nil = not described
 	Status      int      // of success, for the document; 0 = 200
-	Strict      bool     // refuse body fields that Request does not have, and parameters that Query does not
+	Strict      bool     // refuse repeated body fields and parameters, and those that Request and Query do not have
 	MaxBody     int64    // bytes; 0 = Config.MaxBody
 	Audited     bool     // record requests in the audit log even if they succeed
 	Unbuilt     bool     // Handler always answers 501, even if the request has a condition

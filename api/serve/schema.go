@@ -77,8 +77,8 @@ func (s *schemas) schema(t reflect.Type) object {
 	return object{} // an interface: anything
 }
 
-// structure describes a named struct once and returns a reference to it. It returns the schema of a
-// struct without a name.
+// structure describes a named struct once and returns a reference to it. It returns the schema of a struct without
+// a name. Two types of one name are a fault, and so is a type named Problem, which the document itself describes.
 func (s *schemas) structure(t reflect.Type) object {
 	name := t.Name()
 	if name == "" {

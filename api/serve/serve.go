@@ -25,8 +25,8 @@ const (
 type Config struct {
 	Routes []Route
 
-	// Authenticate returns the sender of a request by its credential. It is called for every route that
-	// is not Open, before the body is read. An error refuses the request.
+	// Authenticate returns the sender of a request by its credential. It is called for every route that is not
+	// Open, before the body is read. An error refuses the request. It may be nil if all routes are Open.
 	Authenticate func(*http.Request) (tenancy.Principal, error)
 
 	// Tracer makes a span for every request, named by method and route, as a child of the span in its
@@ -39,8 +39,8 @@ type Config struct {
 
 	Logger      *slog.Logger    // nil = slog.Default()
 	Metrics     *telemetry.HTTP // nil = a private registry
-	MaxBody     int64           // largest request body in bytes; 0 = DefaultMaxBody
-	BodyTimeout time.Duration   // time for a body to arrive; 0 = DefaultBodyTimeout
+	MaxBody     int64           // largest request body in bytes, for routes without their own; 0 = DefaultMaxBody
+	BodyTimeout time.Duration   // time for a body to arrive once the handler reads it; 0 = DefaultBodyTimeout
 }
 
 // server is the handler that New returns.

@@ -27,7 +27,7 @@ var assets = map[string]asset{
 	"/docs/favicon-32x32.png":               {"favicon-32x32.png", "image/png", false},
 }
 
-// serve sends the file, unpacked if the client does not accept gzip.
+// serve sends the file, unpacked if Accept-Encoding does not name gzip.
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := static.FS.ReadFile(a.name)
 	if err == nil && a.compressed {
