@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Codecs returns the codecs of a server's procedures. They replace the codecs of Connect, which accept
-// messages of any number of fields.
+// Codecs returns the codecs of a server's procedures, for binary messages and for JSON. They replace the codecs of
+// Connect, which accept messages of any number of fields.
 func Codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(Codec{}), connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")),
@@ -40,7 +40,8 @@ func (c jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	return nil, fmt.Errorf("a %T is no message", message)
 }
 
-// Unmarshal decodes a message. It ignores unknown fields, because they come from a newer client.
+// Unmarshal decodes a message. It ignores unknown fields, because they come from a newer client. It refuses empty
+// data and more than MaxFields objects. If message is a Received, Unmarshal stores the error there and returns nil.
 func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
 	case received:
