@@ -13,9 +13,9 @@ import (
 type Org struct {
 	ID         tenancy.OrgID
 	Name       string
-	Version    int64 // changes with every write
+	Version    int64 // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int // without the deleted ones
+	Namespaces int // its namespaces, without the deleted ones
 }
 
 // Phase is the position of a namespace between its create and its end.
@@ -26,7 +26,7 @@ const (
 	Provisioning Phase = "provisioning"
 	Active       Phase = "active"
 	Deleting     Phase = "deleting"
-	Deleted      Phase = "deleted" // only its id, name and usage are left
+	Deleted      Phase = "deleted" // its keys and roles are gone; its record, usage and audit rows are left
 )
 
 // Spec holds the choices made for a namespace.
@@ -43,12 +43,12 @@ type Namespace struct {
 	ID         tenancy.NamespaceID
 	Org        tenancy.OrgID
 	Name       string
-	Version    int64 // changes with every write
-	Generation int64 // changes with the task of hosts, and fences them
+	Version    int64 // rises with every write
+	Generation int64 // number of the desired state; a host that acts on an older one is refused
 	Observed   int64 // the generation that is in effect
 	Spec       Spec
 	Phase      Phase
-	HostID     string // of its placement; "" = not placed yet
+	HostID     string // id of the host it is placed on; "" = not placed yet
 	Operation  string // id of the operation under way; "" = none
 	Trace      string // that operation's traceparent
 	DocNumber  int64  // number of the newest document about it
@@ -92,13 +92,13 @@ type Host struct {
 	Kind       keyring.Kind // keyring.Host or keyring.Gateway
 	Region     string
 	Address    string // base URL; "" until it has joined, and for gateways
-	Binary     string // version of its binary
-	Version    int64  // changes with every write
+	Binary     string // version of its binary; "" until it has joined
+	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int // placed on it
+	Namespaces int // placed on it, without the deleted ones
 }
 
-// Credential is a secret's record: its owner and its rights.
+// Credential is the record of a key of any kind: its owner and its rights, without the secret.
 type Credential struct {
 	tenancy.Key
 	Kind  keyring.Kind
@@ -120,5 +120,5 @@ type SigningKey struct {
 	ID             string
 	Seed           []byte // of an Ed25519 private key
 	CreatedNs      int64
-	TrustedUntilNs int64 // 0 for the newest, which signs
+	TrustedUntilNs int64 // when its signatures stop being trusted; 0 for the newest key, which signs
 }
