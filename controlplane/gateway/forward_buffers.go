@@ -5,7 +5,7 @@ import "sync"
 // bufferBytes is the number of bytes that are copied at a time.
 const bufferBytes = 32 << 10
 
-// buffers reuses the proxy's copy buffers.
+// buffers reuses the proxy's copy buffers. It implements httputil.BufferPool.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) Get() []byte {

@@ -57,7 +57,8 @@ type tripKey struct{}
 
 func tripOf(ctx context.Context) *trip { return ctx.Value(tripKey{}).(*trip) }
 
-// forward authenticates a request and forwards it to the host of its namespace.
+// forward authenticates a request and forwards it to the host of its namespace. It returns the error of a request
+// that gets no response from the host.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -109,7 +110,8 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	return t.err
 }
 
-// findHost authenticates a request, finds its host and adds the request to those under way.
+// findHost authenticates a request, finds its host and adds the request to those under way. It refuses with
+// LEADER_UNAVAILABLE while the gateway is not ready, the namespace is not open, or the gateway has no service token.
 func (g *Gateway) findHost(ctx context.Context, t *trip, r *http.Request) error {
 	if err := g.Ready(); err != nil {
 		// Without documents a gateway must not call a credential invalid.
@@ -145,7 +147,8 @@ func (g *Gateway) findHost(ctx context.Context, t *trip, r *http.Request) error 
 // reachable reports whether the host of a namespace has it open.
 func reachable(d fleet.Doc) bool { return d.Ready && d.Address != "" }
 
-// targetOf returns the base URL of the host of a namespace.
+// targetOf returns the base URL of the host of a namespace, from a cache by address. It refuses an address that is
+// not an http or https URL.
 func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
 	if u, ok := g.targets.Load(d.Address); ok {
 		return u.(*url.URL), nil
@@ -204,7 +207,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 // effect.
 var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
 
-// answered sees the response of the host before the client does.
+// answered checks the response of the host before the client gets it. It turns a 401 into an error.
 func (g *Gateway) answered(r *http.Response) error {
 	t := tripOf(r.Request.Context())
 	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
@@ -255,13 +258,13 @@ func unreachableMessage(err error) string {
 	return "the namespace cannot be reached at the moment: whether the request had an effect is not known; try again"
 }
 
-// counted counts the bytes read of the body of a request.
+// counted is the body of a request. It counts the bytes read, and end can end it before the client does.
 type counted struct {
 	io.ReadCloser
 	bytes   atomic.Int64
 	closed  atomic.Bool // by the transport; later reads fail without a fault of the client
 	broken  atomic.Bool // reading it failed before it was closed
-	trailer http.Header // trailer of the request to the host; it may change until the body has been read
+	trailer http.Header // trailer of the request to the host, for a stream; it may change until the body has been read
 
 	mu      sync.Mutex
 	control *http.ResponseController // of the connection; nil after the request

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/api/serve/ratelimit"
 )
 
-// admit applies the rate limits to a request, authenticates it and returns the document of its
-// namespace.
+// admit applies the rate limits to a request, authenticates it and returns the document of its namespace. The limit
+// of the client's address comes before the authentication, the limit of its key after it.
 func (g *Gateway) admit(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
 	err = g.limits.Admit(r, g.config.Now(), func() (*ratelimit.Bucket, error) {
 		who, found, err := g.member.Authenticate(ctx, g.directory, t.credential, t.hint, reachable)
@@ -23,7 +23,8 @@ func (g *Gateway) admit(ctx context.Context, t *trip, r *http.Request) (doc flee
 	return doc, err
 }
 
-// keyRates holds the rate limit buckets of the keys in recent use. Only existing keys get one.
+// keyRates holds the rate limit buckets of the keys in recent use. Only keys that were authenticated get one, so that
+// guesses take no memory.
 type keyRates struct{ buckets sync.Map } // id of the key -> *ratelimit.Bucket
 
 func (p *keyRates) of(key string) *ratelimit.Bucket {
