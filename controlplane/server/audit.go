@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// noOrg is the value of ?org= for the rows of no organisation. No organisation is named so,
-// because names begin with a letter.
+// noOrg is the value of ?org= for the rows that belong to no organisation. No organisation has it as its name or id,
+// because both begin with a letter.
 const noOrg = "-"
 
 // auditParams are the parameters of the operators' list.
@@ -52,7 +52,8 @@ func (s *Server) listAllAudit(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// writeAudit writes a page of the audit log. store.Audit documents the values of org.
+// writeAudit writes a page of the audit log. It refuses a cursor of another list. store.Audit documents the values of
+// org.
 func (s *Server) writeAudit(w http.ResponseWriter, r *http.Request, org tenancy.OrgID) error {
 	list := "audit of " + string(org)
 	limit, text, err := pageOf(r, list)

@@ -31,9 +31,9 @@ func (s *Server) table() []serve.Route {
 	return table
 }
 
-// lenient reports whether a route ignores unknown fields and parameters. Open routes do, and so do the routes
-// of hosts and gateways, because their versions differ. Scrape routes do, because scrapers send parameters of
-// their own, and so do unimplemented routes, which know no parameters.
+// lenient reports whether a route ignores unknown fields and parameters. The routes of hosts and gateways do, because
+// their versions differ, and so do all other routes that the table declares open. Scrape routes do, because scrapers
+// send parameters of their own, and so do unimplemented routes, which know no parameters.
 func lenient(route serve.Route) bool {
 	switch route.Permission {
 	case serve.Open, tenancy.FleetJoin:
@@ -110,8 +110,8 @@ func (s *Server) routes() []serve.Route {
 	return append(built, unbuiltRoutes()...)
 }
 
-// elsewhereRoutes returns routes for the paths of the data plane. They name the gateway's URL to clients that
-// were configured with the control plane's.
+// elsewhereRoutes returns routes for the paths of the data plane. They answer NOT_FOUND with the gateway's URL, for
+// clients that were configured with the control plane's.
 func (s *Server) elsewhereRoutes() (all []serve.Route) {
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: s.elsewhere, Summary: elsewhereSummary,

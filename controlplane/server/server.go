@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// DefaultProposeTimeout bounds how long a write waits for its commit.
+// DefaultProposeTimeout bounds how long a write waits for its commit, if Config.ProposeTimeout is 0.
 const DefaultProposeTimeout = 10 * time.Second
 
 // maxBody bounds the body of a request of the cloud API, in bytes.
@@ -128,8 +128,8 @@ type request struct {
 	meta *store.Meta
 }
 
-// begin reads the body of a request into v. If v is nil, the request must have no body or an empty object,
-// except that the body of a GET or HEAD is ignored.
+// begin reads the body of a request into v, and the Idempotency-Key. If v is nil, the request must have no body or an
+// empty object, except that the content of a GET's or HEAD's body is ignored.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	q := request{Request: r, who: serve.Principal(r.Context())}
 	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {

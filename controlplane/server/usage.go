@@ -71,7 +71,8 @@ func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.Usag
 	return serve.WriteJSON(w, http.StatusOK, report)
 }
 
-// period reads the time range and the grouping of a usage query.
+// period reads the time range and the grouping of a usage query. It refuses with VALIDATION_ERROR a time outside of
+// the years 1970 to 2200, a range that is empty or longer than MaxUsagePeriod, and an unknown grouping.
 func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 	query := r.URL.Query()
 	var f faults
