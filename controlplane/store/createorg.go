@@ -16,7 +16,8 @@ func (o *CreateOrg) Validate() error {
 	return p.err()
 }
 
-// Apply adds the organisation. It refuses an id or a name that is taken, and an organisation above the limit.
+// Apply adds the organisation. It refuses with CONFLICT an id or a name that is taken, and an organisation above the
+// limit.
 func (o *CreateOrg) Apply(tx *Tx) (*CreateOrgResult, error) {
 	taken, err := number(tx, "SELECT COUNT(*) FROM orgs WHERE id = ? OR name = ?", o.Id, o.Name)
 	if err != nil {

@@ -142,7 +142,8 @@ func (db *database) close() error {
 	return errors.Join(errs...)
 }
 
-// stmt returns the writer's prepared statement of a text.
+// stmt returns the writer's prepared statement of a text. It keeps the statement until close, so a caller must
+// not build texts from values.
 func (db *database) stmt(text string) (*sql.Stmt, error) {
 	if stmt, ok := db.stmts[text]; ok {
 		return stmt, nil
@@ -191,8 +192,9 @@ func (db *database) boundWAL() error {
 	return nil
 }
 
-// checkpoint moves SQLite's log into the file, as far as readers allow. A reader that still needs the log is
-// not an error; the log is then not emptied.
+// checkpoint moves SQLite's log into the file, as far as readers allow. mode is one of SQLite's: TRUNCATE waits for
+// readers up to busyTimeout and empties the log, PASSIVE does neither. A reader that still needs the log is not an
+// error; the log is then not emptied.
 func (db *database) checkpoint(mode string) error {
 	var busy, log, done int
 	row := db.writer.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint("+mode+")")

@@ -20,7 +20,7 @@ func noHost(idOrName string) error {
 	return api.Errorf(api.NotFound, "there is no host or gateway %q", idOrName)
 }
 
-// host finds a host or gateway by id.
+// host finds a host or gateway by id, else NOT_FOUND.
 func (tx *Tx) host(id string) (fleet.Host, error) {
 	h, found, err := first(tx, scanHost, selectHost+" WHERE id = ?", id)
 	if err == nil && !found {
@@ -29,12 +29,12 @@ func (tx *Tx) host(id string) (fleet.Host, error) {
 	return h, err
 }
 
-// touchHost records that a host's status has changed.
+// touchHost raises a host's version, because its status has changed.
 func (tx *Tx) touchHost(id string) error {
 	return tx.put("UPDATE hosts SET version = version + 1 WHERE id = ?", id)
 }
 
-// Host finds a host or gateway by id or name, else NOT_FOUND.
+// Host finds a host or gateway by id or name, else NOT_FOUND. If one's id is another's name, the id wins.
 func (s *Store) Host(ctx context.Context, idOrName string) (fleet.Host, error) {
 	return read(ctx, s, func(r reader) (fleet.Host, error) {
 		h, found, err := first(r, scanHost, selectHost+" WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1", idOrName)

@@ -2,10 +2,10 @@ package store
 
 import "sync"
 
-// changes notifies the goroutines that wait for a change.
+// changes notifies the goroutines that wait for a new document.
 type changes struct {
 	mu     sync.Mutex
-	number int64
+	number int64         // of the newest document
 	next   chan struct{} // closed at the next change; nil = nobody waits
 }
 

@@ -17,7 +17,7 @@ func scanOrg(rows *sql.Rows) (o fleet.Org, err error) {
 	return o, err
 }
 
-// org finds an organisation by id.
+// org finds an organisation by id, else NOT_FOUND.
 func (tx *Tx) org(id tenancy.OrgID) (fleet.Org, error) {
 	o, found, err := first(tx, scanOrg, selectOrg+" WHERE id = ?", string(id))
 	if err == nil && !found {
@@ -30,7 +30,7 @@ func noOrg(idOrName string) error {
 	return api.Errorf(api.NotFound, "there is no organisation %q", idOrName)
 }
 
-// touchOrg records that an organisation's status has changed.
+// touchOrg raises an organisation's version, because its status has changed.
 func (tx *Tx) touchOrg(id tenancy.OrgID) error {
 	return tx.put("UPDATE orgs SET version = version + 1 WHERE id = ?", string(id))
 }
@@ -47,7 +47,7 @@ func (s *Store) Org(ctx context.Context, idOrName string) (fleet.Org, error) {
 	})
 }
 
-// Orgs lists organisations by id, after a given one.
+// Orgs lists at most limit organisations, and at most MaxPage, by id, after a given one.
 func (s *Store) Orgs(ctx context.Context, after tenancy.OrgID, limit int) ([]fleet.Org, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Org, error) {
 		return list(r, scanOrg, selectOrg+" WHERE id > ? ORDER BY id LIMIT ?", string(after), page(limit))

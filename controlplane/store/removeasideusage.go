@@ -16,7 +16,7 @@ func (o *RemoveAsideUsage) Validate() error {
 	return p.err()
 }
 
-// Apply removes the frame. It refuses a number under which no frame is set aside.
+// Apply removes the frame. It refuses with NOT_FOUND a number under which no frame is set aside.
 func (o *RemoveAsideUsage) Apply(tx *Tx) (*RemoveAsideUsageResult, error) {
 	frame, found, err := first(tx, scanAside, selectAside+" WHERE seq = ?", o.Seq)
 	if err != nil {

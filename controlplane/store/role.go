@@ -36,8 +36,8 @@ func role(q querier, namespace, name string) (r fleet.Role, found bool, err erro
 
 func noRole(name string) error { return api.Errorf(api.NotFound, "there is no role %q", name) }
 
-// roleAt finds the role that an op changes. It refuses a missing role, and a version other than the one the
-// client read; 0 = any.
+// roleAt finds the role that an op changes. It refuses a missing role with NOT_FOUND, and a version other than the
+// role's with PRECONDITION_FAILED; 0 = any.
 func (tx *Tx) roleAt(namespace, name string, version int64) (fleet.Role, error) {
 	r, found, err := role(tx, namespace, name)
 	switch {
@@ -51,8 +51,8 @@ func (tx *Tx) roleAt(namespace, name string, version int64) (fleet.Role, error) 
 	return r, nil
 }
 
-// checkKeyRoles refuses roles that a credential cannot have. A namespace's key has built-in roles and custom
-// roles of its namespace. A cloud token has built-in roles only, because it is valid in all namespaces of its
+// checkKeyRoles refuses with VALIDATION_ERROR roles that a credential cannot have. A namespace's key has built-in
+// roles and custom roles of its namespace. A cloud token has built-in roles only, because it is valid in all namespaces of its
 // organisation.
 func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) error {
 	if kind != keyring.Namespace && kind != keyring.Org {
@@ -75,7 +75,7 @@ func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) err
 	return nil
 }
 
-// keyWith finds a credential of a namespace that has a role and has not expired; "" = none.
+// keyWith finds the oldest key of a namespace that has a role and has not expired, even if it is disabled; "" = none.
 func (tx *Tx) keyWith(namespace, name string) (id string, err error) {
 	all, err := list(tx, scanCredential, selectCredential+" WHERE owner = ? AND (expires_ns = 0 OR expires_ns > ?) ORDER BY created_ns, id", namespace, tx.clockNs())
 	for _, c := range all {
@@ -86,7 +86,8 @@ func (tx *Tx) keyWith(namespace, name string) (id string, err error) {
 	return "", err
 }
 
-// checkPermissions adds the faults of a custom role's permissions.
+// checkPermissions adds the faults of a custom role's permissions: a wrong number of them, and words that are not
+// permissions of the data plane.
 func checkPermissions(p *problems, permissions []string) {
 	if n, most := len(permissions), len(tenancy.DataPlanePermissions()); n == 0 || n > most {
 		p.add("permissions", fmt.Errorf("has %d entries: it takes 1 to %d", n, most))

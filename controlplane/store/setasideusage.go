@@ -27,7 +27,7 @@ func (o *SetAsideUsage) Validate() error {
 	return p.err()
 }
 
-// Apply stores the frame. It refuses an unknown namespace, a namespace that is not being deleted, and a frame
+// Apply stores the frame. It refuses an unknown namespace, one that is neither being deleted nor deleted, and a frame
 // that does not follow the last one. At a bound it refuses the frame as OVERLOADED, so that the host keeps the
 // frame and the deletion waits. A frame that was stored or applied before changes nothing.
 func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {

@@ -33,7 +33,7 @@ func scanAside(rows *sql.Rows) (a AsideUsage, err error) {
 // AsideTotals sums frames that are set aside.
 type AsideTotals struct{ Frames, Bytes int64 }
 
-// full reports whether one more frame exceeds the bound most.
+// full reports whether one more frame, of that many bytes, exceeds the bound most.
 func (t AsideTotals) full(most AsideTotals, bytes int) bool {
 	return t.Frames >= most.Frames || t.Bytes+int64(bytes) > most.Bytes
 }
@@ -49,7 +49,7 @@ const selectAsideTotals = "SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM usage_a
 // usage sink, because an operator makes room in minutes at best.
 const asideRetry = 30 * time.Second
 
-// asideRoom refuses a frame that exceeds a bound of its namespace or of the cloud.
+// asideRoom refuses with OVERLOADED a frame that exceeds a bound of its namespace or of the cloud.
 func asideRoom(q querier, l limits, namespace string, bytes int) error {
 	own, _, err := first(q, scanAsideTotals, selectAsideTotals+" WHERE namespace = ?", namespace)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *Store) AsideTotals(ctx context.Context) (AsideTotals, error) {
 	})
 }
 
-// AsideUsage lists the frames that were set aside, oldest first, after a given one. The list leaves out the
-// frames' contents, because each may have MaxAsideFrame bytes.
+// AsideUsage lists at most limit frames that were set aside, and at most MaxPage, oldest first, after a given one. The
+// list leaves out the frames' contents, because each may have MaxAsideFrame bytes.
 func (s *Store) AsideUsage(ctx context.Context, after int64, limit int) ([]AsideUsage, error) {
 	return read(ctx, s, func(r reader) ([]AsideUsage, error) {
 		return list(r, scanAside, selectAside+" WHERE seq > ? ORDER BY seq LIMIT ?", after, page(limit))
