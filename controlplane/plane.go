@@ -58,7 +58,7 @@ type Plane struct {
 }
 
 // Open opens or creates the control plane in cfg.DataDir. It returns once the control plane takes writes, has
-// a signing key and reconciles.
+// a signing key and reconciles. ctx bounds only the opening.
 func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if cfg.DataDir == "" || cfg.Endpoint == "" {
 		return nil, errors.New("a control plane needs a data directory and the endpoint of its data planes")
@@ -120,7 +120,7 @@ func (p *Plane) serve(cfg Config) (err error) {
 func (p *Plane) Handler() http.Handler { return p.server }
 
 // EnsureOperator registers the key of an operator, whose text a person has generated and stored beforehand.
-// Calling it again changes nothing.
+// Calling it again changes nothing. It refuses a text of another kind, and a key that was revoked or has expired.
 func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
 	c, err := server.ReadCredential(keyText, keyring.CloudOperator, "operator")
 	if err != nil {
@@ -130,7 +130,8 @@ func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
 }
 
 // EnsureHost registers a host or gateway with a credential that a person has generated and stored beforehand.
-// Calling it again changes nothing.
+// Calling it again changes nothing. It refuses a credential of another kind, one that was revoked or has expired,
+// and a name that is registered with another credential: ReplaceHostCredential changes that one.
 func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, region, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
@@ -145,8 +146,8 @@ func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, 
 }
 
 // ReplaceHostCredential adds a credential, whose text was generated and stored beforehand, to a registered
-// host or gateway and revokes its other credentials. Calling it again changes nothing. A revoked credential
-// is refused as a conflict.
+// host or gateway and revokes its other credentials. Calling it again changes nothing. It refuses an unknown name with
+// NOT_FOUND, and a credential that was revoked or has expired with CONFLICT.
 func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind keyring.Kind, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
