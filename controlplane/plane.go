@@ -146,8 +146,8 @@ func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, 
 }
 
 // ReplaceHostCredential adds a credential, whose text was generated and stored beforehand, to a registered
-// host or gateway and revokes its other credentials. Calling it again changes nothing. It refuses an unknown name with
-// NOT_FOUND, and a credential that was revoked or has expired with CONFLICT.
+// host or gateway and revokes its other credentials. Calling it again changes nothing. It refuses an unknown
+// name with NOT_FOUND, and a credential that was revoked or has expired with CONFLICT.
 func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind keyring.Kind, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {

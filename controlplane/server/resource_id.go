@@ -20,8 +20,8 @@ const (
 // systems ignore case.
 var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID returns the prefix followed by 48 bits of Unix milliseconds and 80 random bits, so that ids of one prefix sort
-// by the millisecond of creation. It fails only if reading the random bits fails.
+// newID returns the prefix followed by 48 bits of Unix milliseconds and 80 random bits, so that ids of one
+// prefix sort by the millisecond of creation. It fails only if reading the random bits fails.
 func newID(random io.Reader, prefix string, nowNs int64) (string, error) {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(nowNs/1e6)<<16)

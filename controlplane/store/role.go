@@ -51,9 +51,9 @@ func (tx *Tx) roleAt(namespace, name string, version int64) (fleet.Role, error) 
 	return r, nil
 }
 
-// checkKeyRoles refuses with VALIDATION_ERROR roles that a credential cannot have. A namespace's key has built-in
-// roles and custom roles of its namespace. A cloud token has built-in roles only, because it is valid in all namespaces of its
-// organisation.
+// checkKeyRoles refuses with VALIDATION_ERROR roles that a credential cannot have. A namespace's key has
+// built-in roles and custom roles of its namespace. A cloud token has built-in roles only, because it is
+// valid in all namespaces of its organisation.
 func (tx *Tx) checkKeyRoles(kind keyring.Kind, owner string, names []string) error {
 	if kind != keyring.Namespace && kind != keyring.Org {
 		return nil // Validate has checked the roles of other kinds

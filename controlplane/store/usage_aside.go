@@ -97,8 +97,8 @@ func (s *Store) AsideTotals(ctx context.Context) (AsideTotals, error) {
 	})
 }
 
-// AsideUsage lists at most limit frames that were set aside, and at most MaxPage, oldest first, after a given one. The
-// list leaves out the frames' contents, because each may have MaxAsideFrame bytes.
+// AsideUsage lists at most limit frames that were set aside, and at most MaxPage, oldest first, after a given
+// one. The list leaves out the frames' contents, because each may have MaxAsideFrame bytes.
 func (s *Store) AsideUsage(ctx context.Context, after int64, limit int) ([]AsideUsage, error) {
 	return read(ctx, s, func(r reader) ([]AsideUsage, error) {
 		return list(r, scanAside, selectAside+" WHERE seq > ? ORDER BY seq LIMIT ?", after, page(limit))
