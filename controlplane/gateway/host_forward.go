@@ -207,7 +207,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 // effect.
 var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
 
-// answered checks the response of the host before the client gets it. It turns a 401 into an error.
+// answered checks the response of the host before the client gets it. It turns a refused credential into an
+// error.
 func (g *Gateway) answered(r *http.Response) error {
 	t := tripOf(r.Request.Context())
 	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
