@@ -70,7 +70,8 @@ func dsn(path, mode string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
-// createDatabase creates an empty state at path, durably.
+// createDatabase creates an empty state at path in place of any file there, and makes its content durable. The caller
+// makes its name durable.
 func createDatabase(path string) error {
 	if err := remove(path); err != nil {
 		return err
