@@ -3,8 +3,8 @@ package dataplane
 import (
 	"testing"
 
-	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/engine/cluster"
 )
 
 // A cluster may be founded with as many shards as a host opens. Neither package imports the other, so this

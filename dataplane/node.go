@@ -17,12 +17,12 @@ import (
 
 	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/tenancy"
 )
 

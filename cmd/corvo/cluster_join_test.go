@@ -9,7 +9,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/engine/cluster"
 )
 
 // TestWhoHasTheTokenComesIn checks that a founder creates the join token, that nodes with it join, asked or

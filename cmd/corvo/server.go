@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/telemetry"
 )
 

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/corvo/corvo/dataplane/cluster"
 	files "github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/engine/cluster"
 )
 
 // membershipOf returns how a node with these arguments joins its cluster.

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
-	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )

@@ -14,10 +14,10 @@ import (
 
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/tenancy"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 )
 
 // fakeCluster is a cluster of three nodes, which this node leads.

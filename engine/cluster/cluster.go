@@ -1,8 +1,9 @@
-// Package cluster makes a process a member of a bare cluster. It bootstraps, joins or forms a cluster; keeps
-// the shared secret and derives from it which processes are trusted; and changes the membership of all shards
-// together. It knows neither jobs nor HTTP. It may import engine and engine/transport. Cloud hosts do not use
-// it, because the control plane places namespaces there. DESIGN.md describes how nodes form a cluster, and
-// why they never form two.
+// Package cluster makes a process a member of a cluster whose members share a secret: a bare cluster of nodes,
+// or the processes of a control plane. It bootstraps, joins or forms a cluster; keeps the shared secret and
+// derives from it which processes are trusted; and changes the membership of all groups of the cluster, its
+// shards, together. It knows neither jobs nor HTTP. It may import engine and engine/transport. Cloud hosts do
+// not use it, because the control plane places namespaces there. DESIGN.md describes how nodes form a cluster,
+// and why they never form two.
 package cluster
 
 import (
