@@ -356,7 +356,8 @@ func TestSigningKeysRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.signer.Rotate(t.Context()); err != nil {
+	term, _ := p.store.LeadingTerm()
+	if err := p.signer.Rotate(t.Context(), term); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := p.signer.Key(); err != nil || now.ID != old.ID {

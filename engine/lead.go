@@ -87,6 +87,16 @@ func (g *Group) LeaderID() string {
 	return id
 }
 
+// LeadingTerm returns the term in which this node leads and serves; ok is false if it does not.
+func (g *Group) LeadingTerm() (term uint64, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term == nil || !started(g.term) || g.closed {
+		return 0, false
+	}
+	return g.number, true
+}
+
 // Lead runs f whenever this node leads and serves, until ctx ends. f's context ends with the leadership, and
 // f must return before it is run again. Lead returns f's error, unless that is the end of f's context; the
 // group's error if the group has failed or is closed; and nil when ctx ends.

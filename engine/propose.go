@@ -28,6 +28,30 @@ func ProposeWithin[R any](ctx context.Context, limit time.Duration, g *Group, op
 	if err != nil {
 		return none, Position{}, toAPIError(err)
 	}
+	return typed[R](op, result, at)
+}
+
+// ProposeInTerm is like Propose, but commits the op only in the given term of this member's leadership (see
+// LeadingTerm). It never forwards the op and never repeats it, because another leader decides for itself.
+// Outside the term it returns LEADER_UNAVAILABLE.
+func ProposeInTerm[R any](ctx context.Context, g *Group, term uint64, op Op) (R, Position, error) {
+	var none R
+	g.mu.Lock()
+	p, number := g.term, g.number
+	g.mu.Unlock()
+	if p == nil || number != term {
+		return none, Position{}, errNotLeader()
+	}
+	result, at, err := p.Propose(ctx, op)
+	if err != nil {
+		return none, Position{}, toAPIError(err)
+	}
+	return typed[R](op, result, at)
+}
+
+// typed converts the result of an op to the type that the caller expects, or to the error that refused the op.
+func typed[R any](op Op, result any, at Position) (R, Position, error) {
+	var none R
 	if isNilPointer(result) {
 		// A nil pointer is neither a useful result nor a useful error.
 		return none, at, api.Errorf(api.Internal, "op %d answered a nil %T", op.Number(), result)
@@ -35,11 +59,11 @@ func ProposeWithin[R any](ctx context.Context, limit time.Duration, g *Group, op
 	if refused, ok := result.(error); ok {
 		return none, at, toAPIError(refused)
 	}
-	typed, ok := result.(R)
+	of, ok := result.(R)
 	if !ok && !(result == nil && reflect.TypeFor[R]().Kind() == reflect.Interface) {
 		return none, at, api.Errorf(api.Internal, "op %d answered a %T where a %T was expected", op.Number(), result, none)
 	}
-	return typed, at, nil
+	return of, at, nil
 }
 
 func isNilPointer(v any) bool {

@@ -14,11 +14,12 @@ import (
 const AliveLimit = 5 * wire.ReportEvery
 
 // Observations holds the last reports of hosts, and the times of the last requests of hosts and gateways.
-// Observations are not state: a control plane that restarts knows nothing and receives all reports within
-// wire.ReportEvery.
+// Observations are not state: a process that starts or begins to lead knows nothing and receives all reports
+// within wire.ReportEvery.
 type Observations struct {
 	now   func() time.Time
 	mu    sync.Mutex
+	term  uint64 // of the leadership in which the reports came
 	hosts map[string]*observed
 	fresh chan struct{} // closed and replaced when a report says something new
 }
@@ -53,14 +54,18 @@ func (o *Observations) Touch(id string) {
 	o.host(id)
 }
 
-// Observe records a host's report, which lists all its cells.
-func (o *Observations) Observe(id string, r wire.Report) {
+// Observe records a host's report, which lists all its cells, in a term of this process's leadership. It
+// ignores a report of an earlier term than the present one.
+func (o *Observations) Observe(term uint64, id string, r wire.Report) {
 	cells := make(map[string]plan.Cell, len(r.Cells))
 	for _, c := range r.Cells {
 		cells[c.Namespace] = plan.Cell{Generation: c.Generation, State: c.State, Error: c.Error}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.lead(term); term < o.term {
+		return
+	}
 	h := o.host(id)
 	revived := !o.alive(h)
 	h.reported = h.seen
@@ -69,6 +74,25 @@ func (o *Observations) Observe(id string, r wire.Report) {
 		o.fresh = make(chan struct{})
 	}
 	h.cells = cells
+}
+
+// Lead drops the reports of earlier terms of this process's leadership, because they are old: hosts count as
+// alive only once they have reported in this term. It keeps the times of requests.
+func (o *Observations) Lead(term uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lead(term)
+}
+
+// lead implements Lead. The caller holds mu.
+func (o *Observations) lead(term uint64) {
+	if term <= o.term {
+		return
+	}
+	o.term = term
+	for _, h := range o.hosts {
+		h.reported, h.cells = time.Time{}, nil
+	}
 }
 
 // Seen returns the time of the last request of a host or gateway; ok is false if there was none since this

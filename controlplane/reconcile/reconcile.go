@@ -49,7 +49,7 @@ type Config struct {
 	Reached func(point string)
 }
 
-// Reconciler is the loop. Only one may run at a time for a store.
+// Reconciler is the loop. Only one may run at a time for a store, and it works only in the process that leads.
 //
 // It is sequential, because a step is one commit and the commits of many namespaces would go into one log
 // anyway.
@@ -94,13 +94,24 @@ func (r *Reconciler) Waiting(namespace string) string {
 	return r.waiting[namespace]
 }
 
-// Run reconciles until ctx ends.
+// Run reconciles whenever this process leads the control plane, until ctx ends or the store fails.
 func (r *Reconciler) Run(ctx context.Context) {
+	if err := r.cfg.Store.Lead(ctx, r.lead); err != nil && ctx.Err() == nil {
+		r.cfg.Logger.Error("the reconciler has stopped, because the store has", "error", err)
+	}
+}
+
+// lead reconciles during one term. It begins without reports and failures, because those of an earlier term of
+// this process are old.
+func (r *Reconciler) lead(ctx context.Context, term uint64) error {
+	r.cfg.Observations.Lead(term)
+	r.retries = make(map[string]*retry)
+	defer r.wait(nil)
 	for ctx.Err() == nil {
 		// Both are taken before the pass, so that the next pass sees a change during this one.
 		_, changed := r.cfg.Store.Changes()
 		fresh := r.cfg.Observations.Fresh()
-		sleep := r.pass(ctx)
+		sleep := r.pass(ctx, term)
 		timer := time.NewTimer(sleep)
 		select {
 		case <-ctx.Done():
@@ -110,11 +121,19 @@ func (r *Reconciler) Run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+	return ctx.Err()
+}
+
+// wait replaces the reasons that Waiting returns.
+func (r *Reconciler) wait(waiting map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = waiting
 }
 
 // pass does one step for every namespace that needs one and whose last failure is long enough ago. It returns
 // how long to sleep unless something changes.
-func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
+func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration) {
 	work, hosts, err := r.observe(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -142,7 +161,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 			waiting[id] = step.Reason
 			continue
 		}
-		if err := r.step(ctx, ns, step); err != nil && ctx.Err() == nil {
+		if err := r.step(ctx, term, ns, step); err != nil && ctx.Err() == nil {
 			next := failed.again(r.cfg.Now(), err)
 			waiting[id], retries[id] = next.String(), next
 			sleep = min(sleep, next.due.Sub(r.cfg.Now()))
@@ -152,9 +171,7 @@ func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
 		countPlaced(hosts, step)
 	}
 	r.retries = retries
-	r.mu.Lock()
-	r.waiting = waiting
-	r.mu.Unlock()
+	r.wait(waiting)
 	return max(sleep, 0)
 }
 
@@ -192,7 +209,7 @@ func countPlaced(hosts []plan.Host, step plan.Step) {
 
 // step does one step within a span of the operation's trace. If the store refuses the step because it no
 // longer fits the namespace, step returns no error.
-func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Step) (err error) {
+func (r *Reconciler) step(ctx context.Context, term uint64, ns fleet.Namespace, step plan.Step) (err error) {
 	ctx, cancel := context.WithTimeout(telemetry.WithTraceparent(ctx, ns.Trace), StepTimeout)
 	defer cancel()
 	ctx, span := r.tracer.Start(ctx, telemetry.SpanReconcile+" "+string(step.Kind), trace.WithAttributes(
@@ -206,7 +223,7 @@ func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Ste
 		span.End()
 	}()
 	r.cfg.Reached(string(step.Kind) + " before")
-	err = r.propose(ctx, ns, step)
+	err = r.propose(ctx, term, ns, step)
 	r.cfg.Reached(string(step.Kind) + " after")
 	if errors.Is(err, &api.Error{Code: api.StateConflict}) {
 		span.SetAttributes(attribute.Bool("corvo.reconcile.overtaken", true))
@@ -215,7 +232,8 @@ func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Ste
 	return err
 }
 
-func (r *Reconciler) propose(ctx context.Context, ns fleet.Namespace, step plan.Step) error {
+// propose commits a step in the term in which it was decided.
+func (r *Reconciler) propose(ctx context.Context, term uint64, ns fleet.Namespace, step plan.Step) error {
 	meta := &store.Meta{Principal: Principal, Trace: telemetry.Traceparent(ctx)}
 	id := string(ns.ID)
 	var o store.Op
@@ -229,7 +247,7 @@ func (r *Reconciler) propose(ctx context.Context, ns fleet.Namespace, step plan.
 	default:
 		return fmt.Errorf("%q is no step that can be done", step.Kind)
 	}
-	_, err := store.Propose[any](ctx, r.cfg.Store, o)
+	_, err := store.ProposeInTerm[any](ctx, r.cfg.Store, term, o)
 	return err
 }
 

@@ -52,6 +52,16 @@ func propose(t *testing.T, s *store.Store, o store.Op) {
 	}
 }
 
+// leading returns the term in which a store leads.
+func leading(t *testing.T, s *store.Store) uint64 {
+	t.Helper()
+	term, ok := s.LeadingTerm()
+	if !ok {
+		t.Fatal("the store does not lead")
+	}
+	return term
+}
+
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // populate creates a host and a namespace, whose create is an operation of a trace.
@@ -93,14 +103,14 @@ func TestStepsAreSpansOfTheOperation(t *testing.T) {
 		Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&logged{}, nil)),
 		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)),
 	})
-	r.pass(t.Context())
+	r.pass(t.Context(), leading(t, s))
 	if got := r.Waiting("ns_1"); !strings.Contains(got, "no host in region eu reports") || len(spans.Ended()) != 0 {
 		t.Errorf("without a host it says %q in %d spans", got, len(spans.Ended()))
 	}
-	observations.Observe("host_1", wire.Report{})
-	r.pass(t.Context())
-	observations.Observe("host_1", wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened}}})
-	r.pass(t.Context())
+	observations.Observe(leading(t, s), "host_1", wire.Report{})
+	r.pass(t.Context(), leading(t, s))
+	observations.Observe(leading(t, s), "host_1", wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened}}})
+	r.pass(t.Context(), leading(t, s))
 	if got := r.Waiting("ns_1"); got != "" {
 		t.Errorf("an active namespace waits for %q", got)
 	}
@@ -140,15 +150,35 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 	}
 	propose(t, s, &store.DeleteNamespace{Meta: &store.Meta{Principal: "test"}, Id: "ns_1", OperationId: "op_2"})
 	for _, step := range []plan.Step{{Kind: plan.Place, Host: "host_1"}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
-		if err := r.step(t.Context(), stale, step); err != nil {
+		if err := r.step(t.Context(), leading(t, s), stale, step); err != nil {
 			t.Errorf("%s of an older generation: %v", step.Kind, err)
 		}
 	}
 	if ns, err := s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Phase != fleet.Deleting || ns.HostID != "" {
 		t.Errorf("the namespace: %+v, %v", ns, err)
 	}
-	if err := r.step(t.Context(), stale, plan.Step{Kind: "dance"}); err == nil {
+	if err := r.step(t.Context(), leading(t, s), stale, plan.Step{Kind: "dance"}); err == nil {
 		t.Error("a step that nobody knows was done")
+	}
+}
+
+// A step that was decided in another term of the leader changes nothing.
+func TestStepsOfAnotherTermDoNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := openStore(t)
+	populate(t, s)
+	r := New(Config{Store: s, Observations: NewObservations(time.Now), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	ns, err := s.Namespace(t.Context(), "", "ns_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, term := range []uint64{leading(t, s) - 1, leading(t, s) + 1} {
+		if code := api.CodeOf(r.step(t.Context(), term, ns, plan.Step{Kind: plan.Place, Host: "host_1"})); code != api.LeaderUnavailable {
+			t.Errorf("a step of term %d: %s", term, code)
+		}
+	}
+	if ns, err = s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.HostID != "" {
+		t.Errorf("the namespace: %+v, %v", ns, err)
 	}
 }
 
@@ -180,23 +210,24 @@ func TestAFailingStore(t *testing.T) {
 	s, shut := openStore(t)
 	populate(t, s)
 	observations := NewObservations(time.Now)
-	observations.Observe("host_1", wire.Report{})
+	observations.Observe(leading(t, s), "host_1", wire.Report{})
 	log := &logged{}
 	r := New(Config{Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if sleep := r.pass(gone); sleep != Tick && sleep <= 0 {
+	if sleep := r.pass(gone, leading(t, s)); sleep != Tick && sleep <= 0 {
 		t.Errorf("a pass without a context wants another after %v", sleep)
 	}
 	if got := r.Waiting("ns_1"); strings.Contains(got, "failed") {
 		t.Errorf("the end of the loop is taken for a failure: %q", got)
 	}
 	r.Run(gone) // returns
+	term := leading(t, s)
 	shut()
-	if sleep := r.pass(t.Context()); sleep <= 0 {
+	if sleep := r.pass(t.Context(), term); sleep <= 0 {
 		t.Errorf("a closed store is asked again after %v", sleep)
 	}
-	if code := api.CodeOf(r.step(t.Context(), fleet.Namespace{ID: "ns_1", Generation: 1}, plan.Step{Kind: plan.Settle})); code != api.LeaderUnavailable {
+	if code := api.CodeOf(r.step(t.Context(), term, fleet.Namespace{ID: "ns_1", Generation: 1}, plan.Step{Kind: plan.Settle})); code != api.LeaderUnavailable {
 		t.Errorf("a step on a closed store: %s", code)
 	}
 }
@@ -228,7 +259,7 @@ func TestObservations(t *testing.T) {
 			}
 		}
 		report := wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: 2, State: wire.Opening}}}
-		o.Observe("h", report)
+		o.Observe(1, "h", report)
 		if !news() {
 			t.Error("a first report is no news")
 		}
@@ -241,12 +272,12 @@ func TestObservations(t *testing.T) {
 				t.Errorf("host %s reports %s as %+v, want %+v", of[0], of[1], got, want)
 			}
 		}
-		o.Observe("h", report)
+		o.Observe(1, "h", report)
 		if news() {
 			t.Error("the same report again is news")
 		}
 		report.Cells[0].State = wire.Opened
-		o.Observe("h", report)
+		o.Observe(1, "h", report)
 		if !news() {
 			t.Error("another report is no news")
 		}
@@ -259,13 +290,27 @@ func TestObservations(t *testing.T) {
 		if o.Alive("h") {
 			t.Error("alive beyond the limit")
 		}
-		o.Observe("h", report)
+		o.Observe(1, "h", report)
 		if !news() || !o.Alive("h") {
 			t.Error("the return of a host is no news")
 		}
-		o.Observe("h", wire.Report{})
+		o.Observe(1, "h", wire.Report{})
 		if o.Cell("h", "ns_1") != (plan.Cell{}) {
 			t.Error("a report is all a host has, and what it left out is remembered")
+		}
+		o.Observe(1, "h", report)
+		o.Lead(2)
+		if _, seen := o.Seen("h"); o.Alive("h") || o.Cell("h", "ns_1") != (plan.Cell{}) || !seen {
+			t.Error("a report of an earlier term counts in the next one, or its request is forgotten")
+		}
+		o.Observe(1, "h", report)
+		if o.Alive("h") {
+			t.Error("a late report of an earlier term counts")
+		}
+		o.Observe(3, "h", report)
+		o.Lead(3)
+		if !o.Alive("h") {
+			t.Error("a report that came before the loop of its term is dropped")
 		}
 	})
 }

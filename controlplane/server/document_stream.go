@@ -48,6 +48,9 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 		return api.Errorf(api.ValidationError, "after must be the number of the client's newest document, or 0")
 	}
 	if newest, _ := s.store.Changes(); after > newest {
+		if _, leads := s.store.LeadingTerm(); !leads {
+			return s.errNotLeader() // only the leader knows that no other process has more
+		}
 		// Continuing would leave the follower with changes that this control plane never made.
 		return api.Errorf(api.StateConflict, "you have seen document %d, and the newest here is %d: this control plane has lost changes", after, newest)
 	}

@@ -107,8 +107,12 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
 }
 
 // report takes the report of a member: the cells of a host, and when keys were last used there. A gateway has
-// no cells.
+// no cells. Only the leader takes reports, because its reconciler decides by them.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error {
+	term, leads := s.store.LeadingTerm()
+	if !leads {
+		return s.errNotLeader()
+	}
 	var body wire.Report
 	if err := serve.DecodeJSON(r, &body); err != nil {
 		return err
@@ -127,7 +131,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 		}
 	}
 	if m.host.Kind == keyring.Host {
-		s.cfg.Observations.Observe(m.host.ID, body)
+		s.cfg.Observations.Observe(term, m.host.ID, body)
 	}
 	return serve.WriteJSON(w, http.StatusOK, struct{}{})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy/token"
@@ -29,6 +30,8 @@ const (
 	Trust = 2 * token.Lifetime
 	// rotateRetry is the wait after a failed rotation.
 	rotateRetry = 10 * time.Second
+	// leaderPoll is the pause of a start between two looks for a first key or leadership.
+	leaderPoll = 100 * time.Millisecond
 )
 
 // SignerConfig configures a Signer.
@@ -40,8 +43,8 @@ type SignerConfig struct {
 	Logger *slog.Logger
 }
 
-// Signer holds the keys that sign service tokens and documents, and rotates them. Nothing else adds keys to
-// its store.
+// Signer holds the keys that sign service tokens and documents. The leader's rotates them, and the signers of
+// the other processes follow. Nothing else adds keys to the store.
 type Signer struct {
 	cfg SignerConfig
 
@@ -61,8 +64,8 @@ type signingKey struct {
 	until   time.Time // end of trust; zero = none
 }
 
-// OpenSigner loads the keys of a store. It creates one if there is none or if the newest is at least a whole
-// period old.
+// OpenSigner loads the keys of a store. If there is none, or if the newest is at least a whole period old, the
+// leader creates one. Another process waits until there is one.
 func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 	if c.Period == 0 {
 		c.Period = DefaultSigningPeriod
@@ -71,13 +74,27 @@ func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 		return nil, fmt.Errorf("a signing key for %v: the least is %v", c.Period, MinSigningPeriod)
 	}
 	g := &Signer{cfg: c}
-	if err := g.load(ctx); err != nil {
-		return nil, err
+	for {
+		_, changed := c.Store.Changes()
+		if err := g.load(ctx); err != nil {
+			return nil, err
+		}
+		if g.due() > 0 {
+			return g, nil
+		}
+		if term, leads := c.Store.LeadingTerm(); leads {
+			return g, g.Rotate(ctx, term)
+		}
+		if _, err := g.Key(); err == nil {
+			return g, nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(leaderPoll): // this process may lead now
+		case <-ctx.Done():
+			return nil, api.Wrap(context.Cause(ctx), api.LeaderUnavailable, "no leader of the control plane has created a signing key yet")
+		}
 	}
-	if g.due() > 0 {
-		return g, nil
-	}
-	return g, g.Rotate(ctx)
 }
 
 // load reads the keys from the store and publishes the trusted ones.
@@ -163,15 +180,15 @@ func (g *Signer) due() time.Duration {
 	return g.cfg.Period - g.cfg.Now().Sub(g.keys[len(g.keys)-1].created)
 }
 
-// Rotate adds a key, which signs after its announcement.
-func (g *Signer) Rotate(ctx context.Context) error {
+// Rotate adds a key in a term of this process's leadership. The key signs after its announcement.
+func (g *Signer) Rotate(ctx context.Context, term uint64) error {
 	g.rotating.Lock()
 	defer g.rotating.Unlock()
 	key, err := token.NewKey(g.cfg.Rand)
 	if err != nil {
 		return err
 	}
-	_, err = store.Propose[any](ctx, g.cfg.Store, &store.AddSigningKey{
+	_, err = store.ProposeInTerm[any](ctx, g.cfg.Store, term, &store.AddSigningKey{
 		Meta:           &store.Meta{Principal: signerPrincipal},
 		Id:             key.ID,
 		Seed:           key.Seed(),
@@ -186,27 +203,63 @@ func (g *Signer) Rotate(ctx context.Context) error {
 // signerPrincipal is the principal of new keys in the audit log.
 const signerPrincipal = "signer"
 
-// Run rotates keys in time until ctx ends.
+// Run follows the keys of the store, and rotates them in time while this process leads, until ctx ends or the
+// store fails.
 func (g *Signer) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	following.Go(func() { g.follow(ctx) })
+	defer following.Wait()
+	if err := g.cfg.Store.Lead(ctx, g.lead); err != nil && ctx.Err() == nil {
+		g.cfg.Logger.Error("the signer has stopped, because the store has", "error", err)
+	}
+}
+
+// follow loads the keys after each change of the store, because another process may have added one.
+func (g *Signer) follow(ctx context.Context) {
+	for {
+		_, changed := g.cfg.Store.Changes()
+		if err := g.refresh(ctx); err != nil && ctx.Err() == nil {
+			g.cfg.Logger.Error("the signing keys cannot be read; they are read again at the next change", "error", err)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refresh loads the keys. It waits for a rotation in progress, so that it never publishes older keys than that.
+func (g *Signer) refresh(ctx context.Context) error {
+	g.rotating.Lock()
+	defer g.rotating.Unlock()
+	return g.load(ctx)
+}
+
+// lead rotates keys in time during one term.
+func (g *Signer) lead(ctx context.Context, term uint64) error {
 	for wait := g.due(); ; wait = max(g.due(), 0) {
 		timer := time.NewTimer(max(wait, 0))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return
+			return ctx.Err()
 		case <-timer.C:
 		}
-		if g.due() > 0 {
+		err := g.refresh(ctx) // the leader before may have rotated them
+		if err == nil && g.due() > 0 {
 			continue
 		}
-		err := g.Rotate(ctx)
+		if err == nil {
+			err = g.Rotate(ctx, term)
+		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
 		g.cfg.Logger.Error("the signing key is due for replacement and cannot be replaced; the leader tries again", "error", err)
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-time.After(rotateRetry):
 		}
 	}

@@ -162,6 +162,9 @@ func (tx *Tx) applyOne(o op) (any, error) {
 	var answer result
 	tx.kind = table.Of(o)
 	refused, err := tx.attempt(func() (err error) {
+		if decided := o.GetMeta().GetTerm(); decided != 0 && decided != tx.head.applied.Term {
+			return errOtherTerm(decided, tx.head.applied.Term)
+		}
 		answer, err = tx.applyOnce(o)
 		return err
 	})
@@ -172,6 +175,12 @@ func (tx *Tx) applyOne(o op) (any, error) {
 		return refused, nil
 	}
 	return answer, nil
+}
+
+// errOtherTerm refuses an op of an earlier leader, because the present one decides by a state and by reports that
+// the earlier one did not have.
+func errOtherTerm(decided, now uint64) error {
+	return api.Errorf(api.StateConflict, "the leader of term %d decided this change, and term %d has begun: the present leader decides again", decided, now)
 }
 
 // transact runs f and writes the head in one transaction, then publishes the changes. If f or the commit

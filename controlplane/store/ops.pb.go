@@ -83,6 +83,7 @@ type Meta struct {
 	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // id of a credential, or name of the component that acts
 	Trace         string                 `protobuf:"bytes,2,opt,name=trace,proto3" json:"trace,omitempty"`         // traceparent of the request; "" = none
 	Idempotency   *Idempotency           `protobuf:"bytes,3,opt,name=idempotency,proto3" json:"idempotency,omitempty"`
+	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"` // term of the leader that decided the change; 0 = it holds in any term
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +137,13 @@ func (x *Meta) GetIdempotency() *Idempotency {
 		return x.Idempotency
 	}
 	return nil
+}
+
+func (x *Meta) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // Spec holds the settings of a namespace that a caller may choose.
@@ -2985,11 +2993,12 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x1ccontrolplane/store/ops.proto\x12\x15corvo.controlplane.v1\"B\n" +
 	"\vIdempotency\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12!\n" +
-	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\x80\x01\n" +
+	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\x94\x01\n" +
 	"\x04Meta\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\tR\x05trace\x12D\n" +
-	"\vidempotency\x18\x03 \x01(\v2\".corvo.controlplane.v1.IdempotencyR\vidempotency\"\x97\x01\n" +
+	"\vidempotency\x18\x03 \x01(\v2\".corvo.controlplane.v1.IdempotencyR\vidempotency\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\"\x97\x01\n" +
 	"\x04Spec\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x1a\n" +

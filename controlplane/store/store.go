@@ -96,6 +96,31 @@ func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 	return answer, err
 }
 
+// ProposeInTerm commits an op that the leader decided by itself, in the term in which it decided and in no
+// other, and sets the term in the op's Meta. If that term is over, the op changes nothing: ProposeInTerm returns
+// LEADER_UNAVAILABLE, or Apply refuses the op as STATE_CONFLICT.
+func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, error) {
+	o.GetMeta().Term = term
+	answer, _, err := engine.ProposeInTerm[R](ctx, s.group, term, table.Proposal(o))
+	return answer, err
+}
+
+// Lead runs f whenever this process leads the control plane, until ctx ends. f gets the term and must read the
+// state that it decides by afterwards. f's context ends with the leadership. Lead returns f's error, and the
+// store's error if the store has failed or is closed.
+func (s *Store) Lead(ctx context.Context, f func(ctx context.Context, term uint64) error) error {
+	return s.group.Lead(ctx, func(ctx context.Context) error {
+		term, ok := s.LeadingTerm()
+		if !ok {
+			return nil // the term is over already
+		}
+		return f(ctx, term)
+	})
+}
+
+// LeadingTerm returns the term in which this process leads the control plane; ok is false if it does not.
+func (s *Store) LeadingTerm() (term uint64, ok bool) { return s.group.LeadingTerm() }
+
 // Changes returns the number of the newest document and a channel. The channel is closed when a newer
 // document exists, or when a host or a signing key changes, because the reconciler and the followers of
 // documents depend on both.
