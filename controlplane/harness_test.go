@@ -90,7 +90,9 @@ func startPlane(t testing.TB, change func(*Config)) *plane {
 		p.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		p.close()
+		if !p.down.Load() {
+			p.close()
+		}
 		p.front.Close()
 	})
 	return p

@@ -20,6 +20,8 @@ import (
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -31,9 +33,14 @@ type Config struct {
 	Endpoint string // base URL where tenants reach their namespaces
 	Version  string
 
+	// Cluster says how this process finds the other processes of the control plane; nil = it is the only one. Open
+	// fills in the data directory, name, version, level and logger from this Config.
+	Cluster *cluster.Config
+	// Engine tunes the log. Open sets its Transport from the Cluster; without an Autopilot it has the default one.
+	Engine engine.Tuning
+
 	SigningPeriod  time.Duration // how long a key signs; 0 = server.DefaultSigningPeriod
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = server.DefaultProposeTimeout
-	SnapshotBytes  int64         // log bytes between snapshots; 0 = the engine's default
 
 	Now     func() time.Time     // nil = time.Now
 	Rand    io.Reader            // nil = crypto/rand
@@ -48,17 +55,19 @@ type Config struct {
 
 // Plane is an open control plane.
 type Plane struct {
-	now    func() time.Time
-	store  *store.Store
-	signer *server.Signer
-	server *server.Server
+	now     func() time.Time
+	cluster *cluster.Cluster // nil = the only process
+	store   *store.Store
+	signer  *server.Signer
+	server  *server.Server
 
 	stop context.CancelFunc // ends the loops
 	work sync.WaitGroup     // the loops: reconciler and signer
 }
 
-// Open opens or creates the control plane in cfg.DataDir. It returns once the control plane takes writes, has
-// a signing key and reconciles. ctx bounds only the opening.
+// Open opens or creates the control plane in cfg.DataDir. It returns once the process serves reads and writes and
+// has a signing key. With a Cluster that is once the process is in its cluster and reaches a leader, which may
+// take as long as ctx lasts. ctx bounds only the opening.
 func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if cfg.DataDir == "" || cfg.Endpoint == "" {
 		return nil, errors.New("a control plane needs a data directory and the endpoint of its data planes")
@@ -71,20 +80,13 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 		cfg.Rand = rand.Reader
 	}
 	p := &Plane{now: cfg.Now, stop: func() {}}
-	p.store, err = store.Open(store.Config{
-		Dir: cfg.DataDir, NodeID: cfg.NodeID, SnapshotBytes: cfg.SnapshotBytes,
-		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := p.store.Ready(ctx); err != nil {
-		return nil, fmt.Errorf("wait for the control plane's log: %w", err)
+	if err := p.openStore(ctx, cfg); err != nil {
+		return nil, err
 	}
 	p.signer, err = server.OpenSigner(ctx, server.SignerConfig{
 		Store: p.store, Period: cfg.SigningPeriod, Now: cfg.Now, Rand: cfg.Rand, Logger: cfg.Logger,
@@ -95,6 +97,58 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	return p, p.serve(cfg)
 }
 
+// openStore enters the cluster, if there is one, and opens the store. It returns once the store takes writes and
+// has every change that was acknowledged before.
+func (p *Plane) openStore(ctx context.Context, cfg Config) (err error) {
+	of := store.Config{
+		Dir: cfg.DataDir, NodeID: cfg.NodeID, Engine: cfg.Engine,
+		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger,
+	}
+	if cfg.Cluster == nil {
+		if err := cluster.CheckStandalone(cfg.DataDir); err != nil {
+			return err
+		}
+	} else {
+		if err := p.enterCluster(ctx, cfg); err != nil {
+			return err
+		}
+		of.Engine.Transport = p.cluster.Transport()
+		of.Engine.Autopilot = cmp.Or(of.Engine.Autopilot, &engine.Autopilot{})
+		if groups := p.cluster.Join(); len(groups) > 0 {
+			of.Join = &groups[0]
+		}
+	}
+	if p.store, err = store.Open(of); err != nil {
+		return err
+	}
+	if p.cluster != nil {
+		if err := p.cluster.Start([]cluster.Group{p.store.Group()}); err != nil {
+			return err
+		}
+	}
+	if err := p.store.Ready(ctx); err != nil {
+		return fmt.Errorf("wait for the control plane's log: %w", err)
+	}
+	return p.store.Verify(ctx)
+}
+
+// enterCluster founds or joins the cluster, or finds its members again.
+func (p *Plane) enterCluster(ctx context.Context, cfg Config) (err error) {
+	of := *cfg.Cluster
+	of.DataDir, of.NodeID, of.Version, of.Level, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, store.FeatureLevel, cfg.Logger
+	of.Data, of.Shards = store.RaftDir, 1
+	p.cluster, err = cluster.Open(ctx, of)
+	return err
+}
+
+// leaderURL returns the URL of the leading process, or "" if it is not known.
+func (p *Plane) leaderURL() string {
+	if p.cluster == nil {
+		return ""
+	}
+	return p.cluster.URL(p.store.Group().LeaderID())
+}
+
 // serve builds the server and starts the loops.
 func (p *Plane) serve(cfg Config) (err error) {
 	observations := reconcile.NewObservations(cfg.Now)
@@ -103,7 +157,7 @@ func (p *Plane) serve(cfg Config) (err error) {
 	})
 	p.server, err = server.New(server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer,
-		Endpoint: cfg.Endpoint, Version: cfg.Version, ProposeTimeout: cfg.ProposeTimeout,
+		Leader: p.leaderURL, Endpoint: cfg.Endpoint, Version: cfg.Version, ProposeTimeout: cfg.ProposeTimeout,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Metrics: cfg.Metrics, Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -186,6 +240,12 @@ func (p *Plane) ensure(ctx context.Context, c *store.Credential, o store.Op) err
 	return err
 }
 
+// HasOperator reports whether the control plane knows an operator's key.
+func (p *Plane) HasOperator(ctx context.Context) (bool, error) {
+	all, err := p.store.Credentials(ctx, "")
+	return len(all) > 0, err
+}
+
 // startMeta returns the metadata of ops that a start proposes. The audit log shows "start" as their
 // principal.
 func startMeta() *store.Meta { return &store.Meta{Principal: "start"} }
@@ -194,8 +254,8 @@ func startMeta() *store.Meta { return &store.Meta{Principal: "start"} }
 // Other requests are not affected.
 func (p *Plane) Drain() { p.server.Drain() }
 
-// Close drains the server, stops the loops, records the pending refused requests, makes the state durable and
-// closes it. The handler must not be called afterwards.
+// Close drains the server, stops the loops, records the pending refused requests, hands leadership over if
+// another process can take it, makes the state durable and closes it. The handler must not be called afterwards.
 func (p *Plane) Close(ctx context.Context) error {
 	if p.server != nil {
 		p.Drain()
@@ -205,5 +265,12 @@ func (p *Plane) Close(ctx context.Context) error {
 	if p.server != nil {
 		p.server.Close(ctx)
 	}
-	return p.store.Close(ctx)
+	var errs []error
+	if p.store != nil {
+		errs = append(errs, p.store.Close(ctx))
+	}
+	if p.cluster != nil {
+		errs = append(errs, p.cluster.Close())
+	}
+	return errors.Join(errs...)
 }

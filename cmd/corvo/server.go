@@ -82,14 +82,14 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	// Serve before the node is open, see startingServer.
-	starting := &startingServer{}
+	// Serve before the node is open, see front.Starting.
+	starting := &front.Starting{}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
 		served <- front.Serve(serving, listener, front.Config{
-			Handler: starting, Drain: starting.drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
+			Handler: starting, Drain: starting.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
 		})
 	}()
 	node, err := openNode(ctx, cfg, of, tracing.Provider(), logger)
@@ -102,7 +102,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 		}
 		return err
 	}
-	starting.open(node)
+	starting.Open(node)
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 		defer cancel()

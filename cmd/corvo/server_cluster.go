@@ -7,19 +7,16 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"slices"
 	"strings"
 
+	"github.com/corvo/corvo/cmd/internal/misuse"
+	"github.com/corvo/corvo/cmd/internal/settings"
 	files "github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )
-
-// joinTokenVariable holds the secret that nodes share. The secret has no flag of its own, because everybody
-// on the machine could read it in the process list.
-const joinTokenVariable = "CORVO_JOIN_TOKEN"
 
 // founderName is the default name of the node that founds its cluster.
 const founderName = "node-1"
@@ -61,7 +58,7 @@ func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Confi
 	if c.raftBind() == "" {
 		return nil, nil
 	}
-	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.foundsAlone(), Join: list(c.Join), Shards: int(c.Shards), Token: token}
+	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.foundsAlone(), Join: settings.List(c.Join), Shards: int(c.Shards), Token: token}
 	if of.Listener, err = net.Listen("tcp", c.raftBind()); err != nil {
 		return nil, fmt.Errorf("--raft-bind: %w; choose another, or off", err)
 	}
@@ -74,22 +71,19 @@ func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Confi
 	if err != nil {
 		return nil, err
 	}
-	if of.HTTP, err = c.advertised(http, raft); err != nil {
+	if of.HTTP, err = settings.AdvertisedURL(c.Advertise, http, raft); err != nil {
 		return nil, err
 	}
 	of.Find, err = c.find(of.Listener.Addr())
 	return of, err
 }
 
-// whichToken tells the operator what --join-token-file takes.
-const whichToken = "it names a file with the text of a member's " + cluster.TokenFile + ", or one that all nodes share"
-
 // ready reads the secret that nodes share and checks that the data directory is free, before anything is
 // opened. It releases the directory's lock again, because the code that opens the directory takes it.
 func (c *serverConfig) ready(env func(string) (string, bool)) (token string, err error) {
 	if c.raftBind() != "" {
-		if token, err = c.joinToken(env); err != nil {
-			return "", err
+		if token, err = settings.JoinToken(c.JoinTokenFile, env); err != nil {
+			return "", misuse.Of(err)
 		}
 		if err := cluster.CheckToken(token); token != "" && err != nil {
 			return "", err
@@ -105,45 +99,12 @@ func (c *serverConfig) ready(env func(string) (string, bool)) (token string, err
 	return token, lock.Close()
 }
 
-// joinToken returns the given secret; "" = use the one in the data directory.
-func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error) {
-	if c.JoinTokenFile == "" {
-		token, _ := env(joinTokenVariable)
-		return token, nil
-	}
-	text, err := os.ReadFile(c.JoinTokenFile)
-	if err != nil {
-		return "", misusef("--join-token-file: %w; %s", err, whichToken)
-	}
-	if len(strings.TrimSpace(string(text))) == 0 {
-		return "", misusef("--join-token-file: %s is empty; %s", c.JoinTokenFile, whichToken)
-	}
-	return string(text), nil
-}
-
-// advertised returns the URL that the node tells the other nodes.
-func (c *serverConfig) advertised(http net.Addr, raft string) (string, error) {
-	if c.Advertise != "" {
-		return strings.TrimRight(c.Advertise, "/"), nil
-	}
-	host, port, err := net.SplitHostPort(http.String())
-	if err != nil {
-		return "", fmt.Errorf("the address of the HTTP listener: %w", err)
-	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		if host, _, err = net.SplitHostPort(raft); err != nil {
-			return "", fmt.Errorf("the address that other nodes are told: %w", err)
-		}
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
-}
-
 // find returns how to find the nodes to form a cluster with, or nil if no flag names any.
 func (c *serverConfig) find(raft net.Addr) (*cluster.Find, error) {
 	find := &cluster.Find{Expect: int(c.Expect)}
 	switch {
 	case c.Peers != "":
-		peers := list(c.Peers)
+		peers := settings.List(c.Peers)
 		find.Addresses = func(context.Context) ([]string, error) { return peers, nil }
 	case c.Discover == discoverDNS:
 		_, port, err := net.SplitHostPort(raft.String())
@@ -216,15 +177,6 @@ func domainOf(host string, names []string) string {
 		}
 	}
 	return ""
-}
-
-// list splits addresses at commas.
-func list(text string) []string {
-	all := strings.Split(text, ",")
-	for i := range all {
-		all[i] = strings.TrimSpace(all[i])
-	}
-	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
 // relaxedWarning states the risk of --durability relaxed in full.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/engine/cluster"
 )
 
@@ -37,13 +36,13 @@ func membershipOf(t *testing.T, env map[string]string, args ...string) *cluster.
 
 func TestTheDocumentedLinesSayHowANodeComesIn(t *testing.T) {
 	t.Parallel()
-	token := map[string]string{joinTokenVariable: strings.Repeat("t", cluster.MinToken)}
+	token := map[string]string{settings.JoinTokenVariable: strings.Repeat("t", cluster.MinToken)}
 	const here = "127.0.0.1:0"
 	founder := membershipOf(t, token, "--bootstrap", "--node-id", "node-0", "--raft-bind", here)
 	if !founder.Bootstrap || founder.Find != nil || len(founder.Join) > 0 {
 		t.Errorf("founder: bootstrap %v, find %v, join %v", founder.Bootstrap, founder.Find, founder.Join)
 	}
-	if founder.Token != token[joinTokenVariable] {
+	if founder.Token != token[settings.JoinTokenVariable] {
 		t.Errorf("the founder's token is %q", founder.Token)
 	}
 	joiner := membershipOf(t, token, "--join", "corvo-0:9400, corvo-1:9400", "--node-id", "node-1", "--raft-bind", here)
@@ -60,46 +59,6 @@ func TestTheDocumentedLinesSayHowANodeComesIn(t *testing.T) {
 	}
 	if dev := membershipOf(t, nil, "--dev"); dev != nil {
 		t.Errorf("--dev listens for others: %+v", dev)
-	}
-}
-
-func TestWhereClientsReachANode(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ advertise, http, want string }{
-		{"https://corvo.example/", "0.0.0.0:8080", "https://corvo.example"},
-		{"", "0.0.0.0:8080", "http://node-1:8080"},
-		{"", "[::]:8080", "http://node-1:8080"},
-		{"", "192.0.2.1:8080", "http://192.0.2.1:8080"},
-	} {
-		http, err := net.ResolveTCPAddr("tcp", c.http)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg := serverConfig{Advertise: c.advertise}
-		if got, err := cfg.advertised(http, "node-1:9400"); err != nil || got != c.want {
-			t.Errorf("%+v: %q, %v", c, got, err)
-		}
-	}
-}
-
-func TestTheTokenComesFromAFileOrTheEnvironment(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "token")
-	env := func(string) (string, bool) { return "from the environment", true }
-	if got, err := (&serverConfig{}).joinToken(env); err != nil || got != "from the environment" {
-		t.Errorf("%q, %v", got, err)
-	}
-	c := serverConfig{JoinTokenFile: path}
-	if _, err := c.joinToken(env); err == nil {
-		t.Error("a file that is not there was taken")
-	}
-	for text, ok := range map[string]bool{"secret\n": true, " \n": false} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := c.joinToken(env); (err == nil) != ok || ok && got != text {
-			t.Errorf("%q: %q, %v", text, got, err)
-		}
 	}
 }
 

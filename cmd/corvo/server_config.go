@@ -145,7 +145,7 @@ func (c *serverConfig) checkCluster(f *misuse.Faults) {
 	f.Refuse(c.Discover == "" || c.Discover == discoverDNS, "--discover is %q; it must be %s", c.Discover, discoverDNS)
 	f.Refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
 	for flag, text := range map[string]string{"--join": c.Join, "--peers": c.Peers} {
-		for _, address := range list(text) {
+		for _, address := range settings.List(text) {
 			f.Refuse(settings.IsPeer(address), "%s has %q; it must be host:port, such as corvo-0.example.com%s", flag, address, defaultRaftBind)
 		}
 	}

@@ -17,11 +17,17 @@ import (
 )
 
 // authenticate returns the principal of a request that carries a cloud token, an operator's key or a fleet
-// credential. Principals, and with them organisations, are built only here and in authenticateMember.
+// credential. The handler then reads a state that has every acknowledged change. Principals, and with them organisations, are built only here and in authenticateMember.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	text := serve.Credential(r)
 	if text == "" {
 		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "no credential: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN")
+	}
+	// Operators need the metrics of each process most while there is no leader.
+	if r.URL.Path != metricsPath && r.URL.Path != scrapePath {
+		if err := s.verify(r.Context()); err != nil {
+			return tenancy.Principal{}, err
+		}
 	}
 	now := s.cfg.Now()
 	key, err := keyring.Verify(credentials{s.store}, text, now, keyring.Org, keyring.CloudOperator, keyring.Host, keyring.Gateway)
@@ -86,6 +92,9 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	text := serve.Credential(r)
 	if text == "" {
 		return member{}, api.Errorf(api.Unauthorized, "no service token: join with a fleet credential first")
+	}
+	if err := s.verify(r.Context()); err != nil {
+		return member{}, err
 	}
 	set, _ := s.cfg.Signer.Trusted()
 	claims, err := set.Verify(text, token.ControlPlane, s.cfg.Now())

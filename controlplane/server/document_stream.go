@@ -37,7 +37,7 @@ type stream struct {
 }
 
 // docs streams documents to a host or gateway until its token expires, its credential is revoked, it
-// disconnects or stops reading, or the server drains. It refuses a follower that has seen more than the
+// disconnects or stops reading, no leader can be reached, or the server drains. It refuses a follower that has seen more than the
 // newest document, and every follower while the server drains.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
@@ -80,6 +80,14 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	return f.run()
 }
 
+// ignoreNoLeader returns an error that is a fault of this process.
+func ignoreNoLeader(err error) error {
+	if api.CodeOf(err) == api.LeaderUnavailable {
+		return nil
+	}
+	return err
+}
+
 // goneError reports that the follower no longer reads. It ends the stream without being a fault.
 type goneError struct{ error }
 
@@ -115,12 +123,18 @@ func (f *stream) run() error {
 	}
 }
 
-// trusted reports whether the follower's token and credential are still valid.
+// trusted reports whether the follower's token and credential are still valid, according to a state that has every
+// acknowledged change.
 func (f *stream) trusted() (bool, error) {
 	if !f.cfg.Now().Before(f.expires) {
 		return false, nil
 	}
 	f.cfg.Observations.Touch(f.host.ID)
+	// A heartbeat says that the follower has every document. Without a leader nobody knows that, and the follower
+	// connects to another process.
+	if err := f.verify(f.ctx); err != nil {
+		return false, ignoreNoLeader(err)
+	}
 	return f.mayJoin(f.ctx, f.host.ID)
 }
 

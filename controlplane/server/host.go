@@ -144,6 +144,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if err := s.alive(r); err != nil {
 		return api.Wrap(err, api.Unhealthy, "this control plane is not ready: see its log")
 	}
+	if err := s.verify(r.Context()); err != nil {
+		return err
+	}
 	if _, err := s.cfg.Signer.Key(); err != nil {
 		return api.Wrap(err, api.Unhealthy, "this control plane has no signing key yet")
 	}

@@ -1,18 +1,60 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
 )
 
-// leaderRetryAfter is the wait that a client is told if no leader serves its request at the moment. An election
-// takes about that long.
-const leaderRetryAfter = time.Second
+const (
+	// leaderWait is the longest time for which a request waits until the leader confirms that this process has every
+	// acknowledged change. An election fits into it.
+	leaderWait = 5 * time.Second
+	// leaderRetryAfter is the wait that a client is told if no leader serves its request at the moment.
+	leaderRetryAfter = time.Second
+)
+
+// verify returns once this process has every change that any process acknowledged before the call, or
+// LEADER_UNAVAILABLE. Keys are checked after that, because a revocation counts at once.
+func (s *Server) verify(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, leaderWait)
+	defer cancel()
+	err := s.store.Verify(limited)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.LeaderUnavailable {
+		refused := api.Wrap(err, api.LeaderUnavailable, "this process of the control plane cannot reach a leader: nothing was done, try again, or ask another process")
+		refused.RetryAfter = leaderRetryAfter
+		return refused
+	}
+	return err
+}
+
+// leaderOnly wraps a handler whose answer depends on the reports of hosts, which only the leader has.
+func (s *Server) leaderOnly(handle serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if _, leads := s.store.LeadingTerm(); !leads {
+			return s.errNotLeader()
+		}
+		return handle(w, r)
+	}
+}
 
 // errNotLeader refuses a request that only the leader serves.
 func (s *Server) errNotLeader() error {
 	refused := api.Errorf(api.LeaderUnavailable, "this process does not lead the control plane: nothing was done, ask another one")
 	refused.RetryAfter = leaderRetryAfter
+	if s.cfg.Leader == nil {
+		return refused
+	}
+	if url := s.cfg.Leader(); url != "" {
+		refused.Details = map[string]any{"leader_addr": url}
+	}
 	return refused
 }

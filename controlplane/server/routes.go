@@ -78,11 +78,11 @@ func (s *Server) routes() []serve.Route {
 			Query:   []serve.Param{{Name: "wait", Doc: "longest wait for the end of the operation, such as 30s; at most 60s"}},
 			Summary: "Get an operation", Response: api.Operation{}},
 
-		{Method: "GET", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.listHosts, Query: paging,
+		{Method: "GET", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.listHosts), Query: paging,
 			Summary: "List hosts and gateways", Response: hostPage{}},
 		{Method: "POST", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.createHost,
 			Summary: "Register a host or gateway", Description: "Only this answer holds the credential.", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
-		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
+		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.getHost),
 			Summary: "Get a host or gateway by id or name", Response: api.Host{}},
 
 		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,

@@ -34,7 +34,8 @@ type Config struct {
 	Observations *reconcile.Observations
 	Reconciler   *reconcile.Reconciler
 	Signer       *Signer
-	Endpoint     string // base URL of the namespaces' data planes
+	Leader       func() string // URL of the leading process; "" = not known. nil = this process is alone
+	Endpoint     string        // base URL of the namespaces' data planes
 	Version      string
 
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout

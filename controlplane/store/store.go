@@ -19,52 +19,59 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/entry"
 )
+
+// RaftDir is the directory of the log below Config.Dir.
+const RaftDir = "raft"
 
 // group is the permanent name of the control plane's raft group.
 const group = "control-plane"
 
 // Config configures a store.
 type Config struct {
-	Dir           string // holds raft/ and state/
-	NodeID        string
-	SnapshotBytes int64                // as engine.Config's
-	Now           func() time.Time     // as engine.Config's
-	Rand          io.Reader            // as engine.Config's
-	Tracer        trace.TracerProvider // nil = none
-	Logger        *slog.Logger         // nil = the default
+	Dir    string // holds raft/ and state/
+	NodeID string
+	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
+	// process is alone, for as long as it is open.
+	Engine engine.Tuning
+	Join   *entry.Incarnation   // of the group that an empty directory joins; nil = it founds one
+	Now    func() time.Time     // as engine.Config's
+	Rand   io.Reader            // as engine.Config's
+	Tracer trace.TracerProvider // nil = none
+	Logger *slog.Logger         // nil = the default
 }
 
 // Store is the open state. Any goroutine may call its methods.
 type Store struct {
 	machine *machine
 	group   *engine.Group
+	shared  bool // other processes may lead
 }
 
-// Open opens or creates the state in c.Dir, as the only member of its group. It returns before the store
-// takes writes: see Ready.
+// Open opens or creates the state in c.Dir. It returns before the store takes writes: see Ready.
 func Open(c Config) (_ *Store, err error) {
 	if c.Dir == "" {
 		return nil, api.Errorf(api.ValidationError, "the control plane's state needs a directory")
 	}
 	// Only the owner may read the log and the state, because both hold signing keys.
-	raft := filepath.Join(c.Dir, "raft")
+	raft := filepath.Join(c.Dir, RaftDir)
 	if err := engine.CheckSpace(raft); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(durable.MakeDir(raft, 0o700), os.Chmod(raft, 0o700)); err != nil {
 		return nil, fmt.Errorf("open the control plane's state: %w", err)
 	}
-	s := &Store{}
+	s := &Store{shared: c.Engine.Transport != nil}
 	if s.machine, err = openMachine(filepath.Join(c.Dir, "state")); err != nil {
 		return nil, fmt.Errorf("open the control plane's state: %w", err)
 	}
 	s.group, err = engine.Open(engine.Config{
 		Dir: raft, Group: group, NodeID: c.NodeID, Machine: s.machine,
 		StartTerm: func() engine.Op { return table.Proposal(&StartTerm{Meta: &Meta{Principal: "engine"}}) },
-		Tuning:    engine.Tuning{SnapshotBytes: c.SnapshotBytes},
-		Level:     func() uint32 { return FeatureLevel },
-		Now:       c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
+		Codec:     codec{}, Join: c.Join, Tuning: c.Engine,
+		Level: func() uint32 { return FeatureLevel },
+		Now:   c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the control plane's log: %w", err), s.machine.close())
@@ -72,11 +79,20 @@ func Open(c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// Ready waits until the store takes writes.
+// Ready waits until the store takes writes, perhaps by forwarding them to the leader.
 func (s *Store) Ready(ctx context.Context) error { return s.group.Ready(ctx) }
 
-// Verify returns once every write acknowledged before the call is applied here.
-func (s *Store) Verify(ctx context.Context) error { return s.group.Verify(ctx) }
+// Verify returns once every write acknowledged before the call, by any process, is applied here. Without other
+// processes that is always so, and Verify costs nothing.
+func (s *Store) Verify(ctx context.Context) error {
+	if !s.shared {
+		return nil
+	}
+	return s.group.Verify(ctx)
+}
+
+// Group returns the store's Raft group, for its cluster.
+func (s *Store) Group() *engine.Group { return s.group }
 
 // Err returns the error that stopped the store; nil = it runs.
 func (s *Store) Err() error { return s.group.Err() }
@@ -89,11 +105,19 @@ func (s *Store) Close(ctx context.Context) error {
 // ClockNs returns the clock that the next entry would carry. Expiries are computed from it.
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
-// Propose commits one op and returns its result. A refused op has changed nothing. Every error is an
-// *api.Error. Every read that begins after Propose has returned sees the op's changes.
+// Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused op
+// has changed nothing. Every error is an *api.Error. Every read that begins after Propose has returned a result
+// sees the op's changes.
 func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
-	answer, _, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
-	return answer, err
+	answer, at, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
+	if err != nil {
+		return answer, err
+	}
+	if err := s.group.Await(ctx, at.Index); err != nil {
+		var none R
+		return none, api.Wrap(err, api.LeaderUnavailable, "the change was made, and this process has not applied it yet: read it again later")
+	}
+	return answer, nil
 }
 
 // ProposeInTerm commits an op that the leader decided by itself, in the term in which it decided and in no

@@ -7,6 +7,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,10 @@ import (
 // Find then only list addresses of other members.
 type Config struct {
 	DataDir string
-	NodeID  string // see NodeID
+	// Data is the name of the directory below DataDir that holds the groups; "" = "ns". If it exists before the
+	// directory's first start here, the process has worked alone and can found a cluster but not join one.
+	Data   string
+	NodeID string // see NodeID
 	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address
 	// under which they reach it, with or without a port; "" = an address of this machine.
 	Listener  net.Listener
@@ -156,6 +160,7 @@ func (c Config) withDefaults() Config {
 	if c.Replicated == nil {
 		c.Replicated = func() uint32 { return 1 }
 	}
+	c.Data = cmp.Or(c.Data, shardsName)
 	if c.open == nil {
 		c.open = func(of transport.Config) (wire, error) { return transport.Open(of) }
 	}

@@ -21,8 +21,8 @@ import (
 const (
 	// recordName is the file that records the state of a data directory.
 	recordName = "cluster.json"
-	// cellsName is the directory of the shards, beside recordName.
-	cellsName = "ns"
+	// shardsName is the default of Config.Data.
+	shardsName = "ns"
 
 	recordFormat = 1
 )
@@ -142,7 +142,7 @@ func CheckStandalone(dir string) error {
 	if r.Phase != member {
 		return api.Errorf(api.Conflict, "node %q in %s is on its way into a cluster: start it with --raft-bind as before, or, if it is to be alone, in an empty directory", r.NodeID, dir)
 	}
-	return api.Errorf(api.Conflict, "node %q in %s is a member of a cluster with %s: start it with --raft-bind, where the others reach it; to have it alone, remove them with `corvo cluster remove` first", r.NodeID, dir, strings.Join(slices.Sorted(maps.Keys(r.Members)), ", "))
+	return api.Errorf(api.Conflict, "node %q in %s is a member of a cluster with %s: start it as before, with --raft-bind, where the others reach it; to have it alone, remove them from the cluster first", r.NodeID, dir, strings.Join(slices.Sorted(maps.Keys(r.Members)), ", "))
 }
 
 func wasRemoved(dir string) error {
@@ -176,7 +176,7 @@ func loadRecord(c *Config) (*record, error) {
 func createRecord(c *Config) (*record, error) {
 	if !c.Bootstrap {
 		// A node that has worked on its own has data that no cluster knows.
-		if _, err := os.Stat(filepath.Join(c.DataDir, cellsName)); err == nil {
+		if _, err := os.Stat(filepath.Join(c.DataDir, c.Data)); err == nil {
 			return nil, api.Errorf(api.Conflict, "%s holds the data of a node that is a cluster of its own and cannot join another: start it with --bootstrap and have others join it, or join with an empty directory", c.DataDir)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -1,4 +1,4 @@
-package main
+package front
 
 import (
 	"encoding/json"
@@ -9,12 +9,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// TestANodeThatStartsIsAliveAndNotReady checks that a node that looks for its cluster is alive but refuses
+// TestAProcessThatStartsIsAliveAndNotReady checks that a process that looks for its cluster is alive but refuses
 // requests.
-func TestANodeThatStartsIsAliveAndNotReady(t *testing.T) {
+func TestAProcessThatStartsIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
-	starting := &startingServer{}
-	starting.drain() // no fetch is parked yet
+	starting := &Starting{}
+	starting.Drain() // nothing is open yet
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/api/v1/enqueue": http.StatusServiceUnavailable, "/": http.StatusServiceUnavailable} {
 		res := httptest.NewRecorder()
 		starting.ServeHTTP(res, httptest.NewRequest(http.MethodGet, path, nil))

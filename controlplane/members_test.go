@@ -1,0 +1,237 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/cluster"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// startPlanes opens a control plane of n processes, each a plane of its own, and waits until all are voters.
+func startPlanes(t *testing.T, n int) []*plane {
+	t.Helper()
+	var all []*plane
+	for i := range n {
+		of := &cluster.Config{Token: strings.Repeat("t", cluster.MinToken), Bootstrap: i == 0, Listener: listenAnywhere(t)}
+		if i > 0 {
+			of.Join = []string{all[0].cluster.Address()}
+		}
+		all = append(all, startPlane(t, func(c *Config) {
+			c.NodeID, c.Cluster = fmt.Sprintf("control-%d", i+1), of
+			c.Engine.Autopilot = &engine.Autopilot{StableAfter: 10 * time.Millisecond}
+		}))
+	}
+	until(t, "all processes have a vote", func() bool { return voters(all[0]) == n })
+	return all
+}
+
+func listenAnywhere(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func voters(p *plane) (n int) {
+	for _, m := range p.store.Group().Members() {
+		if m.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// leaderOf returns the leading plane and the others.
+func leaderOf(t *testing.T, all []*plane) (leader *plane, rest []*plane) {
+	t.Helper()
+	until(t, "a process leads", func() bool {
+		leader, rest = nil, nil
+		for _, p := range all {
+			if _, leads := p.store.LeadingTerm(); leads && !p.down.Load() {
+				leader = p
+				continue
+			}
+			rest = append(rest, p)
+		}
+		return leader != nil
+	})
+	return leader, rest
+}
+
+// The test asks the followers of a control plane. They forward writes, answer reads with every acknowledged
+// change, and leave to the leader what depends on the reports of hosts.
+func TestFollowersServe(t *testing.T) {
+	t.Parallel()
+	all := startPlanes(t, 3)
+	leader, followers := leaderOf(t, all)
+	leader.startHost("h1", keyring.Host)
+	org, admin := followers[0].org("acme")
+
+	// Each process reads at once what another has written.
+	for i := range 6 {
+		by, at := all[i%3], all[(i+1)%3]
+		made, err := by.cloud(admin).CreateNamespace(t.Context(), org.ID, api.CreateNamespaceRequest{Name: fmt.Sprintf("n%d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := at.cloud(admin).Namespace(t.Context(), made.Resource.ID); err != nil {
+			t.Errorf("another process does not know a namespace that was just created: %v", err)
+		}
+		if _, err := at.cloud(admin).WaitOperation(t.Context(), made.ID); err != nil {
+			t.Errorf("the operation: %v", err)
+		}
+	}
+	// A token that was revoked through one process opens no other.
+	made, err := leader.cloud(leader.operator).CreateToken(t.Context(), org.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "k", Roles: []string{"admin"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := followers[0].cloud(admin).RevokeToken(t.Context(), org.ID, made.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := followers[1].cloud(made.APIKey).Org(t.Context(), org.ID); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("a revoked token: %v", err)
+	}
+	// The followers follow the leader's signing keys.
+	term, _ := leader.store.LeadingTerm()
+	if err := leader.signer.Rotate(t.Context(), term); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range followers {
+		until(t, "a follower publishes the new key", func() bool { set, _ := p.signer.Trusted(); return set.Len() == 2 })
+		if err := p.signer.Rotate(t.Context(), term); api.CodeOf(err) != api.LeaderUnavailable {
+			t.Errorf("a follower rotates keys: %v", err)
+		}
+		if _, err := p.cloud(p.operator).Hosts(t.Context()); api.CodeOf(err) != api.LeaderUnavailable {
+			t.Errorf("a follower lists the hosts without their reports: %v", err)
+		}
+	}
+	if hosts, err := leader.cloud(leader.operator).Hosts(t.Context()); err != nil || len(hosts) != 1 {
+		t.Errorf("the hosts: %+v, %v", hosts, err)
+	}
+}
+
+// Only the leader takes reports and says that changes are lost. A follower streams documents.
+func TestFollowersStreamAndTakeNoReports(t *testing.T) {
+	t.Parallel()
+	all := startPlanes(t, 3)
+	leader, followers := leaderOf(t, all)
+	leader.startHost("h1", keyring.Host)
+	gateway := followers[0].startHost("g1", keyring.Gateway)
+	org, admin := leader.org("acme")
+	ns := leader.namespace(leader.cloud(admin), org.ID, "orders")
+	until(t, "the gateway of a follower has the document", func() bool { d, _ := gateway.doc(ns.ID); return d.Ready })
+
+	if err := gateway.member.Report(t.Context(), wire.Report{}); api.CodeOf(err) != api.LeaderUnavailable {
+		t.Errorf("a follower takes a report: %v", err)
+	}
+	for p, want := range map[*plane]api.Code{leader: api.StateConflict, followers[0]: api.LeaderUnavailable} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.front.URL+wire.DocsPath+"?after=1000000", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+gateway.member.Token())
+		if got := codeOf(t, request); got != want {
+			t.Errorf("a gateway with newer documents hears %s, want %s", got, want)
+		}
+	}
+}
+
+// codeOf returns the code of a request's error.
+func codeOf(t *testing.T, request *http.Request) api.Code {
+	t.Helper()
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var body struct{ Code api.Code }
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return body.Code
+}
+
+// The leader stops. Another process leads with every acknowledged change, and the first comes back as a follower.
+// Without a majority nothing is answered, and everything goes on with it.
+func TestAnotherProcessLeads(t *testing.T) {
+	t.Parallel()
+	all := startPlanes(t, 3)
+	leader, rest := leaderOf(t, all)
+	leader.startHost("h1", keyring.Host) // so that there is a region
+	org, admin := leader.org("acme")
+	clients := map[*plane]*client.Cloud{}
+	for _, p := range all {
+		clients[p] = p.cloud(admin)
+	}
+	op, err := clients[leader].CreateNamespace(t.Context(), org.ID, api.CreateNamespaceRequest{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader.close()
+	second, _ := leaderOf(t, rest)
+	third := rest[0]
+	if third == second {
+		third = rest[1]
+	}
+	for _, p := range rest {
+		if _, err := clients[p].Namespace(t.Context(), op.Resource.ID); err != nil {
+			t.Errorf("after the leader's end: %v", err)
+		}
+	}
+
+	second.close()
+	once, err := client.NewCloud(third.front.URL, admin, client.WithRetries(0), client.WithTimeout(waitLimit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer once.Close()
+	if _, err := once.Org(t.Context(), org.ID); api.CodeOf(err) != api.LeaderUnavailable {
+		t.Errorf("a process without a majority answers %v", err)
+	}
+	rejoin(leader)
+	until(t, "two processes serve", func() bool { _, err := clients[third].Org(t.Context(), org.ID); return err == nil })
+	rejoin(second)
+	for i, p := range all {
+		if _, err := clients[p].CreateNamespace(t.Context(), org.ID, api.CreateNamespaceRequest{Name: fmt.Sprintf("b%d", i)}); err != nil {
+			t.Errorf("all processes are back: %v", err)
+		}
+	}
+}
+
+// rejoin opens a closed process of several again, at another address.
+func rejoin(p *plane) {
+	p.t.Helper()
+	p.serving.Lock()
+	defer p.serving.Unlock()
+	of := *p.cfg.Cluster
+	of.Listener = listenAnywhere(p.t.(*testing.T))
+	p.cfg.Cluster = &of
+	p.open()
+	p.down.Store(false)
+}
+
+// A process of several does not start without the others by mistake.
+func TestAProcessOfSeveralNeedsItsCluster(t *testing.T) {
+	t.Parallel()
+	all := startPlanes(t, 2)
+	of := all[1].cfg
+	all[1].close()
+	of.Cluster = nil
+	if _, err := Open(t.Context(), of); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "control-1") {
+		t.Errorf("it opens alone: %v", err)
+	}
+	rejoin(all[1])
+}
