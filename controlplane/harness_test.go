@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -61,6 +62,7 @@ type plane struct {
 	cfg      Config
 	front    *httptest.Server
 	operator string // an operator's key
+	urls     string // of all processes of the control plane; "" = the front's
 
 	serving sync.RWMutex // held for reading by each request, for writing without a plane
 	down    atomic.Bool
@@ -205,7 +207,7 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	if kind == keyring.Gateway {
 		join.Address = ""
 	}
-	m, err := wire.NewMember(wire.MemberConfig{ControlPlane: p.front.URL, Credential: credential, Join: join, Now: p.clock.Now, Logger: quiet()})
+	m, err := wire.NewMember(wire.MemberConfig{ControlPlane: cmp.Or(p.urls, p.front.URL), Credential: credential, Join: join, Now: p.clock.Now, Logger: quiet()})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// startPlanes opens a control plane of n processes, each a plane of its own, and waits until all are voters.
+// startPlanes opens a control plane of n processes, each a plane of its own, and waits until all are voters. Hosts
+// that the first one starts know all of them.
 func startPlanes(t *testing.T, n int) []*plane {
 	t.Helper()
 	var all []*plane
@@ -31,7 +32,19 @@ func startPlanes(t *testing.T, n int) []*plane {
 			c.Engine.Autopilot = &engine.Autopilot{StableAfter: 10 * time.Millisecond}
 		}))
 	}
+	var urls []string
+	for _, p := range all {
+		urls = append(urls, p.front.URL)
+	}
+	all[0].urls = strings.Join(urls, ",")
 	until(t, "all processes have a vote", func() bool { return voters(all[0]) == n })
+	for i, p := range all {
+		// A process that has applied its own write has applied the last change of the membership. Before that it
+		// could not take a snapshot, and would close with an error.
+		if _, err := p.cloud(p.operator).CreateOrg(t.Context(), api.CreateOrgRequest{Name: fmt.Sprintf("of-%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return all
 }
 
@@ -164,13 +177,13 @@ func codeOf(t *testing.T, request *http.Request) api.Code {
 	return body.Code
 }
 
-// The leader stops. Another process leads with every acknowledged change, and the first comes back as a follower.
-// Without a majority nothing is answered, and everything goes on with it.
+// The leader stops while a namespace is created. Another process leads with every acknowledged change, the host and
+// the gateway go on there, and the operation ends. The first process comes back as a follower. Without a majority nothing is answered, and everything goes on with it.
 func TestAnotherProcessLeads(t *testing.T) {
 	t.Parallel()
 	all := startPlanes(t, 3)
 	leader, rest := leaderOf(t, all)
-	leader.startHost("h1", keyring.Host) // so that there is a region
+	h, g := all[0].startHost("h1", keyring.Host), all[0].startHost("g1", keyring.Gateway)
 	org, admin := leader.org("acme")
 	clients := map[*plane]*client.Cloud{}
 	for _, p := range all {
@@ -190,6 +203,12 @@ func TestAnotherProcessLeads(t *testing.T) {
 		if _, err := clients[p].Namespace(t.Context(), op.Resource.ID); err != nil {
 			t.Errorf("after the leader's end: %v", err)
 		}
+		if o, err := clients[p].WaitOperation(t.Context(), op.ID); err != nil || o.Status != api.OperationDone {
+			t.Errorf("the operation: %+v, %v", o, err)
+		}
+	}
+	for _, m := range []*host{h, g} {
+		until(t, "a member has the document", func() bool { d, _ := m.doc(op.Resource.ID); return d.Ready })
 	}
 
 	second.close()

@@ -19,7 +19,7 @@ import (
 type HostConfig struct {
 	DataDir       string
 	NodeID        string // the permanent name of this host in the groups of its cells
-	ControlPlane  string // base URL
+	ControlPlane  string // base URL, or those of several processes, separated by commas
 	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
 	Version       string

@@ -69,9 +69,34 @@ func (m *Member) call(ctx context.Context, method, path string, in, out any) err
 	return api.Wrap(err, api.LeaderUnavailable, fmt.Sprintf("the control plane cannot be asked now: %v", err))
 }
 
-// send sends one request and decodes the response. bearer may be empty.
+// send sends one request and decodes the response. bearer may be empty. If a process of the control plane is away
+// or reaches no leader, send asks the next one, each once: all requests of members may be repeated.
 func (m *Member) send(ctx context.Context, method, path, bearer string, in, out any) error {
-	request, err := m.request(ctx, method, path, bearer, in)
+	for asked := 1; ; asked++ {
+		at, base := m.endpoints.Current()
+		err := m.sendTo(ctx, base, method, path, bearer, in, out)
+		if err == nil || !leaves(err) {
+			return err
+		}
+		m.endpoints.Leave(at)
+		if asked >= m.endpoints.Len() || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// leaves reports whether the member should go on with another process after err: there was no response, or its
+// code says that another process may serve the request.
+func leaves(err error) bool {
+	var e *api.Error
+	return !errors.As(err, &e) || Elsewhere(e.Code)
+}
+
+// sendTo sends one request to one process, which has an equal share of the time for a call.
+func (m *Member) sendTo(ctx context.Context, base *url.URL, method, path, bearer string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout/time.Duration(m.endpoints.Len()))
+	defer cancel()
+	request, err := m.request(ctx, base, method, path, bearer, in)
 	if err != nil {
 		return err
 	}
@@ -100,7 +125,7 @@ func (m *Member) send(ctx context.Context, method, path, bearer string, in, out 
 	return nil
 }
 
-func (m *Member) request(ctx context.Context, method, path, bearer string, in any) (*http.Request, error) {
+func (m *Member) request(ctx context.Context, base *url.URL, method, path, bearer string, in any) (*http.Request, error) {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -109,7 +134,7 @@ func (m *Member) request(ctx context.Context, method, path, bearer string, in an
 		}
 		body = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}

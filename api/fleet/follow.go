@@ -96,17 +96,22 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 		cancel(fmt.Errorf("the control plane has been silent for %s", SilenceLimit))
 	})
 	defer silence.Stop()
-	request, err := s.request(ctx, http.MethodGet, DocsPath+"?after="+strconv.FormatInt(s.Number(), 10), bearer, nil)
+	at, base := s.endpoints.Current()
+	request, err := s.request(ctx, base, http.MethodGet, DocsPath+"?after="+strconv.FormatInt(s.Number(), 10), bearer, nil)
 	if err != nil {
 		return err
 	}
 	answer, err := s.http.Do(request)
 	if err != nil {
+		s.endpoints.Leave(at)
 		return cause(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return readError(answer)
+		if err = readError(answer); leaves(err) {
+			s.endpoints.Leave(at)
+		}
+		return err
 	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), MaxMessageBytes)
@@ -123,6 +128,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 		silence.Reset(SilenceLimit)
 	}
 	if err := lines.Err(); err != nil {
+		s.endpoints.Leave(at)
 		return cause(ctx, fmt.Errorf("read the stream of documents: %w", err))
 	}
 	return errEnded

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +25,9 @@ const (
 
 // MemberConfig identifies a member and its control plane.
 type MemberConfig struct {
-	ControlPlane string // base URL
+	// ControlPlane is the base URL of the control plane, or those of its processes, separated by commas. The member
+	// goes on with the next one when the one it asks is away or reaches no leader.
+	ControlPlane string
 	Credential   string // of a host or gateway; sent only to JoinPath
 	Join         JoinRequest
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
@@ -44,10 +44,10 @@ type MemberConfig struct {
 // Member is a host's or gateway's connection to the control plane. It renews a service token, follows the
 // stream of documents and delivers reports and usage. It is safe for concurrent use.
 type Member struct {
-	config MemberConfig
-	base   string
-	http   *http.Client
-	log    *slog.Logger
+	config    MemberConfig
+	endpoints *Endpoints
+	http      *http.Client
+	log       *slog.Logger
 
 	running       atomic.Bool
 	session       atomic.Pointer[session]
@@ -76,15 +76,12 @@ func CheckCredential(text string) error {
 // NewMember checks the configuration. It does not connect.
 func NewMember(c MemberConfig) (*Member, error) {
 	var faults []error
-	u, err := url.Parse(c.ControlPlane)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		faults = append(faults, fmt.Errorf("control plane %q is not a URL such as https://cloud.example.com", c.ControlPlane))
-	}
-	faults = append(faults, CheckCredential(c.Credential))
+	endpoints, err := ParseEndpoints(c.ControlPlane)
+	faults = append(faults, err, CheckCredential(c.Credential))
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	m := &Member{config: c, base: strings.TrimRight(c.ControlPlane, "/"), log: c.Logger, rejoin: make(chan struct{}, 1)}
+	m := &Member{config: c, endpoints: endpoints, log: c.Logger, rejoin: make(chan struct{}, 1)}
 	m.http = &http.Client{Transport: newTransport()}
 	if c.HTTP != nil {
 		untimed := *c.HTTP
@@ -118,6 +115,9 @@ func newTransport() *http.Transport {
 		ForceAttemptHTTP2:     true,
 	}
 }
+
+// Endpoints returns the processes of the control plane, for other requests of this process.
+func (m *Member) Endpoints() *Endpoints { return m.endpoints }
 
 // ID returns the id that the control plane gave the member; "" before the first join.
 func (m *Member) ID() string { return m.session.Load().id }

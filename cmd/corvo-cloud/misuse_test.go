@@ -72,6 +72,8 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: host, more: []string{"--credential-file", "/nope"}, says: "--credential-file: open /nope"},
 		{line: host, more: []string{"--credential-file", file("credential", "frob")}, says: "copied whole"},
 		{line: host, more: []string{"--control-plane", "frob"}, says: `--control-plane is "frob"; it must be a URL`},
+		{line: host, more: []string{"--control-plane", "http://a,b"}, says: `--control-plane is "b"; it must be a URL`},
+		{line: host, more: []string{"--control-plane", strings.Repeat("http://a,", 16) + "http://a"}, says: "--control-plane has 17 URLs; it must have at most 16"},
 		{line: host, more: []string{"--advertise", "10.0.0.7:8082"}, says: `--advertise is "10.0.0.7:8082"; it must be a URL`},
 		{line: host, more: []string{"--metrics-bind", "frob"}, says: `--metrics-bind is "frob"; it must be host:port`},
 	} {

@@ -58,13 +58,17 @@ func (p *process) end(ctx context.Context, r *running, err error, stops ...func(
 
 // joining holds the flags with which a part reaches the control plane.
 type joining struct {
-	ControlPlane   string `flag:"control-plane" doc:"URL of the control plane"`
+	ControlPlane   string `flag:"control-plane" doc:"URL of the control plane, or of each of its processes: URL,..."`
 	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts returned"`
 }
 
 // check reports the faults of the flags of a part, which is a host or a gateway.
 func (j *joining) check(f *misuse.Faults, part string) {
-	checkURL(f, "--control-plane", j.ControlPlane, "the URL of the control plane", "https://cloud.example.com")
+	urls := strings.Split(j.ControlPlane, ",")
+	for _, url := range urls {
+		checkURL(f, "--control-plane", strings.TrimSpace(url), "the URL of the control plane", "https://cloud.example.com")
+	}
+	f.Refuse(len(urls) <= fleet.MaxEndpoints, "--control-plane has %d URLs; it must have at most %d", len(urls), fleet.MaxEndpoints)
 	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the %s with POST /cloud/v1/hosts and save the returned credential in a file", part)
 }
 

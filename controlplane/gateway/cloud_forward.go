@@ -23,9 +23,9 @@ const cloudPath = "/cloud/v1/"
 // cloud forwards requests of the cloud API to the control plane, so that people and tools need one URL.
 // The control plane checks permissions and the size of bodies; the credential passes unchanged.
 type cloud struct {
-	gateway *Gateway
-	base    *url.URL
-	proxy   *httputil.ReverseProxy
+	gateway   *Gateway
+	transport http.RoundTripper // to one process of the control plane
+	proxy     *httputil.ReverseProxy
 
 	draining context.Context // ends GET requests, some of which wait for an operation
 	drain    context.CancelCauseFunc
@@ -40,23 +40,19 @@ type ask struct {
 type askKey struct{}
 
 func (g *Gateway) newCloud() (*cloud, error) {
-	base, err := url.Parse(g.config.ControlPlane)
-	if err != nil {
-		return nil, err
-	}
-	c := &cloud{gateway: g, base: base}
+	c := &cloud{gateway: g}
 	c.draining, c.drain = context.WithCancelCause(context.Background())
 	one := new(http.Protocols)
 	one.SetHTTP1(true)
 	transport := newTransport(one)
 	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
-	var trip http.RoundTripper = transport
+	c.transport = transport
 	if g.config.HTTP != nil && g.config.HTTP.Transport != nil {
-		trip = g.config.HTTP.Transport
+		c.transport = g.config.HTTP.Transport
 	}
 	c.proxy = &httputil.ReverseProxy{
 		Rewrite:        c.rewrite,
-		Transport:      trip,
+		Transport:      processes{c.transport, g.member.Endpoints()},
 		FlushInterval:  -1,
 		ModifyResponse: c.answered,
 		ErrorHandler:   func(_ http.ResponseWriter, r *http.Request, err error) { c.unanswered(r, err) },
@@ -103,10 +99,11 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	return a.err
 }
 
-// rewrite builds the request to the control plane.
+// rewrite builds the request to the control plane, except for its address, which processes sets.
 func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	a := p.In.Context().Value(askKey{}).(*ask)
-	address(p, c.base)
+	p.Out.Host = ""
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // see address
 	dropForged(p.Out.Header)
 	p.Out.Trailer = nil
 	if a.from.IsValid() {
@@ -175,7 +172,7 @@ func (c *cloud) unanswered(r *http.Request, err error) {
 
 // close closes idle connections.
 func (c *cloud) close() {
-	if t, ok := c.proxy.Transport.(*http.Transport); ok {
+	if t, ok := c.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}
 }

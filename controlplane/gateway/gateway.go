@@ -58,7 +58,7 @@ const DefaultAnswerWait = 30 * time.Second
 
 // Config configures a gateway.
 type Config struct {
-	ControlPlane string // base URL
+	ControlPlane string // base URL, or those of several processes, separated by commas
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
 	// DataDir is the directory for documents and session, so that the gateway can serve after a restart

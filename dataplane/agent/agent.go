@@ -48,7 +48,7 @@ const (
 // Config describes this host.
 type Config struct {
 	DataDir      string // contains the catalogue
-	ControlPlane string // base URL
+	ControlPlane string // base URL, or those of several processes, separated by commas
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
 	Version      string

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+)
+
+const (
+	// maxRepeatedBody is the largest body that the gateway keeps to send it to another process. The control plane
+	// takes no larger body of the cloud API.
+	maxRepeatedBody = 256 << 10
+	// maxRefusalBytes bounds the body of a refusal that the gateway reads.
+	maxRefusalBytes = 64 << 10
+)
+
+// processes sends a request to the process of the control plane that the gateway's member asks at present. If that
+// one is away or reaches no leader, it goes on with the next one. It repeats the request there if nothing was
+// sent, or if a repeat does no harm: a read, or a request with an Idempotency-Key.
+type processes struct {
+	transport http.RoundTripper
+	endpoints *fleet.Endpoints
+}
+
+// RoundTrip asks each process at most once.
+func (p processes) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, kept, err := p.keep(r)
+	if err != nil {
+		return nil, err
+	}
+	for asked := 1; ; asked++ {
+		at, base := p.endpoints.Current()
+		out := r.Clone(r.Context())
+		(&httputil.ProxyRequest{In: r, Out: out}).SetURL(base)
+		if body != nil {
+			out.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		answer, err := p.transport.RoundTrip(out)
+		if r.Context().Err() != nil || err == nil && !refused(answer) {
+			return answer, err
+		}
+		p.endpoints.Leave(at)
+		if !kept || asked >= p.endpoints.Len() || !repeats(r, err) {
+			return answer, err
+		}
+		if err == nil {
+			answer.Body.Close()
+		}
+	}
+}
+
+// keep reads the body of a request that may be repeated; kept is false if it must not be. With one process nothing
+// is ever repeated.
+func (p processes) keep(r *http.Request) (body []byte, kept bool, err error) {
+	switch {
+	case p.endpoints.Len() == 1 || r.ContentLength < 0 || r.ContentLength > maxRepeatedBody:
+		return nil, false, nil
+	case r.Body == nil || r.Body == http.NoBody:
+		return nil, true, nil
+	}
+	body, err = io.ReadAll(r.Body)
+	return body, true, errors.Join(err, r.Body.Close())
+}
+
+// refused reports whether a response says that another process may serve the request. The body can still be read.
+func refused(answer *http.Response) bool {
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		return false
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes))
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
+	var problem struct {
+		Code api.Code `json:"code"`
+	}
+	return err == nil && json.Unmarshal(text, &problem) == nil && fleet.Elsewhere(problem.Code)
+}
+
+// repeats reports whether a request that failed with err, or was refused if err is nil, may be sent to another
+// process. A refused write may have been made, because its process may have lost the leader's answer.
+func repeats(r *http.Request, err error) bool {
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "dial" {
+		return true
+	}
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Header.Get("Idempotency-Key") != ""
+}
