@@ -1,0 +1,122 @@
+package certificate
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Config describes this process's place in the fleet.
+type Config struct {
+	Path  string // of the member's file
+	Kind  Kind
+	Store string // the id of the data directory; only of a host
+	// FleetRoot is the fingerprint of the root that the first join trusts.
+	FleetRoot string
+
+	Now    func() time.Time // nil = time.Now
+	Logger *slog.Logger     // nil = slog.Default()
+}
+
+// Holder holds the certificate of this process: it reads it from disk, replaces it, and gives it to every handshake. It
+// is safe for concurrent use.
+type Holder struct {
+	cfg       Config
+	replacing sync.Mutex         // held while the file is replaced
+	key       ed25519.PrivateKey // the one of the file, or a new one that the first certificate makes durable
+	current   atomic.Pointer[Member]
+}
+
+// Open reads the member's file. Without a usable file it makes a new key and logs why the member joins anew.
+func Open(c Config) (*Holder, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	h := &Holder{cfg: c}
+	m, err := ReadMember(c.Path, c.Kind, c.Store)
+	switch {
+	case err == nil:
+		h.key = m.key
+		h.current.Store(m)
+	case errors.Is(err, ErrUnusable):
+		c.Logger.Warn("this member has no certificate and asks the control plane for one", "reason", err)
+		seed := make([]byte, ed25519.SeedSize)
+		rand.Read(seed) // never fails, see crypto/rand
+		h.key = ed25519.NewKeyFromSeed(seed)
+	default:
+		return nil, err
+	}
+	return h, nil
+}
+
+// Member returns the current certificate with its key and bundle, or nil before the first join.
+func (h *Holder) Member() *Member { return h.current.Load() }
+
+// Stage returns the stage of the current certificate, Expired if there is none.
+func (h *Holder) Stage() Stage {
+	m := h.Member()
+	if m == nil {
+		return Expired
+	}
+	return m.StageAt(h.cfg.Now())
+}
+
+// Request returns the request for the next certificate, or nil while the current one is fresh. The member sends it with
+// its next join.
+func (h *Holder) Request() ([]byte, error) {
+	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) {
+		return nil, nil
+	}
+	return NewRequest(h.key)
+}
+
+// Accept takes the control plane's answer to a join: a certificate in DER, nil if none was requested, and the newest
+// bundle. It writes the file before any handshake uses them. It refuses a certificate that other members would refuse,
+// and keeps the current one.
+func (h *Holder) Accept(der []byte, bundle Bundle) error {
+	h.replacing.Lock()
+	defer h.replacing.Unlock()
+	old := h.Member()
+	if der == nil {
+		if old == nil {
+			return api.Errorf(api.Unauthorized, "the control plane's answer to a join has no certificate")
+		}
+		der = old.leaf.Raw
+	}
+	next, err := NewMember(h.key, der, bundle)
+	if err != nil {
+		return err
+	}
+	if old != nil && bytes.Equal(old.leaf.Raw, der) {
+		if old.Bundle.Equal(bundle) {
+			return nil
+		}
+	} else if err := h.check(next); err != nil {
+		return err
+	}
+	if err := next.writeFile(h.cfg.Path); err != nil {
+		return err
+	}
+	h.current.Store(next)
+	return nil
+}
+
+// check refuses a new certificate that is of another kind or store, or that other members would refuse now.
+func (h *Holder) check(m *Member) error {
+	if m.Identity.Kind != h.cfg.Kind || m.Identity.Store != h.cfg.Store {
+		return api.Errorf(api.Unauthorized, "the control plane issued a certificate to %s, and this is a %s with store %q: is its credential of another member?", m.Identity, h.cfg.Kind, h.cfg.Store)
+	}
+	_, err := m.Bundle.verify(m.leaf, x509.ExtKeyUsageClientAuth, h.cfg.Now())
+	return err
+}
