@@ -40,19 +40,19 @@ func Open(cfg Config) (*Cell, error) {
 	if err := engine.CheckSpace(cfg.Dir); err != nil {
 		return nil, err
 	}
-	return unlessFull(cfg.Dir, func() (*Cell, error) { return open(cfg) })
+	return unlessFull(cfg, open, durable.FreeSpace)
 }
 
 // unlessFull gives up an opening after the disk has been full for fullLimit. If the opening completes after
-// that, unlessFull closes the cell.
-func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
+// that, unlessFull closes the cell. It logs the errors of a late opening, because its caller has returned.
+func unlessFull[C interface{ Close(context.Context) error }](cfg Config, open func(Config) (C, error), freeSpace func(dir string) (int64, error)) (C, error) {
 	type outcome struct {
-		cell *Cell
+		cell C
 		err  error
 	}
 	opened := make(chan outcome, 1)
 	go func() {
-		c, err := open()
+		c, err := open(cfg)
 		opened <- outcome{c, err}
 	}()
 	look := time.NewTicker(fullCheckInterval)
@@ -61,20 +61,25 @@ func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 	for {
 		select {
 		case o := <-opened:
-			return o.cell, durable.Explain(o.err, dir)
+			return o.cell, durable.Explain(o.err, cfg.Dir)
 		case now := <-look.C:
-			switch free, err := durable.FreeSpace(dir); {
+			switch free, err := freeSpace(cfg.Dir); {
 			case err != nil || free >= fullSpace:
 				since = time.Time{}
 			case since.IsZero():
 				since = now
 			case now.Sub(since) >= fullLimit:
 				go func() {
-					if o := <-opened; o.err == nil {
-						_ = o.cell.Close(context.Background()) // no request has used it
+					o := <-opened
+					if o.err == nil {
+						o.err = o.cell.Close(context.Background()) // no request has used it
+					}
+					if o.err != nil {
+						cfg.Logger.Error("a cell failed after its opening was given up on a full disk", "group", cfg.Group, "error", o.err)
 					}
 				}()
-				return nil, api.Errorf(api.Unhealthy, "%w: the data under %s could not be opened in %v; make room and start again", durable.ErrFull, dir, fullLimit)
+				var none C
+				return none, api.Errorf(api.Unhealthy, "%w: the data under %s could not be opened in %v; make room and start again", durable.ErrFull, cfg.Dir, fullLimit)
 			}
 		}
 	}
