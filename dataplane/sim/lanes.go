@@ -23,33 +23,33 @@ type modelLane struct {
 	takes      []int64 // exact times of the jobs that the rule's rate has let go
 }
 
-// modelPlace is a job as its queue sees it.
-type modelPlace struct {
+// modelQueued is a job as its queue sees it.
+type modelQueued struct {
 	state  job.State
 	ready  bool
 	active bool
 }
 
-func (p modelPlace) counts() bool { return p.ready || p.active }
+func (q modelQueued) counts() bool { return q.ready || q.active }
 
-// put ends every change of a job: it updates the job's place in its queue.
+// put ends every change of a job: it updates how the queue sees the job.
 func (m *model) put(j *modelJob) {
 	if j.state != job.Pending {
 		j.gate = modelGate{}
 	}
-	m.seat(j, modelPlace{j.state, j.state == job.Pending && j.gate == modelGate{}, j.state == job.Active})
+	m.setQueued(j, modelQueued{j.state, j.state == job.Pending && j.gate == modelGate{}, j.state == job.Active})
 }
 
-// takeOut removes a job from its queue, because the job moves or is removed.
-func (m *model) takeOut(j *modelJob) { m.seat(j, modelPlace{}) }
+// dequeue removes a job from its queue, because the job moves or is removed.
+func (m *model) dequeue(j *modelJob) { m.setQueued(j, modelQueued{}) }
 
-// seat updates a job's place in its queue, and its key's place in the order of keys.
-func (m *model) seat(j *modelJob, now modelPlace) {
-	q, was := m.queue(j.queue), j.place
+// setQueued updates how the queue of a job sees it, and the position of the job's key in the order of keys.
+func (m *model) setQueued(j *modelJob, now modelQueued) {
+	q, was := m.queue(j.queue), j.queued
 	q.stirred = true
 	// A queue without keys has no lanes, and a job that neither is ready nor runs is in no lane.
 	if q.lanes == nil && j.fairnessKey == "" || !was.counts() && !now.counts() {
-		j.place = now
+		j.queued = now
 		return
 	}
 	if q.lanes == nil {
@@ -62,7 +62,7 @@ func (m *model) seat(j *modelJob, now modelPlace) {
 	}
 	// A lane that gains its first ready job has no credit for the time before: it begins at beginNs at least.
 	had, _ := m.inLane(j.queue, j.fairnessKey)
-	j.place = now
+	j.queued = now
 	if w := j.weight; now.ready && w > 0 && (was.state == 0 || was.state == job.Scheduled) {
 		l.weight = w
 	}
@@ -74,10 +74,10 @@ func (m *model) seat(j *modelJob, now modelPlace) {
 // inLane counts the ready and the active jobs of a key.
 func (m *model) inLane(queue, key string) (ready, active int) {
 	for _, j := range m.jobs {
-		if j.queue == queue && j.fairnessKey == key && j.place.ready {
+		if j.queue == queue && j.fairnessKey == key && j.queued.ready {
 			ready++
 		}
-		if j.queue == queue && j.fairnessKey == key && j.place.active {
+		if j.queue == queue && j.fairnessKey == key && j.queued.active {
 			active++
 		}
 	}

@@ -139,7 +139,7 @@ type modelJob struct {
 	options      *job.Options // requested by its client
 	fairnessKey  string       // the fairness key for which it counts
 	weight       uint32
-	place        modelPlace // as its queue sees it
+	queued       modelQueued
 	gate         modelGate
 	keyed        bool  // its fairness key was charged for its attempt
 	chargedNs    int64 // the amount of that charge

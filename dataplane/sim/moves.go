@@ -48,7 +48,7 @@ func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 	case j.state == job.Active, j.state == job.Cancelled:
 		return api.StateConflict
 	case here:
-		m.takeOut(j)
+		m.dequeue(j)
 		delete(m.jobs, id)
 		j.queue = queue
 		if renew(); o.GetDropPriority() {
@@ -59,7 +59,7 @@ func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 	case j.blocked > 0, j.awaited, len(j.agent.kept) > 0, len(j.agent.scores) > 0:
 		return api.StateConflict
 	}
-	m.takeOut(j)
+	m.dequeue(j)
 	delete(m.jobs, id)
 	renew()
 	j.moves++

@@ -76,7 +76,7 @@ func (m *model) keptUntil(s job.State, own *job.Retention, endNs int64) int64 {
 
 // remove removes a settled job for good.
 func (m *model) remove(j *modelJob) {
-	m.takeOut(j)
+	m.dequeue(j)
 	delete(m.jobs, j.id)
 	m.ledger.removed(j)
 }
