@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Event is an event in the life of a job. Ops decide which event applies; Next returns the state it leads to.
-// Events are never stored, so their values may change.
+// Event is an event in the life of a job. Ops decide which event applies; Transition returns the state it leads
+// to. Events are never stored, so their values may change.
 type Event uint8
 
 // The events of the lifecycle.
@@ -104,8 +104,8 @@ var lifecycle = []transition{
 	{Cancelled, OnRevive, Pending},
 }
 
-// next indexes lifecycle. 0 means "cannot happen", because no event leads to unborn.
-var next = func() (table [States][events]State) {
+// transitions indexes lifecycle. 0 means "cannot happen", because no event leads to unborn.
+var transitions = func() (table [States][events]State) {
 	for _, t := range lifecycle {
 		if table[t.from][t.on] != unborn {
 			panic(fmt.Sprintf("lifecycle has two rows for %q on %q", t.from.Word(), t.on))
@@ -115,13 +115,13 @@ var next = func() (table [States][events]State) {
 	return table
 }()
 
-// Next returns the state that event e leads to from s. ok is false if e cannot happen in s. The zero State
+// Transition returns the state that event e leads to from s. ok is false if e cannot happen in s. The zero State
 // stands for a job that does not exist yet.
-func Next(s State, e Event) (to State, ok bool) {
+func Transition(s State, e Event) (to State, ok bool) {
 	if s < 0 || int(s) >= States || e >= events {
 		return unborn, false
 	}
-	to = next[s][e]
+	to = transitions[s][e]
 	return to, to != unborn
 }
 

@@ -65,9 +65,9 @@ func TestNext(t *testing.T) {
 		{job.Dead, job.OnExpire, 0},
 		{job.Dead, job.OnRevive, job.Pending},
 	} {
-		to, ok := job.Next(c.from, c.on)
+		to, ok := job.Transition(c.from, c.on)
 		if to != c.to || ok != (c.to != 0) {
-			t.Errorf("Next(%s, %s) = %s, %v; want %s", c.from.Word(), c.on, to.Word(), ok, c.to.Word())
+			t.Errorf("Transition(%s, %s) = %s, %v; want %s", c.from.Word(), c.on, to.Word(), ok, c.to.Word())
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestLifecycleEnds(t *testing.T) {
 	settled := map[job.State]bool{job.Completed: true, job.Dead: true, job.Cancelled: true}
 	steps := func(s job.State) (out []job.State) {
 		for e := job.OnEnqueue; e <= job.OnRevive; e++ {
-			if to, ok := job.Next(s, e); ok && e != job.OnRevive {
+			if to, ok := job.Transition(s, e); ok && e != job.OnRevive {
 				out = append(out, to)
 			}
 		}
@@ -103,7 +103,7 @@ func TestLifecycleEnds(t *testing.T) {
 			if out := steps(s); len(out) != 0 {
 				t.Errorf("%s leads to %v", s.Word(), out)
 			}
-			if to, ok := job.Next(s, job.OnRevive); !ok || to != job.Pending {
+			if to, ok := job.Transition(s, job.OnRevive); !ok || to != job.Pending {
 				t.Errorf("a %s job is revived: %s, %v", s.Word(), to.Word(), ok)
 			}
 			continue

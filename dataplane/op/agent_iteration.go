@@ -141,7 +141,7 @@ func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) erro
 		on = job.OnAwait
 		dropDebounce(j)
 	}
-	to, ok := job.Next(j.State, on)
+	to, ok := job.Transition(j.State, on)
 	if !ok {
 		return fmt.Errorf("job %s is %s: it cannot continue", job.ID(j.Id), j.State.Word())
 	}

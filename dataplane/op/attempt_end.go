@@ -34,7 +34,7 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	if attemptsLeft(j) == 0 {
 		on = how.last
 	}
-	to, ok := job.Next(j.State, on)
+	to, ok := job.Transition(j.State, on)
 	if !ok {
 		return fmt.Errorf("job %s is %s: its attempt cannot end by %s", job.ID(j.Id), j.State.Word(), on)
 	}
@@ -59,7 +59,7 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	if delay > 0 {
 		return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING)
 	}
-	if j.State, ok = job.Next(to, job.OnPromote); !ok {
+	if j.State, ok = job.Transition(to, job.OnPromote); !ok {
 		return fmt.Errorf("job %s is %s: it cannot become pending", job.ID(j.Id), to.Word())
 	}
 	return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING, state.EventType_EVENT_PROMOTED)

@@ -34,11 +34,11 @@ func (o *CancelJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 
 // cancel cancels a job that has not settled.
 func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	if to, ok := job.Next(j.State, job.OnStop); ok {
+	if to, ok := job.Transition(j.State, job.OnStop); ok {
 		j.State = to
 		return stop(tx, j)
 	}
-	to, ok := job.Next(j.State, job.OnCancel)
+	to, ok := job.Transition(j.State, job.OnCancel)
 	if !ok {
 		return conflict(j, "cancelled", job.Pending, job.Scheduled, job.Retrying, job.Held, job.Active), nil
 	}

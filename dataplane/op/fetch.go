@@ -151,7 +151,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 			return nil, v.follow(tx, j)
 		}
 	}
-	to, ok := job.Next(j.State, job.OnFetch)
+	to, ok := job.Transition(j.State, job.OnFetch)
 	if !ok {
 		return nil, fmt.Errorf("job %s is ready but %s", id, j.State.Word())
 	}

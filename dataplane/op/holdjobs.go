@@ -31,7 +31,7 @@ func (o *HoldJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 }
 
 func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	if _, ok := job.Next(j.State, job.OnHold); !ok {
+	if _, ok := job.Transition(j.State, job.OnHold); !ok {
 		return conflict(j, "held", job.Pending, job.Scheduled, job.Retrying), nil
 	}
 	if err := hold(tx, j, job.Hold_HOLD_REQUEST, "", cmp.Or(o.Reason, heldReason)); err != nil {
@@ -49,7 +49,7 @@ func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...s
 
 // keep holds a job by an event of the lifecycle that leads to held.
 func keep(tx *state.Tx, j *job.Job, on job.Event, why job.Hold, by, reason string, causes ...state.EventType) error {
-	to, ok := job.Next(j.State, on)
+	to, ok := job.Transition(j.State, on)
 	if !ok || to != job.Held {
 		return fmt.Errorf("job %s is %s: it cannot be held", job.ID(j.Id), j.State.Word())
 	}

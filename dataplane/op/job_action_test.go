@@ -281,7 +281,7 @@ func TestTheLifecycleIsKept(t *testing.T) {
 				w.clockNs += int64(2 * time.Minute) // everything is due
 				before := w.stateOf(id)
 				result := w.apply(c.do(id, proof))[0]
-				possible := slices.ContainsFunc(c.on, func(e job.Event) bool { _, ok := job.Next(st, e); return ok })
+				possible := slices.ContainsFunc(c.on, func(e job.Event) bool { _, ok := job.Transition(st, e); return ok })
 				changed := w.stateOf(id) != before
 				// Some ops succeed if the job already is as asked, because a repeat counts as done.
 				already := name == "cancel" && st == job.Cancelled || name == "ack" && st == job.Completed

@@ -12,7 +12,7 @@ import (
 // die ends a job that gets no further attempt, by an event that leads to dead. why has the reason and the
 // outcome. The events in causes come before the job's own event in the feed.
 func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes ...state.EventType) error {
-	to, ok := job.Next(j.State, on)
+	to, ok := job.Transition(j.State, on)
 	if !ok || to != job.Dead {
 		return fmt.Errorf("job %s is %s: it cannot die by %s", job.ID(j.Id), j.State.Word(), on)
 	}
@@ -40,7 +40,7 @@ func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.Even
 
 // cancelled cancels an active job with a pending cancellation, as letGo does, but stores no error.
 func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
-	to, ok := job.Next(j.State, job.OnLetGo)
+	to, ok := job.Transition(j.State, job.OnLetGo)
 	if !ok {
 		return fmt.Errorf("job %s is %s: no attempt can end", job.ID(j.Id), j.State.Word())
 	}

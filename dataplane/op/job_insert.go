@@ -104,7 +104,7 @@ func (nj *NewJob) initialState(clockNs int64) (job.State, state.EventType) {
 	if nj.dueNs(clockNs) > clockNs || len(nj.DependsOn) > 0 {
 		on, event = job.OnSchedule, state.EventType_EVENT_SCHEDULED
 	}
-	first, _ := job.Next(job.State_STATE_UNSPECIFIED, on)
+	first, _ := job.Transition(job.State_STATE_UNSPECIFIED, on)
 	return first, event
 }
 

@@ -12,7 +12,7 @@ import (
 // retries, expiry and dependencies, because j was created with its own and some of that has begun. If j is not
 // scheduled, the error stops the replica.
 func (nj *NewJob) postpone(tx *state.Tx, j *job.Job) error {
-	to, ok := job.Next(j.State, job.OnPostpone)
+	to, ok := job.Transition(j.State, job.OnPostpone)
 	if !ok {
 		return fmt.Errorf("job %s is %s: it cannot be put off", job.ID(j.Id), j.State.Word())
 	}

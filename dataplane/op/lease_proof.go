@@ -37,7 +37,7 @@ func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 // leases has ended by expiry. Later it is refused with STATE_CONFLICT and the job's state, or with LEASE_LOST
 // if a lease of the job has expired, because the proof must then show whose lease it means.
 func (l *LeaseProof) transition(j *job.Job, on job.Event) (job.State, *Refusal) {
-	to, possible := job.Next(j.State, on)
+	to, possible := job.Transition(j.State, on)
 	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {
 		return to, nil
 	}

@@ -67,7 +67,7 @@ func TestEveryTransitionIsTold(t *testing.T) {
 	rows := 0
 	for from := range job.State(job.States) {
 		for on := job.Event(0); !strings.HasPrefix(on.String(), "event("); on++ {
-			to, ok := job.Next(from, on)
+			to, ok := job.Transition(from, on)
 			if !ok {
 				continue
 			}

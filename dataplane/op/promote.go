@@ -24,7 +24,7 @@ func (o *Promote) Apply(tx *state.Tx) (*PromoteResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		to, ok := job.Next(j.GetState(), job.OnPromote)
+		to, ok := job.Transition(j.GetState(), job.OnPromote)
 		if !ok || j.ScheduledNs > tx.ClockNs() || j.BlockedBy > 0 {
 			continue
 		}

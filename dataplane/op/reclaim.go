@@ -33,7 +33,7 @@ func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, leased := job.Next(j.GetState(), job.OnReclaim); !leased || tx.ClockNs() < job.ReclaimAt(j, tx.Head().TermStartedNs) {
+		if _, leased := job.Transition(j.GetState(), job.OnReclaim); !leased || tx.ClockNs() < job.ReclaimAt(j, tx.Head().TermStartedNs) {
 			continue
 		}
 		j.LeaseExpired = true

@@ -27,7 +27,7 @@ func (o *RejectJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 }
 
 func (o *RejectJobs) reject(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	if _, ok := job.Next(j.State, job.OnReject); !ok {
+	if _, ok := job.Transition(j.State, job.OnReject); !ok {
 		return conflict(j, "rejected", job.Held), nil
 	}
 	why := &job.AttemptError{Error: o.Reason, Outcome: job.Rejected}

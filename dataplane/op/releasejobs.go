@@ -31,7 +31,7 @@ func (o *ReleaseJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 }
 
 func (o *ReleaseJobs) release(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	to, ok := job.Next(j.State, job.OnApprove)
+	to, ok := job.Transition(j.State, job.OnApprove)
 	if !ok {
 		return conflict(j, "approved", job.Held), nil
 	}

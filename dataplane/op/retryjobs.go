@@ -32,7 +32,7 @@ func (o *RetryJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 }
 
 func (o *RetryJobs) revive(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	to, ok := job.Next(j.State, job.OnRevive)
+	to, ok := job.Transition(j.State, job.OnRevive)
 	switch {
 	case o.Requeue && j.State != job.Dead:
 		return conflict(j, "requeued", job.Dead), nil

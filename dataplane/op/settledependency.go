@@ -62,7 +62,7 @@ func unblock(tx *state.Tx, j *job.Job) error {
 	if j.BlockedBy > 0 || j.State != job.Scheduled || j.ScheduledNs > tx.ClockNs() {
 		return tx.PutJob(j, state.EventType_EVENT_UNBLOCKED)
 	}
-	to, ok := job.Next(j.State, job.OnPromote)
+	to, ok := job.Transition(j.State, job.OnPromote)
 	if !ok {
 		return fmt.Errorf("job %s is %s: it cannot become pending", job.ID(j.Id), j.State.Word())
 	}

@@ -101,7 +101,7 @@ func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 
 // sweepOn gives a job the state to which an event leads. It fails if the event is impossible in the job's state.
 func sweepOn(j *job.Job, on job.Event) error {
-	to, ok := job.Next(j.State, on)
+	to, ok := job.Transition(j.State, on)
 	if !ok {
 		return fmt.Errorf("job %s is %s: it cannot %s", job.ID(j.Id), j.State.Word(), on)
 	}

@@ -31,7 +31,7 @@ func TestEveryRowOfTheLifecycleIsProjected(t *testing.T) {
 	walked, events := 0, map[job.Event]bool{}
 	for from := range job.State(job.States) {
 		for e := job.OnEnqueue; e <= job.OnRevive; e++ {
-			to, ok := job.Next(from, e)
+			to, ok := job.Transition(from, e)
 			if !ok {
 				continue
 			}
