@@ -177,11 +177,11 @@ type eventStream struct {
 
 // listener sends events to a client.
 type listener interface {
-	// notify sends events and returns the number of bytes and of writes.
-	notify(events []shownEvent) (bytes, writes int64, err error)
-	// alive sends a heartbeat. at is the position in the feed, or "" for a client with a scope, because the
+	// send writes events and returns the number of bytes and of writes.
+	send(events []shownEvent) (bytes, writes int64, err error)
+	// heartbeat sends a heartbeat. at is the position in the feed, or "" for a client with a scope, because the
 	// position would show how many events other queues have.
-	alive(at string) error
+	heartbeat(at string) error
 }
 
 // run sends events until the request's context ends, with a nil error, or until the stream must end, with the
@@ -191,7 +191,7 @@ type listener interface {
 func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
-	if err := x.alive(); err != nil { // tells the client that the stream has begun
+	if err := x.heartbeat(); err != nil { // tells the client that the stream has begun
 		return err
 	}
 	recheck, err := x.mayContinue()
@@ -210,7 +210,7 @@ func (x *eventStream) run(ctx context.Context) error {
 			}
 		case <-idle.C:
 			if err = x.recheck(); err == nil { // because a key may expire
-				err = x.alive()
+				err = x.heartbeat()
 			}
 			x.reader.hub.rest(x.server.cfg.EventHeartbeat)
 		case <-ctx.Done():
@@ -272,7 +272,7 @@ func (x *eventStream) send() (more bool, err error) {
 	}
 	var bytes, writes int64
 	if len(events) > 0 {
-		bytes, writes, err = x.to.notify(events)
+		bytes, writes, err = x.to.send(events)
 	}
 	counts := &x.server.eventCounts
 	counts.sent.Add(uint64(len(events)))
@@ -282,13 +282,13 @@ func (x *eventStream) send() (more bool, err error) {
 	return more, err
 }
 
-// alive sends a heartbeat to the listener.
-func (x *eventStream) alive() error {
+// heartbeat sends a heartbeat to the listener.
+func (x *eventStream) heartbeat() error {
 	at := x.reader.at.String()
 	if !x.reader.query.all() {
 		at = ""
 	}
-	return x.to.alive(at)
+	return x.to.heartbeat(at)
 }
 
 // eventWriter writes events as server-sent events.
@@ -299,9 +299,9 @@ type eventWriter struct {
 	buffer  bytes.Buffer
 }
 
-// notify writes the events one by one and flushes them together, within EventWriteWait. After a flush there
+// send writes the events one by one and flushes them together, within EventWriteWait. After a flush there
 // is no deadline, not even the HTTP server's.
-func (x *eventWriter) notify(events []shownEvent) (bytes, writes int64, err error) {
+func (x *eventWriter) send(events []shownEvent) (bytes, writes int64, err error) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have no deadline
 	for i := range events {
 		text, err := events[i].sse(&x.server.eventCounts)
@@ -316,12 +316,12 @@ func (x *eventWriter) notify(events []shownEvent) (bytes, writes int64, err erro
 			return bytes, 1, err
 		}
 	}
-	return bytes, 1, x.sent()
+	return bytes, 1, x.flush()
 }
 
-// alive sends a comment and, for a client without a scope, the position in the feed, so that a client that
+// heartbeat sends a comment and, for a client without a scope, the position in the feed, so that a client that
 // reconnects does not read events again that its filter skipped.
-func (x *eventWriter) alive(at string) error {
+func (x *eventWriter) heartbeat(at string) error {
 	x.buffer.Reset()
 	x.buffer.WriteString(":\n")
 	if at != "" && at != "0" {
@@ -332,11 +332,11 @@ func (x *eventWriter) alive(at string) error {
 	if _, err := x.w.Write(x.buffer.Bytes()); err != nil {
 		return err
 	}
-	return x.sent()
+	return x.flush()
 }
 
-// sent flushes the written bytes and removes the deadline.
-func (x *eventWriter) sent() error {
+// flush sends the written bytes and removes the deadline.
+func (x *eventWriter) flush() error {
 	err := x.control.Flush()
 	if err == nil {
 		_ = x.control.SetWriteDeadline(time.Time{})

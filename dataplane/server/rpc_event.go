@@ -68,8 +68,8 @@ type eventSender struct {
 	begun  bool
 }
 
-// notify sends each event as a message, and flushes them together. Each call must end within EventWriteWait.
-func (x *eventSender) notify(events []shownEvent) (bytes, writes int64, err error) {
+// send writes each event as a message, and flushes them together. Each call must end within EventWriteWait.
+func (x *eventSender) send(events []shownEvent) (bytes, writes int64, err error) {
 	x.guard.Begin()
 	defer x.guard.End()
 	before := x.out.written
@@ -87,8 +87,8 @@ func (x *eventSender) notify(events []shownEvent) (bytes, writes int64, err erro
 	return x.out.written - before, 1, err
 }
 
-// alive sends the headers once. It sends no heartbeats, because HTTP/2 pings keep the connection alive.
-func (x *eventSender) alive(string) error {
+// heartbeat sends the headers once. It sends no heartbeats, because HTTP/2 pings keep the connection alive.
+func (x *eventSender) heartbeat(string) error {
 	if x.begun {
 		return nil
 	}
