@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/proto"
 
@@ -178,7 +179,7 @@ func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 		meter.used.TakeN(uint64(n), minuteMs, m.clockNs)
 		meter.reserved -= back
 		j.claim.reserved[i] -= back
-		j.claim.used[i] += uint64(n)
+		j.claim.used[i] = min(j.claim.used[i]+uint64(n), math.MaxUint32) // as the state counts an attempt's tokens
 	}
 }
 
