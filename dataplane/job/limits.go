@@ -47,6 +47,9 @@ const (
 	MaxConcurrency       = 1_000_000 // a queue's max_concurrency
 	MaxDutyItems         = 1000      // ids in one Promote, Reclaim or other op of a duty
 	MaxOpBytes           = 20 << 20  // encoded size of one op
+	MaxMembers           = 5         // members of a group's list, whose number is odd
+	MaxMemberID          = 128       // bytes of a member's id; the engine's MaxGroupName
+	MaxMemberAddress     = 512       // bytes of a member's address
 
 	// MaxNesting is the number of objects and lists in a document that may lie in one another.
 	MaxNesting = text.MaxNesting

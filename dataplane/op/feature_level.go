@@ -8,7 +8,7 @@ import (
 
 // FeatureLevel is the highest feature level that this binary understands. An entry written at a higher level
 // stops the replica.
-const FeatureLevel = 1
+const FeatureLevel = 2
 
 // firstLevel is the feature level of a store that was never raised.
 const firstLevel = 1

@@ -42,7 +42,7 @@ func TestMachineStops(t *testing.T) {
 		op    op.Op
 		want  string
 	}{
-		{"higher level", op.FeatureLevel + 1, &op.StartTerm{}, "entry 2 was written at feature level 2, this binary knows 1"},
+		{"higher level", op.FeatureLevel + 1, &op.StartTerm{}, fmt.Sprintf("entry 2 was written at feature level %d, this binary knows %d", op.FeatureLevel+1, op.FeatureLevel)},
 		{"unknown number", op.FeatureLevel, raw{number: 99}, "entry 2, op 2 of 2: op number 99 is not known"},
 		{"unknown field", op.FeatureLevel, raw{number: 1, data: unknownField}, "entry 2, op 2 of 2: decode enqueue: corvo.op.v1.Enqueue has a field 99"},
 		{"garbage", op.FeatureLevel, raw{number: 2, data: []byte{0xff}}, "entry 2, op 2 of 2: decode fetch"},

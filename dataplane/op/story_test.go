@@ -216,6 +216,8 @@ func (s *story) look(name string, items []item) func() {
 		return s.printHead
 	case "usage":
 		return s.printUsage
+	case "members":
+		return s.printMembers
 	case "audit-log":
 		return s.printAudit
 	case "costs":

@@ -80,6 +80,7 @@ const (
 	numTrimAudit         entry.Number = 67
 	numSetKey            entry.Number = 68
 	numRotateKey         entry.Number = 69
+	numSetMembers        entry.Number = 70
 )
 
 // table has every op, by its number. init fills it, because the Apply of Deliver reads it.
@@ -156,6 +157,7 @@ func init() {
 		numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
 		numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
 		numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
+		numSetMembers:        kind("set-members", pipeline.ClassManage, RepeatNever, (*SetMembers).Apply).from(2),
 	})
 }
 
@@ -184,6 +186,12 @@ func kind[O, R any, PO interface {
 	Result
 }](name string, class pipeline.Class, repeats Repeat, apply func(PO, *state.Tx) (PR, error)) *Kind {
 	return &Kind{Row: optable.NewRow[Op](name, class, apply), Repeats: repeats, Since: 1}
+}
+
+// from sets the feature level that a namespace needs for the op.
+func (k *Kind) from(level uint32) *Kind {
+	k.Since = level
+	return k
 }
 
 // Kinds returns the op table in the order of its numbers.

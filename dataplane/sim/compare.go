@@ -135,6 +135,7 @@ func (m *model) compare(v *state.Snapshot) error {
 	if level := max(v.Head().GetFeatureLevel(), 1); level != m.level {
 		errs = append(errs, fmt.Errorf("the store has level %d, the model %d", level, m.level))
 	}
+	errs = append(errs, m.compareMembers(v))
 	for name, want := range m.queues {
 		errs = append(errs, m.compareQueue(v, name, want))
 	}

@@ -82,6 +82,8 @@ func (m *model) dispatch(o op.Op) outcome {
 // dispatchLater continues dispatch, which would be too long otherwise.
 func (m *model) dispatchLater(o op.Op) outcome {
 	switch o := o.(type) {
+	case *op.SetMembers:
+		return m.setMembers(o)
 	case *op.CancelJobs:
 		return m.cancelJobs(o)
 	case *op.RetryJobs:

@@ -28,8 +28,9 @@ type model struct {
 	usageFirst    uint64                // the first row kept
 	rejections    uint64                // number of rejected usage reports
 	level         uint32
-	seed          entry.Seed // of the running entry
-	born          uint64     // number of ids that the running entry has generated
+	members       *op.SetMembers // the last that was not refused; nil for none
+	seed          entry.Seed     // of the running entry
+	born          uint64         // number of ids that the running entry has generated
 	batches       map[job.ID]*modelBatch
 	waiters       map[job.ID]*modelWaiters // by the job that is waited for
 	schedules     map[job.ID]*state.Schedule

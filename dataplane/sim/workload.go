@@ -78,6 +78,7 @@ func draws() []draw {
 		{"trim-usage", 2, (*workload).trimUsage},
 		{"delete-queue", 3, (*workload).deleteQueue},
 		{"raise-level", 1, (*workload).raiseLevel},
+		{"set-members", 1, (*workload).setMembers},
 		{"move-jobs", 5, (*workload).moveJobs},
 		{"deliver", 6, (*workload).deliver},
 		{"trim-outbox", 2, (*workload).trimOutbox},

@@ -18,7 +18,7 @@ const checkReports = 20
 // the first checkReports differences from the stored ones.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
-	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
+	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.members, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
 		if err := step(); err != nil {
 			return fmt.Errorf("check entry %d: %w", v.head.Index, err)
 		}

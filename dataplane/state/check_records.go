@@ -47,3 +47,15 @@ func (c *checker) lock(name lockName, id [16]byte) error {
 	}
 	return c.expect(appendLockKey(nil, name), value)
 }
+
+// members checks that the list of members is one that the op could have put.
+func (c *checker) members() error {
+	list, err := c.v.Members()
+	if err != nil || list == nil {
+		return err
+	}
+	if list.Epoch == 0 || list.Generation == 0 || len(list.Members)%2 == 0 {
+		c.report("the list of members has epoch %d, generation %d and %d members", list.Epoch, list.Generation, len(list.Members))
+	}
+	return nil
+}

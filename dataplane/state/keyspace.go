@@ -15,6 +15,7 @@ const (
 	prefixHead          = 0x01
 	prefixConfiguration = 0x02
 	prefixTerms         = 0x03
+	prefixMembers       = 0x04
 	prefixQueue         = 0x10
 	prefixKey           = 0x11
 	prefixOutbox        = 0x12
@@ -70,6 +71,7 @@ var keyspaces = []keyspace{
 	{prefixHead, "head", "", "Head", headKey},
 	{prefixConfiguration, "configuration", "", "index 8 | raft's encoding of the membership", configurationKey},
 	{prefixTerms, "terms", "", "Terms", termsKey},
+	{prefixMembers, "members", "", "Members", membersKey},
 	{prefixQueue, "queue", "name", "Queue", func() []byte { return queueKey("emails") }},
 	{prefixKey, "key", "id", "Key", func() []byte { return apiKeyKey("k1") }},
 	{prefixOutbox, "outbox", "shard 4", "Outbox", func() []byte { return appendShardKey(nil, prefixOutbox, 258) }},
@@ -143,6 +145,7 @@ const (
 func headKey() []byte             { return []byte{prefixHead} }
 func configurationKey() []byte    { return []byte{prefixConfiguration} }
 func termsKey() []byte            { return []byte{prefixTerms} }
+func membersKey() []byte          { return []byte{prefixMembers} }
 func queueKey(name string) []byte { return append([]byte{prefixQueue}, name...) }
 func apiKeyKey(id string) []byte  { return append([]byte{prefixKey}, id...) }
 

@@ -65,6 +65,8 @@ type Hooks struct {
 	OnBulk func()
 	// OnOutbox reports new ops for another shard.
 	OnOutbox func()
+	// OnMembers reports that the group's list of members was replaced.
+	OnMembers func()
 }
 
 // Store is one shard's state. One goroutine applies (Begin, Commit, PutConfiguration, Restore); any number of
@@ -89,6 +91,7 @@ type Store struct {
 	publish       sync.Mutex
 	head          atomic.Pointer[Head] // committed; never changed once stored here
 	configuration atomic.Pointer[configuration]
+	members       atomic.Pointer[Members] // committed; never changed once stored here
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
 	outboxesRead  atomic.Pointer[[]OutboxState]
 	resourcesRead atomic.Pointer[ResourceIndex] // committed resources, for readers
@@ -160,6 +163,7 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.gen = gen
 	s.head.Store(c.head)
 	s.configuration.Store(c.configuration)
+	s.members.Store(c.members)
 	s.keys, s.queues, s.newest, s.leases = c.keys, c.queues, c.newest, c.leases
 	s.outboxes, s.inboxes, s.laneJournal = c.outboxes, c.inboxes, c.laneJournal
 	s.audited = c.audited

@@ -16,6 +16,7 @@ import (
 type caches struct {
 	head          *Head
 	configuration *configuration
+	members       *Members
 	queues        map[string]*queue
 	keys          map[string]*Key
 	outboxes      map[uint32]*Outbox
@@ -38,6 +39,9 @@ func loadCaches(r source) (*caches, error) {
 	c.head.fillDefaults()
 	var err error
 	if c.configuration, err = loadConfiguration(r); err != nil {
+		return nil, err
+	}
+	if c.members, err = loadMembers(r); err != nil {
 		return nil, err
 	}
 	for rec, err := range scan(r, prefixQueue, func() *Queue { return &Queue{} }) {

@@ -13,7 +13,8 @@ import (
 
 // A backup holds every pair of the store except those that mean nothing in another history. It leaves out the
 // feed, because every follower of the feed followed the history that ends (see Rebirth). It leaves out
-// the leaders' terms for the same reason, and the membership because it belongs to the old cluster.
+// the leaders' terms for the same reason, and the membership and the list of members because they belong to the
+// old cluster: a copy that kept the list would try to add the old members.
 
 // Export yields the pairs of a backup in the order of their keys, the head first. A pair is valid until the
 // next one is yielded.
@@ -31,7 +32,7 @@ func (v *Snapshot) Export() iter.Seq2[KV, error] {
 }
 
 func exported(key []byte) bool {
-	return len(key) > 0 && key[0] != prefixConfiguration && key[0] != prefixTerms && key[0] != prefixFeed
+	return len(key) > 0 && key[0] != prefixConfiguration && key[0] != prefixTerms && key[0] != prefixMembers && key[0] != prefixFeed
 }
 
 // Crossing describes the ops exchanged between this shard and another.

@@ -51,6 +51,7 @@ type Tx struct {
 	bulk          bulkRows
 	resourceIndex *ResourceIndex // as the entry leaves it; nil until the first use and after a change
 	resourcesPut  bool
+	membersPut    *Members                  // nil if the entry put none
 	gated         bool                      // a gate may have opened, or a job has come to one
 	waiters       map[waiterName]bool       // added or removed by the entry; false for removed
 	deleted       []*queue                  // removed queues that were in the store or created by the entry
@@ -165,7 +166,7 @@ func (tx *Tx) reset() {
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
 	tx.keysPut, tx.usageGrew, tx.auditGrew, tx.resourcesPut = false, false, false, false
-	tx.resourceIndex = tx.s.resourcesRead.Load()
+	tx.resourceIndex, tx.membersPut = tx.s.resourcesRead.Load(), nil
 	clear(tx.outboxes)
 	clear(tx.inboxes)
 	clear(tx.locks)
@@ -278,6 +279,9 @@ func (tx *Tx) publish() {
 	if tx.resourcesPut {
 		tx.s.resourcesRead.Store(tx.ResourceIndex())
 	}
+	if tx.membersPut != nil {
+		tx.s.members.Store(tx.membersPut)
+	}
 	tx.markGates()
 	tx.gated = tx.s.gates.changed
 	if tx.gated {
@@ -344,6 +348,9 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.resourcesPut && hooks.OnResources != nil {
 		hooks.OnResources()
+	}
+	if tx.membersPut != nil && hooks.OnMembers != nil {
+		hooks.OnMembers()
 	}
 	if tx.gated && hooks.OnGate != nil {
 		hooks.OnGate()
