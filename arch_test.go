@@ -57,7 +57,7 @@ var walls = []struct {
 
 // pure packages read no clock and no randomness: time comes from the entry, ids from
 // the proposer.
-var pure = []string{"dataplane/job", "dataplane/state", "dataplane/op", "controlplane/plan", "tenancy", "billing", "engine/entry"}
+var pure = []string{"dataplane/job", "dataplane/state", "dataplane/op", "controlplane/plan", "tenancy", "billing", "engine/entry", "engine/membership"}
 
 var (
 	pureExcept     = []string{"billing/stripe"}
