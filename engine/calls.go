@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
@@ -158,18 +159,28 @@ func decodeError(data []byte) error {
 	return e
 }
 
-// progress describes how far a member has got.
+// progress describes how far a member has got: its log, its machine and its view, and the highest feature level that
+// it understands.
 type progress struct {
-	term, last, applied uint64
+	term, last, applied, view uint64
+	level                     uint32
 }
 
 func (s progress) encode() []byte {
-	return fields(nil).number(s.term).number(s.last).number(s.applied)
+	return fields(nil).number(s.term).number(s.last).number(s.applied).number(s.view).number(uint64(s.level))
 }
 
 func decodeProgress(data []byte) (s progress, err error) {
 	f := fields(data)
-	return s, f.numbers(&s.term, &s.last, &s.applied)
+	var level uint64
+	if err := f.numbers(&s.term, &s.last, &s.applied, &s.view, &level); err != nil {
+		return s, err
+	}
+	if level > math.MaxUint32 {
+		return s, errors.New("a member's feature level is out of range")
+	}
+	s.level = uint32(level)
+	return s, nil
 }
 
 // change is a membership change requested from the leader.

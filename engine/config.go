@@ -14,6 +14,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/membership"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 	"github.com/corvo/corvo/engine/replica"
@@ -127,8 +128,18 @@ type Config struct {
 
 	Tuning
 
+	// List returns the list of members in the machine, or nil if there is none, and a channel that is closed when a
+	// newer list is applied. While there is a list, the leader changes the configuration towards it (ADR 0065) and runs
+	// no autopilot. nil = the group never has a list.
+	List func() (list []membership.Listed, changed <-chan struct{})
+	// View returns the index of the last entry that this member's view of the machine shows. The leader gives a listed
+	// member no vote before the view has caught up. nil = the machine has no view.
+	View func() uint64
+
 	// Level returns the feature level to write entries at. Default: 1.
 	Level func() uint32
+	// MaxLevel is the highest feature level that this member understands. It tells the leader. Default: 1.
+	MaxLevel uint32
 	// Now returns the host's time. Default time.Now.
 	Now func() time.Time
 	// Rand is the source of seeds and identities. Default crypto/rand.
@@ -149,6 +160,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Level == nil {
 		c.Level = func() uint32 { return 1 }
+	}
+	if c.MaxLevel == 0 {
+		c.MaxLevel = 1
 	}
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider()

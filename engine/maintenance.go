@@ -17,6 +17,9 @@ const (
 	silentAfter = 5 * time.Second
 	// maxLearnerLag is the most entries that a learner may lack and still count as keeping up.
 	maxLearnerLag = 512
+	// maxViewLag is the most entries that a member's view may lack of those that the leader's shows, and still
+	// count as caught up. It is not 0, because under load each view follows in steps of its own.
+	maxViewLag = 512
 )
 
 // contact records the leader's contact with another member in the present term.
@@ -25,7 +28,9 @@ type contact struct {
 	silentSince time.Time // start of the present silence; zero = it answers
 	steadySince time.Time // since when it keeps up; zero = it does not
 	progress    progress
+	term        uint64 // of the leader at the last answer
 	lag         uint64 // entries of the leader's log that it lacked at the last answer
+	log, view   bool   // its log and its view had caught up at the last answer
 	logged      bool   // its silence was logged
 }
 
@@ -55,13 +60,12 @@ func (w *contacts) copy() map[string]contact {
 	return all
 }
 
-// record records an answer of a member, or its failure to answer. term is the present term, and last the end
-// of the leader's log.
-func (w *contacts) record(id string, term, last uint64, s progress, err error) contact {
+// record records an answer of a member, or its failure to answer. own is the leader's progress before it asked.
+func (w *contacts) record(id string, own, s progress, err error) contact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.term != term || w.all == nil { // a new term of leadership: the old contacts do not count
-		w.all, w.term = map[string]contact{}, term
+	if w.term != own.term || w.all == nil { // a new term of leadership: the old contacts do not count
+		w.all, w.term = map[string]contact{}, own.term
 	}
 	now, of := time.Now(), w.all[id]
 	switch {
@@ -71,7 +75,9 @@ func (w *contacts) record(id string, term, last uint64, s progress, err error) c
 			of.silentSince = now
 		}
 	default:
-		of.lastSeen, of.silentSince, of.progress, of.lag = now, time.Time{}, s, last-min(last, s.last)
+		of.lastSeen, of.silentSince, of.progress, of.term = now, time.Time{}, s, own.term
+		of.lag = own.last - min(own.last, s.last)
+		of.log, of.view = s.last >= own.applied, s.sees(own)
 		if of.lag > maxLearnerLag {
 			of.steadySince = time.Time{}
 		} else if of.steadySince.IsZero() {
@@ -80,6 +86,12 @@ func (w *contacts) record(id string, term, last uint64, s progress, err error) c
 	}
 	w.all[id] = of
 	return of
+}
+
+// sees reports whether the view of a member with progress s has caught up with the leader's. A member without a view
+// has position 0 while it builds one.
+func (s progress) sees(leader progress) bool {
+	return leader.view-min(leader.view, s.view) <= maxViewLag && (s.view > 0 || leader.view == 0)
 }
 
 // retain drops the contacts of nodes that are no longer members.
@@ -104,7 +116,8 @@ func (w *contacts) setLogged(id string, logged bool) {
 }
 
 // maintain runs while this node leads: it probes the members, updates their addresses, checks this host's
-// clock and runs the autopilot. While the group has no other members, it only watches for a change.
+// clock and changes the configuration, towards the list of members or, without a list, by the autopilot. While the
+// group has no other members and its list names none, maintain only watches for a change.
 func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
 	select {
 	case <-g.opened:
@@ -122,16 +135,26 @@ func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
 		changed := g.changed
 		g.mu.Unlock()
 		g.updateAddresses()
+		list, listed := g.list()
 		var tick <-chan time.Time
-		if members := g.replica.Members(); len(members) > 1 {
+		members := g.replica.Members()
+		if len(members) > 1 {
 			g.probe(ctx)
 			g.contacts.retain(members)
 			g.checkClock(ctx, &skew)
+		}
+		switch {
+		case len(list) == 0:
 			g.runAutopilot(ctx)
+		case g.followList(ctx, list):
+			continue // to the next change, without a pause
+		}
+		if len(members) > 1 || len(list) > 1 {
 			tick, changed = time.After(maintainInterval), nil
 		}
 		select {
 		case <-tick:
+		case <-listed:
 		case <-changed:
 		case <-ctx.Done():
 			return
@@ -143,7 +166,7 @@ func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
 func (g *Group) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maintainInterval)
 	defer cancel()
-	term, last := g.replica.Term(), g.replica.Last()
+	own := progress{term: g.replica.Term(), last: g.replica.Last(), applied: g.replica.Applied().Index, view: g.view()}
 	var asking sync.WaitGroup
 	for _, p := range g.replica.Members() {
 		if p.ID == g.identity.NodeID {
@@ -151,7 +174,7 @@ func (g *Group) probe(ctx context.Context) {
 		}
 		asking.Go(func() {
 			s, err := g.ask(ctx, p)
-			of := g.contacts.record(p.ID, term, last, s, err)
+			of := g.contacts.record(p.ID, own, s, err)
 			log := g.config.Logger.With("group", g.identity.Group, "member", p.ID)
 			switch {
 			case err != nil && !of.logged && time.Since(of.silentSince) >= silentAfter:

@@ -247,7 +247,7 @@ func (g *Group) handleTerm(context.Context, transport.Peer, []byte) ([]byte, err
 		return nil, err
 	}
 	// Read the term last, because the member that asks relies on it.
-	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index}
+	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index, view: g.view(), level: g.config.MaxLevel}
 	s.term = g.replica.Term()
 	return s.encode(), nil
 }

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/corvo/corvo/engine/membership"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// followList makes at most one change of the configuration towards the list of members, and reports whether it made
+// one. It reads the configuration before it decides, and Raft refuses the change if there is a newer one by then.
+func (g *Group) followList(ctx context.Context, list []membership.Listed) (changed bool) {
+	members, since := g.replica.AppliedMembers()
+	c := membership.Next(g.situation(list, members, since))
+	if c.Kind == membership.None {
+		return false
+	}
+	p := replica.Peer{ID: c.ID, Address: c.Address}
+	for _, m := range members {
+		if m.ID == c.ID {
+			p = m
+		}
+	}
+	log := g.config.Logger.With("group", g.identity.Group, "change", c.Kind, "member", c.ID, "index", c.Index)
+	if err := g.make(ctx, c, p); err != nil {
+		log.Info("the group could not take a step towards its list of members; the leader tries again", "error", err)
+		return false
+	}
+	log.Info("the group took a step towards its list of members")
+	return true
+}
+
+// make makes one change to p, which is its member, or the new one.
+func (g *Group) make(ctx context.Context, c membership.Change, p replica.Peer) error {
+	switch c.Kind {
+	case membership.Add:
+		// The transport prefers the address that it knows, and updateAddresses would write that one back.
+		g.config.Transport.Learn(p.ID, p.Address)
+		return g.replica.Put(p, c.Index)
+	case membership.Promote:
+		p.Voter = true
+		return g.replica.Put(p, c.Index)
+	case membership.Transfer:
+		ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+		defer cancel()
+		return g.transferTo(ctx, p)
+	}
+	if err := g.replica.Remove(p.ID, c.Index); err != nil {
+		return err
+	}
+	g.notifyRemoved(ctx, p) // it may be alive
+	return nil
+}
+
+// situation returns the leader's knowledge for membership.Next.
+func (g *Group) situation(list []membership.Listed, members []replica.Peer, since uint64) membership.Situation {
+	s := membership.Situation{Leader: g.identity.NodeID, Listed: list, Index: since}
+	contacts := g.contacts.copy()
+	for _, p := range members {
+		w := contacts[p.ID]
+		alive := p.ID == g.identity.NodeID || !w.lastSeen.IsZero() && w.silentSince.IsZero()
+		s.Peers = append(s.Peers, membership.Peer{
+			ID: p.ID, Voter: p.Voter, Alive: alive,
+			Log: w.log, View: w.view,
+		})
+	}
+	return s
+}
+
+// list returns the list of members in the machine and a channel that is closed when a newer one is applied; both are
+// nil in a group that never has one.
+func (g *Group) list() (list []membership.Listed, changed <-chan struct{}) {
+	if g.config.List == nil {
+		return nil, nil
+	}
+	return g.config.List()
+}
+
+// view returns the index of the last entry that this member's view shows, or of the last applied one if there is no
+// view.
+func (g *Group) view() uint64 {
+	if g.config.View == nil {
+		return g.replica.Applied().Index
+	}
+	return g.config.View()
+}
+
+// MembersLevel returns the highest feature level that all members understand. It returns false unless this member
+// leads and every other member has answered it in its term.
+func (g *Group) MembersLevel() (level uint32, ok bool) {
+	level = g.config.MaxLevel
+	for _, p := range g.replica.Members() {
+		if p.ID == g.identity.NodeID {
+			continue
+		}
+		w, seen := g.contacts.get(p.ID)
+		if !seen || w.term != g.replica.Term() {
+			return 0, false
+		}
+		level = min(level, w.progress.level)
+	}
+	return level, g.replica.Leads()
+}
