@@ -48,7 +48,7 @@ type Config struct {
 	// called.
 	OnKeys func()
 	// Known returns the highest feature level that every member of every shard supports; ok is false until
-	// all have reported. nil = there are no other members.
+	// all have reported. nil = the members of this shard say it to their leader.
 	Known func() (level uint32, ok bool)
 	// Shards provides all shards of the namespace, including this one, as the targets of its messages. nil =
 	// there is no other.
@@ -103,6 +103,7 @@ type Cell struct {
 	group  *engine.Group
 	// machine knows the feature level in force.
 	machine     *op.Machine
+	listed      listed
 	claims      claims
 	lagRefusals atomic.Uint64 // ops that admit refused
 
@@ -158,6 +159,7 @@ func open(cfg Config) (_ *Cell, err error) {
 		},
 
 		OnResources: c.duties.OnResources,
+		OnMembers:   c.listed.onMembers,
 		OnOutbox: func() {
 			if c.outbox != nil {
 				c.outbox.OnOutbox()
@@ -168,12 +170,25 @@ func open(cfg Config) (_ *Cell, err error) {
 	if err := c.machine.CheckLevel(); err != nil {
 		return nil, fmt.Errorf("open the store of %s: %w", cfg.Group, err)
 	}
+	if err := c.openGroup(); err != nil {
+		return nil, err
+	}
+	c.start()
+	return c, nil
+}
+
+// openGroup opens the Raft group around the machine.
+func (c *Cell) openGroup() (err error) {
+	cfg := &c.cfg
 	c.group, err = engine.Open(engine.Config{
 		Dir:       filepath.Join(cfg.Dir, "raft"),
 		Group:     cfg.Group,
 		NodeID:    cfg.NodeID,
 		Machine:   c.machine,
 		Level:     c.machine.Level,
+		MaxLevel:  op.FeatureLevel,
+		List:      c.members,
+		View:      func() uint64 { return uint64(c.viewApplied()) },
 		Codec:     op.Codec{},
 		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
@@ -183,10 +198,9 @@ func open(cfg Config) (_ *Cell, err error) {
 		Logger:    cfg.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the group %s: %w", cfg.Group, err)
+		return fmt.Errorf("open the group %s: %w", cfg.Group, err)
 	}
-	c.start()
-	return c, nil
+	return nil
 }
 
 // newBackground creates the components that run while the cell leads.

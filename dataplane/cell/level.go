@@ -32,7 +32,7 @@ func (c *Cell) raiseLevel(ctx context.Context) {
 // knownLevel returns the highest level that all members, including this binary, support.
 func (c *Cell) knownLevel() (level uint32, ok bool) {
 	if c.cfg.Known == nil {
-		return op.FeatureLevel, true
+		return c.group.MembersLevel()
 	}
 	level, ok = c.cfg.Known()
 	return min(level, op.FeatureLevel), ok

@@ -48,13 +48,8 @@ func (c *Cell) Status() (Status, error) {
 	}
 	s := Status{Engine: of}
 	head := c.store.Head()
-	_, index := c.view.Cursor()
-	s.ViewApplied = Index(index)
-	if s.ViewLag, s.ViewBehind = c.view.Lag(); s.ViewLag == 0 {
-		// The cursor is at the last entry that had events. The entries after it, up to the head read before,
-		// changed nothing that a view could show.
-		s.ViewApplied = max(s.ViewApplied, Index(head.GetIndex()))
-	}
+	s.ViewApplied = c.viewApplied()
+	s.ViewLag, s.ViewBehind = c.view.Lag()
 	s.ViewBuilding, s.ViewSlowed = c.view.Building(), c.lagRefusals.Load()
 	s.FeedEvents, s.FeedBytes = head.GetFeedNextSeq()-head.GetFeedFirstSeq(), head.FeedHeld()
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
@@ -66,6 +61,18 @@ func (c *Cell) Status() (Status, error) {
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
 	s.AlertsDropped, s.WebhookEventsLost = c.duties.AlertsDropped(), head.GetNotificationsLost()
 	return s, nil
+}
+
+// viewApplied returns the last entry that the view shows.
+func (c *Cell) viewApplied() Index {
+	applied := c.Applied()
+	_, index := c.view.Cursor()
+	if lag, _ := c.view.Lag(); lag == 0 {
+		// The cursor is at the last entry that had events. The entries after it, up to the one read before,
+		// changed nothing that a view could show.
+		return max(Index(index), applied)
+	}
+	return Index(index)
 }
 
 // Failed returns the error that made the cell stop for good, or nil while it works.

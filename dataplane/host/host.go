@@ -33,7 +33,7 @@ type Config struct {
 	CacheBytes int64 // block cache shared by all stores; 0 = DefaultCacheBytes
 	MaxCells   int   // open at once; 0 = DefaultMaxCells
 	// Known returns the highest feature level that all members of a cluster support: see cell.Config. nil =
-	// there are no other members.
+	// the members of each shard say it to their leader.
 	Known func() (level uint32, ok bool)
 	// Engine holds the settings of the groups of all cells.
 	Engine engine.Tuning

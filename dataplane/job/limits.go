@@ -49,7 +49,7 @@ const (
 	MaxOpBytes           = 20 << 20  // encoded size of one op
 	MaxMembers           = 5         // members of a group's list, whose number is odd
 	MaxMemberID          = 128       // bytes of a member's id; the engine's MaxGroupName
-	MaxMemberAddress     = 512       // bytes of a member's address
+	MaxMemberAddress     = 255       // bytes of a member's address; the most that engine/transport learns
 
 	// MaxNesting is the number of objects and lists in a document that may lie in one another.
 	MaxNesting = text.MaxNesting
