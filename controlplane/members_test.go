@@ -211,7 +211,9 @@ func TestAnotherProcessLeads(t *testing.T) {
 		until(t, "a member has the document", func() bool { d, _ := m.doc(op.Resource.ID); return d.Ready })
 	}
 
+	lone := third.startHost("g2", keyring.Gateway)
 	second.close()
+	until(t, "a process that reaches no leader ends its streams", func() bool { return !lone.member.Connected() })
 	once, err := client.NewCloud(third.front.URL, admin, client.WithRetries(0), client.WithTimeout(waitLimit))
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +224,7 @@ func TestAnotherProcessLeads(t *testing.T) {
 	}
 	rejoin(leader)
 	until(t, "two processes serve", func() bool { _, err := clients[third].Org(t.Context(), org.ID); return err == nil })
+	until(t, "its stream is back", lone.member.Connected)
 	rejoin(second)
 	for i, p := range all {
 		if _, err := clients[p].CreateNamespace(t.Context(), org.ID, api.CreateNamespaceRequest{Name: fmt.Sprintf("b%d", i)}); err != nil {

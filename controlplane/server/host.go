@@ -150,7 +150,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.cfg.Signer.Key(); err != nil {
 		return api.Wrap(err, api.Unhealthy, "this control plane has no signing key yet")
 	}
-	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: s.memberChecks()})
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {

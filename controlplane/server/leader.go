@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -34,6 +35,27 @@ func (s *Server) verify(ctx context.Context) error {
 		return refused
 	}
 	return err
+}
+
+// memberChecks describes this process's place among the processes of the control plane, for operators. It returns nil
+// if the process is the only one.
+func (s *Server) memberChecks() map[string]string {
+	if !s.store.Shared() {
+		return nil
+	}
+	role := "follower"
+	if _, leads := s.store.LeadingTerm(); leads {
+		role = "leader"
+	}
+	voters, learners := 0, 0
+	for _, m := range s.store.Group().Members() {
+		if m.Voter {
+			voters++
+		} else {
+			learners++
+		}
+	}
+	return map[string]string{"role": role, "voters": strconv.Itoa(voters), "learners": strconv.Itoa(learners)}
 }
 
 // leaderOnly wraps a handler whose answer depends on the reports of hosts, which only the leader has.

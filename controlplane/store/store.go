@@ -91,6 +91,9 @@ func (s *Store) Verify(ctx context.Context) error {
 	return s.group.Verify(ctx)
 }
 
+// Shared reports whether other processes may hold the state too.
+func (s *Store) Shared() bool { return s.shared }
+
 // Group returns the store's Raft group, for its cluster.
 func (s *Store) Group() *engine.Group { return s.group }
 
