@@ -112,7 +112,10 @@ func (x *resultCheck) look(i int) error {
 	if item.Result.GetKeyId() != "" {
 		return fmt.Errorf("the result of %s is sealed with key %q, which this node does not have", id, item.Result.GetKeyId())
 	}
-	all, more := schema.Check(item.Result.GetData())
+	all, more, err := schema.Check(x.r.Context(), item.Result.GetData())
+	if err != nil {
+		return err
+	}
 	if len(all) > 0 {
 		x.misfit = append(x.misfit, misfit{i, all, more})
 	} else {

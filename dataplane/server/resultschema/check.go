@@ -2,8 +2,10 @@ package resultschema
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -33,72 +35,95 @@ func (m Mismatch) String() string {
 
 // Check validates a result against the schema; an empty result counts as null. It returns at most
 // MaxMismatches mismatches, ordered by path, and the number of further ones. A result that cannot be parsed
-// or needs too much work is one mismatch of the whole result.
-func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
+// or needs too much work is one mismatch of the whole result. Its error is that of the context.
+func (s *Schema) Check(ctx context.Context, result []byte) (mismatches []Mismatch, more int, err error) {
 	if len(result) == 0 {
 		result = []byte("null")
 	}
 	doc, err := parse(result)
 	if err != nil {
-		return []Mismatch{{Reason: err.Error()}}, 0
+		return []Mismatch{{Reason: err.Error()}}, 0, nil
 	}
-	err = s.validate(doc)
-	if err == nil {
-		return nil, 0
+	select {
+	case s.free <- struct{}{}:
+		defer func() { <-s.free }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
 	}
 	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		return []Mismatch{{Reason: err.Error()}}, 0
+	switch err := s.validate(ctx, doc); {
+	case err == nil:
+		return nil, 0, nil
+	case errors.As(err, &invalid):
+		mismatches, more = mismatchesOf(invalid)
+		return mismatches, more, nil
+	case errors.Is(err, errTooMuch):
+		return []Mismatch{{Reason: err.Error()}}, 0, nil
+	default:
+		return nil, 0, err
 	}
-	all := mismatchesOf(invalid)
-	if n := len(all); n > MaxMismatches {
-		return all[:MaxMismatches], n - MaxMismatches
-	}
-	return all, 0
 }
 
 // errTooMuch reports a check that was ended because its work exceeded maxWork.
 var errTooMuch = errors.New("needs too much work to check: make the result smaller or the schema simpler")
 
-func (s *Schema) validate(doc any) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.meter.begin()
+func (s *Schema) validate(ctx context.Context, doc any) (err error) {
+	s.meter.begin(ctx, doc)
 	defer func() {
-		if r := recover(); r != nil {
-			if r != any(exhausted{}) {
-				panic(r)
-			}
-			err = errTooMuch
+		s.meter.ctx = nil // the request may go before the next check
+		switch r := recover().(type) {
+		case nil:
+		case stopped:
+			err = r.err
+		default:
+			panic(r)
 		}
 	}()
 	return s.compiled.Validate(doc)
 }
 
-// mismatchesOf returns the causes without causes of their own, because the others only repeat them. It orders
-// them by path and drops repeated ones.
-func mismatchesOf(e *jsonschema.ValidationError) []Mismatch {
-	var all []Mismatch
+// maxCauses bounds the causes that are put into words. It is larger than MaxMismatches because some of them are
+// repeated.
+const maxCauses = 2 * MaxMismatches
+
+// mismatchesOf returns the first MaxMismatches mismatches by path and the number of further ones. It takes the
+// causes without causes of their own, because the others only repeat them, and drops repeated ones. It puts only
+// the first maxCauses causes into words, because one text can be as long as the schema or the result; it counts the
+// rest as if none were repeated.
+func mismatchesOf(e *jsonschema.ValidationError) (all []Mismatch, more int) {
+	var first []*jsonschema.ValidationError
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
 		if len(e.Causes) == 0 && e.ErrorKind != nil {
-			all = append(all, Mismatch{Path: pointer(e.InstanceLocation), Reason: leafReason(e)})
+			at := sort.Search(len(first), func(i int) bool {
+				return slices.Compare(first[i].InstanceLocation, e.InstanceLocation) > 0
+			})
+			if first = slices.Insert(first, at, e); len(first) > maxCauses {
+				first, more = first[:maxCauses], more+1
+			}
 		}
 		for _, cause := range e.Causes {
 			walk(cause)
 		}
 	}
 	walk(e)
+	for _, e := range first {
+		all = append(all, Mismatch{Path: pointer(e.InstanceLocation), Reason: leafReason(e)})
+	}
 	slices.SortFunc(all, func(a, b Mismatch) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Reason, b.Reason))
 	})
-	return slices.Compact(all)
+	all = slices.Compact(all)
+	if n := len(all); n > MaxMismatches {
+		all, more = all[:MaxMismatches], more+n-MaxMismatches
+	}
+	return all, more
 }
 
 // leafReason returns the library's text for one cause.
 func leafReason(e *jsonschema.ValidationError) string {
 	unit := (&jsonschema.ValidationError{
-		SchemaURL: e.SchemaURL, ErrorKind: e.ErrorKind, InstanceLocation: e.InstanceLocation,
+		SchemaURL: e.SchemaURL, ErrorKind: causeOf(e), InstanceLocation: e.InstanceLocation,
 	}).BasicOutput()
 	return text.Cut(unit.Error.String(), maxReason)
 }
@@ -117,7 +142,7 @@ func reason(err error) string {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError
 	if errors.As(err, &invalid) && errors.As(invalid.Err, &cause) {
-		if all := mismatchesOf(cause); len(all) > 0 {
+		if all, _ := mismatchesOf(cause); len(all) > 0 {
 			return all[0].Path + ": " + all[0].Reason
 		}
 	}

@@ -5,7 +5,7 @@
 // Both the schema and the result come from a client, so neither may take time or memory out of proportion. A
 // schema refers to nothing outside itself except the standard's own metaschemas, is bounded in size, depth
 // and parts, and its regular expressions are RE2. A small schema that branches and recurs could still take
-// any time, so the meter counts and bounds the work of each check, except for the gaps that vocabulary names.
+// any time, so the meter counts and bounds the work of each check.
 //
 // It may import the schema library, which no other package imports, package job for the bounds, and api/text.
 package resultschema

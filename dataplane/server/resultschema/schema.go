@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp/syntax"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -21,8 +21,10 @@ import (
 const (
 	maxDepth    = 64      // levels of objects and lists in the schema
 	maxParts    = 2000    // objects in the schema
+	maxBooleans = 5000    // true and false in the schema, because each can be a schema too
 	maxPatterns = 100     // regular expressions in the schema
 	maxPattern  = 1 << 10 // bytes of one regular expression
+	maxProgram  = 20_000  // instructions of all regular expressions together; x{9} has those of nine x
 	maxNumber   = 400     // characters of a number and its largest exponent; larger numbers cannot be compared in reasonable time
 )
 
@@ -31,7 +33,7 @@ const location = "https://corvo.invalid/result_schema"
 
 // Schema is a compiled schema that any number of goroutines may use.
 type Schema struct {
-	mu       sync.Mutex // one check at a time: the meter is part of the compiled schema
+	free     chan struct{} // full during a check: the meter is part of the compiled schema
 	compiled *jsonschema.Schema
 	meter    *meter
 }
@@ -58,11 +60,13 @@ func compile(data []byte) (*Schema, error) {
 	if err := (&survey{}).look(doc, 1); err != nil {
 		return nil, err
 	}
-	s := &Schema{meter: &meter{}}
+	s := &Schema{free: make(chan struct{}, 1), meter: &meter{}}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nowhere{})
-	c.RegisterVocabulary(s.meter.vocabulary())
+	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) { return newPattern(s.meter, text) })
+	var objects []*jsonschema.Schema
+	c.RegisterVocabulary(collector(&objects))
 	c.AssertVocabs()
 	if err := c.AddResource(location, doc); err != nil {
 		return nil, fmt.Errorf("is not a schema: %s", reason(err))
@@ -77,7 +81,22 @@ func compile(data []byte) (*Schema, error) {
 	if v := s.compiled.DraftVersion; v < 7 {
 		return nil, fmt.Errorf("is of draft %d; use 7, 2019-09 or 2020-12", v)
 	}
+	if err := prepare(objects, s.meter); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// collector returns a vocabulary that collects the objects of a schema while the library compiles them, because
+// the compiled schema leads to some objects only by anchors that the library does not export.
+func collector(all *[]*jsonschema.Schema) *jsonschema.Vocabulary {
+	return &jsonschema.Vocabulary{
+		URL: location + "/work",
+		Compile: func(c *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
+			*all = append(*all, c.Enqueue(nil)) // the object itself, which is being compiled
+			return nil, nil
+		},
+	}
 }
 
 // nowhere loads no document. The library has the standard's metaschemas itself.
@@ -86,7 +105,7 @@ type nowhere struct{}
 func (nowhere) Load(string) (any, error) { return nil, errors.New("other documents are not read") }
 
 // survey counts the parts of a schema and refuses a schema with too many.
-type survey struct{ parts, patterns int }
+type survey struct{ parts, booleans, patterns, program int }
 
 func (s *survey) look(v any, depth int) error {
 	if depth > maxDepth {
@@ -104,6 +123,10 @@ func (s *survey) look(v any, depth int) error {
 			if err := s.look(value, depth+1); err != nil {
 				return err
 			}
+		}
+	case bool:
+		if s.booleans++; s.booleans > maxBooleans {
+			return fmt.Errorf("has more than %d booleans", maxBooleans)
 		}
 	case []any:
 		for _, value := range v {
@@ -134,6 +157,12 @@ func (s *survey) regexps(keyword string, value any) error {
 	for _, pattern := range found {
 		if len(pattern) > maxPattern {
 			return fmt.Errorf("has a regular expression of %d bytes; at most %d are allowed", len(pattern), maxPattern)
+		}
+		if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil { // the library reports the error with its place
+			s.program += instructions(tree, maxProgram)
+		}
+		if s.program > maxProgram {
+			return fmt.Errorf("has regular expressions of more than %d instructions in all, in which x{9} counts as nine x: make the counts of repetitions smaller, or use maxLength", maxProgram)
 		}
 	}
 	if s.patterns += len(found); s.patterns > maxPatterns {
