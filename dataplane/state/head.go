@@ -15,8 +15,8 @@ func newHead() *Head {
 	return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1, UsageNextSeq: 1, UsageFirstSeq: 1}
 }
 
-// fillDefaults completes a head read from disk: a store from before usage was stored gets the first numbers of an
-// empty store.
+// fillDefaults completes a head read from disk. A store written before usage was stored has no numbers of
+// usage rows, and fillDefaults sets them to those of an empty store.
 func (h *Head) fillDefaults() {
 	h.UsageNextSeq, h.UsageFirstSeq = max(h.UsageNextSeq, 1), max(h.UsageFirstSeq, 1)
 }
@@ -30,8 +30,9 @@ func (h *Head) applied() entry.Applied {
 	return at
 }
 
-// copy copies the fields one by one, because every commit makes a copy and this is cheaper than reflection. A
-// test checks that no field is missing.
+// copy returns a copy that shares Incarnation, Settings and Audit with h, so ops replace those and never change
+// them in place. It copies the fields one by one, because every commit makes a copy and this is cheaper than
+// reflection. A test checks that no field is missing.
 func (h *Head) copy() *Head {
 	return &Head{
 		Group: h.Group, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term,
@@ -52,8 +53,8 @@ func (h *Head) copy() *Head {
 	}
 }
 
-// advance moves the head to the position of the next log entry. A position that cannot follow means a fault
-// of the log or of its reader.
+// advance moves the head to the position of the next log entry, which may skip indexes. A position that
+// cannot follow means a fault of the log or of its reader.
 func (h *Head) advance(at entry.Applied) error {
 	switch {
 	case at.Index <= h.Index:
@@ -67,7 +68,7 @@ func (h *Head) advance(at entry.Applied) error {
 	return nil
 }
 
-// join checks that an entry belongs to the store's history. The first entry determines the history.
+// join checks that an entry belongs to the store's history. The first entry checked determines the history.
 func (h *Head) join(index uint64, incarnation entry.Incarnation) error {
 	if len(h.Incarnation) == 0 {
 		h.Incarnation = incarnation[:]
@@ -79,13 +80,14 @@ func (h *Head) join(index uint64, incarnation entry.Incarnation) error {
 	return nil
 }
 
-// configuration is the last recorded membership. It is immutable once published.
+// configuration is the last recorded membership and the index of its entry. It is immutable once published.
 type configuration struct {
 	bytes []byte
 	index uint64
 }
 
-// PutConfiguration records a membership change, in raft's encoding, with its position.
+// PutConfiguration stores the whole membership of the group after a change, in raft's encoding, as the entry
+// at the given position. A zero incarnation is not compared. After any error the store has failed; see Err.
 func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
 	head := s.head.Load().copy()
 	err := s.usable()
@@ -111,8 +113,8 @@ func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
 	return nil
 }
 
-// Configuration returns the last recorded membership and its index, or nil if there is none. The caller must
-// not change it.
+// Configuration returns the last recorded membership and the index of its entry, or nil and 0 if there is
+// none. The caller must not change it.
 func (s *Store) Configuration() (encoded []byte, index uint64) {
 	return s.configuration.Load().get()
 }
@@ -135,8 +137,9 @@ func (s *Store) usable() error {
 	return nil
 }
 
-// write commits a batch with its head and publishes both. It calls written in between, because the memory
-// derived from the store must be as of the new head before a reader sees that head.
+// write commits a batch with its head to Pebble and then publishes the head. Between the two it calls
+// written, which updates the recent records, because a reader who sees the new head must find none older
+// there.
 func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 	if err := put(b, headKey(), head); err != nil {
 		return s.failure.set(fmt.Errorf("encode the head: %w", err))
@@ -166,7 +169,7 @@ func put(b *pebble.Batch, key []byte, m message) error {
 	return err
 }
 
-// encode does the same as put and returns the written bytes. They belong to the batch and are valid until its
+// encode writes as put does and returns the written bytes. They belong to the batch and are valid until its
 // Reset.
 func encode(b *pebble.Batch, key []byte, m message) (value []byte, err error) {
 	op := b.SetDeferred(len(key), m.SizeVT())
@@ -177,7 +180,7 @@ func encode(b *pebble.Batch, key []byte, m message) (value []byte, err error) {
 	return op.Value, op.Finish()
 }
 
-// get decodes the record at key into m. found is false if there is none.
+// get decodes the record at key into m. found is false if there is none, or after an error.
 func get(r source, key []byte, m interface{ UnmarshalVT([]byte) error }) (found bool, err error) {
 	value, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Job returns a job as the entry's earlier ops left it, or nil if there is none. The op may change it in
-// place and must then call PutJob, but only after it has decided not to refuse.
+// Job returns a job as the entry's earlier ops left it, or nil if there is none. Once the op has decided not
+// to refuse, it may change the job in place and must then call PutJob.
 func (tx *Tx) Job(id job.ID) (*job.Job, error) {
 	h, err := tx.entryJob(id)
 	if err != nil {
@@ -43,8 +43,8 @@ func (tx *Tx) entryJob(id job.ID) (*entryJob, error) {
 	return h, nil
 }
 
-// load reads the stored job, if there is one. An id begins with its creation time, so the id of a new job is
-// mostly greater than any stored one. Such a job cannot be stored, and load does not look for it.
+// load reads the stored job, if there is one. An id begins with its creation time, so a new job mostly has a
+// greater id than every stored one. load does not look for a job with such an id.
 func (tx *Tx) load(h *entryJob) error {
 	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
@@ -66,8 +66,8 @@ func (tx *Tx) load(h *entryJob) error {
 }
 
 // CreateJob numbers a new job (j.Number), counts it in its queue, and stores it with its events, at least
-// one. The queue is created if necessary; the op must have checked CanAddQueues. The Tx owns the job from
-// then on.
+// one. No job or Forward may have its id. The queue is created if necessary; the op must have checked
+// CanAddQueues. The Tx owns the job from then on.
 func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 	if err := tx.createJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("create job %x in queue %q: %w", j.Id, j.Queue, err))
@@ -114,10 +114,11 @@ func (tx *Tx) number(j *job.Job) {
 	tx.head.NextJobNumber++
 }
 
-// PutJob stores a changed job that Job returned or CreateJob stored: it moves the job's derived keys, updates
-// the queue's counters and appends the events to the feed. EVENT_FAILED and EVENT_RECLAIMED also count a
-// failed attempt. A new state needs an event, because readers of the feed would miss it otherwise. The job's
-// id, number and queue are fixed.
+// PutJob stores a changed job that Job returned or that the entry created or admitted: it updates the queue's
+// counters, appends the events to the feed and to the job's history, and has Commit move the job's derived
+// keys. A job that is no longer pending leaves its gate. EVENT_FAILED and EVENT_RECLAIMED also count a failed
+// attempt, one for both. A new state needs an event, because readers of the feed would miss a change without
+// one. The job's id, number and queue are fixed.
 func (tx *Tx) PutJob(j *job.Job, events ...EventType) error {
 	if err := tx.putJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("put job %x: %w", j.Id, err))
@@ -184,7 +185,7 @@ func (tx *Tx) change(h *entryJob, events []EventType) error {
 }
 
 // rederive updates memory and locks when a job goes from one index to another. The zero index stands for a
-// job that is removed.
+// job that is in no queue.
 func (tx *Tx) rederive(h *entryJob, to index) error {
 	// Gates come first, because the counts of a queue's first lanes leave out the jobs at gates.
 	if err := tx.moveGate(h, to); err != nil {
@@ -205,8 +206,8 @@ func (tx *Tx) rederive(h *entryJob, to index) error {
 	return nil
 }
 
-// owes returns what a settling job still owes to its batch, its chain or the jobs that wait for it, or "". If
-// the op forgot that, they would wait for ever without a sign of it.
+// owes returns what a settling job still owes to its batch, its chain or the jobs that wait for it, or "". If an
+// op forgot one of these, it would wait for ever, unnoticed.
 func (tx *Tx) owes(j *job.Job) string {
 	switch {
 	case j.Batch != nil && !j.Batch.Counted:
@@ -219,7 +220,7 @@ func (tx *Tx) owes(j *job.Job) string {
 	return ""
 }
 
-// DeleteErrors removes the errors of a job; PutJob must follow.
+// DeleteErrors removes the errors of a job and sets j.Errors to 0; PutJob must follow.
 func (tx *Tx) DeleteErrors(j *job.Job) error {
 	err := tx.deleteErrors(j)
 	if err != nil {
@@ -260,8 +261,8 @@ func (tx *Tx) DeleteBlob(j *job.Job, kind job.BlobKind) error {
 	return nil
 }
 
-// NewID creates the id of a job that the entry itself creates in queue. It is a function of the entry's seed,
-// so every replica creates the same id.
+// NewID creates the id of a job that the entry itself creates in queue. It derives from the entry's clock and
+// seed and the number of earlier ids, so every replica creates the same id.
 func (tx *Tx) NewID(queue string) job.ID {
 	var material [len(entry.Seed{}) + 8]byte
 	copy(material[:], tx.header.Seed[:])
@@ -271,9 +272,10 @@ func (tx *Tx) NewID(queue string) job.ID {
 	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
 
-// encodeJobs writes the changed jobs and moves their derived keys, one kind after another and in key order as
-// far as it is known, because Pebble writes neighbouring keys faster. Ready keys keep the order in which ops
-// touched the jobs; the ids of jobs created together have no order, so the rest is sorted by id.
+// encodeJobs writes the changed jobs and moves their derived keys, one kind of key after another, because
+// Pebble writes neighbouring keys faster. Ready keys keep the order in which ops first used the jobs, which
+// is mostly that of their numbers. All other keys are sorted by job id, because the ids of jobs created
+// together have no order.
 func (tx *Tx) encodeJobs() error {
 	for _, h := range tx.order {
 		if !h.dirty {
@@ -391,7 +393,7 @@ func (tx *Tx) setTimer(was, is timer, id [16]byte) error {
 	return tx.batch.Set(tx.key, nil, nil)
 }
 
-// PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob or CreateJob must follow.
+// PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob, CreateJob or AdmitJob must follow.
 func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 	id, err := job.IDFromBytes(j.Id)
 	if err == nil && kind >= job.BlobKinds {
@@ -408,8 +410,9 @@ func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 	return nil
 }
 
-// PutError stores an attempt's error under its attempt number and counts it in j.Errors; PutJob must follow.
-// If the job already has job.MaxErrorsKept errors, the one of the highest attempt is replaced.
+// PutError stores an attempt's error under its attempt number, in place of an earlier one of that attempt,
+// and counts it in j.Errors; PutJob or AdmitJob must follow. If the job already has the errors of
+// job.MaxErrorsKept other attempts, the one of the highest attempt is removed.
 func (tx *Tx) PutError(j *job.Job, e *job.AttemptError) error {
 	if err := tx.putError(j, e); err != nil {
 		return tx.fail(fmt.Errorf("put an error of job %x: %w", j.Id, err))

@@ -8,13 +8,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// JobReader reads many recently written jobs and their payloads for one answer. Most are still in memory. Of the
-// others, a job's record is at the top of the store, where a lookup finds it at once, while its payload lies
-// far below, near those of jobs enqueued together, where an iterator pays off.
+// JobReader reads many recently written jobs and their payloads for one answer. Most are still in memory. Of
+// the others, a job's record is at the top of the store, where a lookup finds it at once, while its payload
+// lies far below, near those of jobs enqueued together, where an iterator pays off.
 //
-// Job and Blob return the same object at each call with new contents, so the caller must copy the parts it
-// still needs before the next call. A returned job always has a lease and a retry policy; they are empty if
-// the record has none. A JobReader belongs to one goroutine and must be closed.
+// A JobReader reads the live store, so it also sees commits made since it was opened. Keys must not be called.
+// Job returns the same object at each call, with new contents, and so does Blob. The caller must copy the
+// parts it still needs before the next call. A returned job always has a lease and a retry policy; they are
+// empty if the record has none. A JobReader belongs to one goroutine and must be closed.
 type JobReader struct {
 	*Snapshot
 	blobs *pebble.Iterator // nil until a blob is read that is not in memory
@@ -28,8 +29,8 @@ type JobReader struct {
 
 var _ Reader = (*JobReader)(nil)
 
-// JobReader starts reading. It takes no snapshot, so it does not delay commits: a Snapshot and a commit wait for
-// each other.
+// JobReader opens a JobReader. It takes no snapshot, so it does not delay commits: a Snapshot and a commit
+// wait for each other.
 func (s *Store) JobReader() (*JobReader, error) {
 	gen, err := s.acquire()
 	if err != nil {
@@ -43,7 +44,7 @@ type borrowedSource struct{ source }
 
 func (borrowedSource) Close() error { return nil }
 
-// Close ends the reading.
+// Close ends the reading and must be called once.
 func (s *JobReader) Close() error {
 	var err error
 	if s.blobs != nil {

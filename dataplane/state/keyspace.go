@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// The first byte of a key gives its kind. The values are permanent. The small records that every start reads
-// come first. The ready and timer indexes, whose keys live for milliseconds and are rewritten all the time,
-// lie together and apart from the wide records, so that they share blocks only with each other.
+// The first byte of a key gives its kind. The values are permanent. Small records come first; every start
+// reads most of them. The indexes, whose small keys change all the time, follow together and apart from the
+// wide records, so that they share blocks only with each other.
 const (
 	prefixHead          = 0x01
 	prefixConfiguration = 0x02
@@ -149,8 +149,8 @@ func membersKey() []byte          { return []byte{prefixMembers} }
 func queueKey(name string) []byte { return append([]byte{prefixQueue}, name...) }
 func apiKeyKey(id string) []byte  { return append([]byte{prefixKey}, id...) }
 
-// appendReadyKey appends the key of a ready job. The zero byte ends the queue's name. No name contains one,
-// so the keys of different queues do not mix.
+// appendReadyKey appends the key of a ready job without a fairness key. The zero byte ends the queue's name.
+// No name contains one, so the keys of different queues do not mix.
 func appendReadyKey(b []byte, queue string, priority uint8, number uint64) []byte {
 	b = append(b, prefixReady)
 	b = append(b, queue...)
@@ -216,8 +216,8 @@ func appendLaneChangesKey(b []byte, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixLaneChanges), index)
 }
 
-// appendTimerKey appends the key of a timer of the class for id, due at dueNs. The kind byte tells what the
-// id names, so that a class may hold several kinds in the future.
+// appendTimerKey appends the key of the timer t of the record with the id. The kind byte tells what the id
+// names, so that a class may hold several kinds in the future.
 func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
 	b = append(b, prefixTimer, byte(t.class))
 	b = binary.BigEndian.AppendUint64(b, sortableTime(t.dueNs))
@@ -301,7 +301,7 @@ func appendForwardKey(b []byte, id job.ID) []byte {
 	return append(append(b, prefixForward), id[:]...)
 }
 
-// appendIDKey appends the key of the one record of its kind that an id has.
+// appendIDKey appends the key of a record of a kind that has at most one record for each id.
 func appendIDKey(b []byte, prefix byte, id [16]byte) []byte {
 	return append(append(b, prefix), id[:]...)
 }

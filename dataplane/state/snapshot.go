@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Reader reads jobs and their records, from the live store or a Snapshot. A missing record is nil without an
-// error. The caller owns the results, except those of a JobReader.
+// Reader reads jobs and their records, from a Store, a Snapshot, a JobIterator or a JobReader. A missing
+// record is nil without an error. The caller owns the results, except the job and the blob of a JobReader.
 type Reader interface {
 	Job(id job.ID) (*job.Job, error)
 	Blob(id job.ID, kind job.BlobKind) (*job.Blob, error)
@@ -106,15 +106,16 @@ type Snapshot struct {
 	keys *keyring
 }
 
-// source is the part of Pebble that reads need; the live store and a Pebble snapshot implement it.
+// source is the part of Pebble that reads need. An open Pebble store and a snapshot of one implement it.
 type source interface {
 	Get(key []byte) (value []byte, closer io.Closer, err error)
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
 	Close() error
 }
 
-// Snapshot takes a snapshot as of the last commit. It never fails; reads of a snapshot of a closed store
-// return errClosed.
+// Snapshot takes a snapshot as of the last commit; it waits for a commit that is being written. It never
+// fails: if the store is closed, reads of the snapshot's records return errClosed. A snapshot taken before
+// Close can still be read.
 func (s *Store) Snapshot() *Snapshot {
 	s.publish.Lock()
 	defer s.publish.Unlock()
@@ -128,7 +129,7 @@ func (s *Store) Snapshot() *Snapshot {
 	return v
 }
 
-// Close releases the snapshot.
+// Close releases the snapshot. Later reads of records return an error.
 func (v *Snapshot) Close() error {
 	err := v.snap.Close()
 	if v.gen != nil {
@@ -146,7 +147,8 @@ func (n errSource) Get([]byte) ([]byte, io.Closer, error)                 { retu
 func (n errSource) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) { return nil, n.err }
 func (n errSource) Close() error                                          { return nil }
 
-// Head returns a copy of the head record.
+// Head returns a copy of the head record. The caller must not change its byte slices and messages, because
+// the store shares them.
 func (v *Snapshot) Head() *Head { return v.head.copy() }
 
 // Job returns a job, or nil if there is none.
@@ -160,17 +162,17 @@ func (v *Snapshot) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 // Errors returns the errors of a job's attempts, sorted by attempt.
 func (v *Snapshot) Errors(id job.ID) ([]*job.AttemptError, error) { return readErrors(v.snap, id) }
 
-// Jobs yields every job in order of the ids.
+// Jobs yields every job in the order of the ids.
 func (v *Snapshot) Jobs() iter.Seq2[*job.Job, error] {
 	return scan(v.snap, prefixJob, func() *job.Job { return &job.Job{} })
 }
 
-// JobsFrom yields the jobs from an id on.
+// JobsFrom yields the job with the id and all later ones, in the order of the ids.
 func (v *Snapshot) JobsFrom(id job.ID) iter.Seq2[*job.Job, error] {
 	return scanRange(v.snap, appendJobKey(nil, id), afterPrefix(prefixJob), func() *job.Job { return &job.Job{} })
 }
 
-// Queues yields every queue by name.
+// Queues yields every queue in the order of the names.
 func (v *Snapshot) Queues() iter.Seq2[*Queue, error] {
 	return scan(v.snap, prefixQueue, func() *Queue { return &Queue{} })
 }
@@ -184,7 +186,7 @@ func (v *Snapshot) Queue(name string) (*Queue, error) {
 	return q, nil
 }
 
-// All yields a copy of every key and value, for comparing replicas byte for byte.
+// All yields a copy of every key and value in key order, for comparing replicas byte for byte.
 func (v *Snapshot) All() iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) {
 		for kv, err := range scanPairs(v.snap, nil, nil) {

@@ -1,8 +1,9 @@
-// Package state holds the authoritative records of a shard: a Pebble store of jobs, queues, keys and
-// resources and of everything that derives from them (ready order, timers, counters, the feed). Ops change it
-// through a Tx, one per log entry; all other code only reads. The package owns every key layout (keyspace.go)
-// and knows no op. It imports api, billing, dataplane/job, engine/entry, engine/image and Pebble. Outside of
-// tests and the simulator, no other package of the data plane imports Pebble.
+// Package state holds the authoritative records of a shard: a Pebble store of jobs, queues, API keys,
+// resources and other records, and of everything that derives from them (ready order, timers, counters, the
+// feed). Ops change it through a Tx, one per log entry. Apart from PutConfiguration, Restore and Import, all
+// other code only reads. The package owns the layout of every store key (keyspace.go) and knows no op. It
+// imports api, billing, dataplane/job, engine/entry, engine/image and Pebble. Outside of tests and the
+// simulator, no other package of the data plane imports Pebble.
 package state
 
 import (
@@ -22,8 +23,8 @@ type Options struct {
 	FS     vfs.FS  // nil means the disk
 	Shared *Shared // caches shared by the stores of a host; nil gives the store small ones of its own
 
-	// MemTableBytes bounds the writes held in memory before they go to disk; 0 means DefaultMemTableBytes. A
-	// host with many stores needs less.
+	// MemTableBytes is the size of one memtable, of which a store has at most memTables; 0 means
+	// DefaultMemTableBytes. A host with many stores sets less.
 	MemTableBytes int
 
 	wal       bool // keep Pebble's own log, unsynced; only to measure its cost
@@ -36,16 +37,20 @@ type Options struct {
 }
 
 // Hooks are called by the applying goroutine after readers can see a commit, and after Restore for the
-// content of the store (except OnAudit). They must not block and must not call back into a Tx.
+// content of the store (except OnAudit). A nil hook is skipped. Hooks must not block and must not call back
+// into a Tx.
 type Hooks struct {
-	// OnReady names a queue in which the commit made jobs fetchable, for example by arrival, promotion, freed
-	// or raised concurrency, or resume, and the number of jobs that may be fetched now.
+	// OnReady names a queue in which the commit may have made jobs fetchable, for example because a job
+	// arrived or was promoted, an active job ended, or the queue was resumed. fetchable is the number of jobs
+	// that may be fetched now, at least 1.
 	OnReady func(queue string, fetchable int)
-	// OnTimer reports that the commit set timers of the class; the earliest is due at dueNs.
+	// OnTimer reports that the commit set timers of the class, of which the earliest is due at dueNs.
 	OnTimer func(class TimerClass, dueNs int64)
-	// OnReplenish reports that rate limits keep back jobs of queues, the first of them until dueNs.
+	// OnReplenish reports that rate limits keep back jobs of queues until times that the commit set, the
+	// first until dueNs.
 	OnReplenish func(dueNs int64)
-	// OnRetention reports that the first retention of a settled job ends earlier than before: at dueNs, or later.
+	// OnRetention reports that the retention of a settled job may end earlier than any did before, at dueNs
+	// at the earliest.
 	OnRetention func(dueNs int64)
 	// OnClearing reports that a commit touched a queue whose jobs are being removed.
 	OnClearing func()
@@ -59,7 +64,7 @@ type Hooks struct {
 	OnKeys func()
 	// OnResources reports that resources were declared, changed or removed.
 	OnResources func()
-	// OnGate reports that a gate with waiting jobs may have opened, or that a job came to a gate.
+	// OnGate reports that a gate with waiting jobs may have opened, or that a job came to a gate or left one.
 	OnGate func()
 	// OnBulk reports that a bulk operation, or a part of one, was read or changed.
 	OnBulk func()
@@ -74,9 +79,9 @@ type Hooks struct {
 //
 // Ownership: only the applying goroutine uses the fields from queues on. It reads gen and its recent records
 // without a lock, because nobody else changes them. A reader holds mu for reading while it uses gen, or
-// acquires a reference to gen, so that Restore, which holds mu for writing only to switch, cannot close the
-// store under it; an entry never takes mu. publish keeps a batch and its head together for Snapshot: a commit
-// holds it while it writes.
+// acquires a reference to gen, so that Restore and Close cannot close the Pebble store under it. Restore
+// holds mu for writing only to switch, and an entry never takes mu. publish keeps a batch and its head
+// together for Snapshot: a commit holds it while it writes.
 type Store struct {
 	dir       string
 	fs        vfs.FS
@@ -120,7 +125,7 @@ type Store struct {
 }
 
 // Open opens or creates the store in dir and computes its caches. It removes the leftovers of a crash during
-// Restore or Image.
+// Restore, and every image.
 func Open(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, fs: o.FS, options: o, ownShared: o.Shared == nil}
 	if s.fs == nil {
@@ -195,8 +200,9 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.open = false
 }
 
-// Close flushes and closes the store. No Tx and no Snapshot may be open: if a Snapshot is, Close returns an
-// error, and the Pebble store stays open until the Snapshot is closed.
+// Close flushes and closes the store. A second Close does nothing. No Tx may be open. If a Snapshot, a
+// JobReader or a running Image still holds the Pebble store, Close returns an error, and the Pebble store is
+// closed when the last of them ends. Close does not return the failure that Err gives.
 func (s *Store) Close() error {
 	flushed := s.Flush()
 	s.mu.Lock()
@@ -225,9 +231,9 @@ func (s *Store) Close() error {
 // SetHooks sets the hooks. The caller must call it before the first Begin.
 func (s *Store) SetHooks(h Hooks) { s.hooks = h }
 
-// Err returns the reason why the store has stopped: the first failure of its disk or of a commit. It is nil
-// while the store is sound. A failed store refuses every commit and flush and must be closed. When opened
-// again it holds a prefix of the applied entries.
+// Err returns the reason why the store has stopped: the first failure of its disk or of the applying
+// goroutine. It is nil while the store is sound. A failed store still serves reads, refuses every commit,
+// flush, image and restore, and must be closed. When opened again it holds a prefix of the applied entries.
 func (s *Store) Err() error { return s.failure.get() }
 
 // Failed returns a channel that is closed when Err becomes non-nil, also by a failed background flush or
@@ -237,7 +243,8 @@ func (s *Store) Failed() <-chan struct{} { return s.failure.closed }
 // Applied returns the position of the last entry in the store, or zero for an empty one.
 func (s *Store) Applied() entry.Applied { return s.head.Load().applied() }
 
-// Head returns a copy of the head record of the last commit.
+// Head returns a copy of the head record of the last commit. The caller must not change its byte slices and
+// messages, because the store shares them.
 func (s *Store) Head() *Head { return s.head.Load().copy() }
 
 // FeatureLevel returns the head's level without copying the head, because every op asks for it.

@@ -20,7 +20,7 @@ const (
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
 	TimerDependents  TimerClass = 10 // the jobs that wait for a settled job are notified
-	TimerBudget      TimerClass = 11 // a window of a budget ends, or its shards report to each other
+	TimerBudget      TimerClass = 11 // a budget's window ends, a slice is reported, or shards that wait for money are answered
 	TimerDelivery    TimerClass = 12 // an event is sent to a webhook
 	TimerDelivered   TimerClass = 13 // a delivery record is removed
 	TimerBulk        TimerClass = 14 // a bulk operation's record is removed
@@ -28,13 +28,13 @@ const (
 	timerClasses = 15 // length of arrays by class
 )
 
-// timerFloor is a time before which a class has no timer. Reads start there, because most timers are removed
-// long before they are due, and a read from the class's first key would walk over the tombstones of all of
-// them.
+// timerFloor is a time before which a class is known to have no timer. Reads start there, because most timers
+// are removed long before they are due, and a read from the class's first key would walk over the tombstones
+// of all of them.
 //
-// A reader that has found the earliest timer raises the floor to it, unless a commit came in between, because
-// that commit's timers may lie below. A commit lowers the floor after readers can see its timers and before
-// it calls the hooks.
+// A reader raises the floor to the earliest timer that it finds, or past the time up to which it found none.
+// It does not if a commit has set timers of the class since it began, because they may be earlier. A commit
+// lowers the floor after readers can see its timers and before it calls the hooks.
 type timerFloor struct {
 	mu      sync.Mutex
 	ns      int64
@@ -69,7 +69,7 @@ func (f *timerFloor) raise(ns int64, commits uint64) {
 	}
 }
 
-// NextDue returns the due time of the earliest timer of a class.
+// NextDue returns the due time of the earliest timer of a class; ok is false if there is none.
 func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 	err = s.timers(class, math.MinInt64, latest, func(t timer, _ [16]byte) bool {
 		dueNs, ok = t.dueNs, true
@@ -78,13 +78,14 @@ func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 	return dueNs, ok, err
 }
 
-// Due returns up to limit ids of records whose timer of the class is due at nowNs, the earliest first.
+// Due returns up to limit ids of records whose timer of the class is due at or before nowNs, the earliest
+// first.
 func (s *Store) Due(class TimerClass, nowNs int64, limit int) ([][16]byte, error) {
 	return s.DueSince(class, math.MinInt64, nowNs, limit)
 }
 
-// DueSince returns the same as Due without the timers due before sinceNs. It does not read those, so a caller
-// that has seen them does not pay for them again.
+// DueSince is Due without the timers due before sinceNs. It does not read those, so a caller that has seen
+// them does not pay for them again.
 func (s *Store) DueSince(class TimerClass, sinceNs, nowNs int64, limit int) (ids [][16]byte, err error) {
 	if limit <= 0 {
 		return nil, nil
@@ -96,7 +97,7 @@ func (s *Store) DueSince(class TimerClass, sinceNs, nowNs int64, limit int) (ids
 	return ids, err
 }
 
-// timers yields the timers of a class due from sinceNs to untilNs, in order.
+// timers yields the timers of a class due from sinceNs to untilNs, both included, in order.
 func (s *Store) timers(class TimerClass, sinceNs, untilNs int64, yield func(timer, [16]byte) bool) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -9,12 +9,13 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Tx collects the changes of one entry. Its reads see its own writes. It must not be used after Commit.
+// Tx collects the changes of one entry. Its reads see its own writes, unless their comments say otherwise. It
+// must not be used after Commit.
 //
 // Tx uses no indexed batch, because nearly everything an op reads back lies in memory: the jobs and other
-// records that the entry has read or written, and all queues, API keys and resources (readWritten serves the
-// rest). A job is encoded once, at Commit, however many ops of the entry changed it, and only the derived
-// keys that differ between the stored job and its last version are moved.
+// records that the entry has read or written, and all queues, API keys and resources. readWritten serves
+// blobs and errors. A job is encoded once, at Commit, however many ops of the entry changed it, and only the
+// derived keys that differ between the stored job and its last version are moved.
 type Tx struct {
 	s      *Store
 	header entry.Header
@@ -52,17 +53,17 @@ type Tx struct {
 	resourceIndex *ResourceIndex // as the entry leaves it; nil until the first use and after a change
 	resourcesPut  bool
 	membersPut    *Members                  // nil if the entry put none
-	gated         bool                      // a gate may have opened, or a job has come to one
+	gated         bool                      // a gate may have opened, or a job has come to one or left one
 	waiters       map[waiterName]bool       // added or removed by the entry; false for removed
 	deleted       []*queue                  // removed queues that were in the store or created by the entry
 	idempotency   map[[16]byte]*Idempotency // read or written; nil for none
 	earliest      [timerClasses]int64       // due time of the earliest timer set; latest for none
-	retentionNs   int64                     // when the first retention ends, if the entry made it earlier; latest for not
+	retentionNs   int64                     // earliest end of a retention, if the entry may have made it earlier; latest if not
 	replenishNs   int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
 	opensGates    bool                      // the settings of a queue with jobs at gates changed
 	clears        bool                      // a touched queue is being cleared or deleted
 	payloadsPut   []payloadPut              // put and deleted payloads
-	documents     uint64                    // bytes of blobs and of ops for other shards written so far
+	documents     uint64                    // bytes of blobs, iterations and ops for other shards written so far
 	spareJobs     []*entryJob
 	spareEvents   []*Event
 	written       map[string][]byte // see readWritten
@@ -92,19 +93,20 @@ type entryJob struct {
 	room [64]byte // for a short history
 }
 
-// A Tx keeps this much memory for the next one. It leaves the rest to the garbage collector, so that one
-// large entry does not occupy memory for good.
+// A Tx keeps this much memory for the next one. It leaves memory beyond that to the garbage collector, so
+// that one large entry does not occupy it for good. sparesKept counts records of each kind.
 const (
 	sparesKept = 4096
 	batchKept  = 1 << 20 // bytes
 )
 
-// Begin starts the entry at the given position. The Tx's clock is the maximum of the header's clock and the
-// last entry's, because a new leader's clock may be behind its predecessor's and time must not go back. Every
-// replica computes the same maximum from replicated numbers.
+// Begin starts the entry at the given position. There is one Tx at a time, which the store reuses. The Tx's
+// clock is the maximum of the header's clock and the last entry's, because a new leader's clock may be behind
+// its predecessor's and time must not go back. Every replica computes the same maximum from replicated
+// numbers.
 //
-// Commit refuses an entry that does not follow the last one, belongs to another group or incarnation, or was
-// begun before the last one was committed.
+// Begin does not fail. Commit refuses an entry that does not follow the last one, belongs to another group or
+// incarnation, or was begun before the last one was committed, and every entry of a failed store.
 func (s *Store) Begin(at entry.Applied, h entry.Header) *Tx {
 	tx := &s.tx
 	usable := s.usable()
@@ -193,8 +195,8 @@ func (tx *Tx) reset() {
 	}
 }
 
-// fail records the first impossible event and returns it. Commit then refuses, even if an op ignores the
-// error.
+// fail records err, unless an impossible event was recorded before, and returns err. Commit then refuses,
+// even if an op ignores the error.
 func (tx *Tx) fail(err error) error {
 	if tx.err == nil {
 		tx.err = err
@@ -208,13 +210,14 @@ func (tx *Tx) ClockNs() int64 { return tx.head.ClockNs }
 // Header returns the entry's header.
 func (tx *Tx) Header() entry.Header { return tx.header }
 
-// Head returns the live head as the entry leaves it. Callers only read it, except that CreateKey, RaiseLevel
-// and SetSettings set fields of it.
+// Head returns the live head as the entry leaves it. Ops only read it, except that CreateKey, RaiseLevel and
+// SetSettings set fields of it.
 func (tx *Tx) Head() *Head { return tx.head }
 
-// Commit writes all changes and the new Head in one batch, publishes them to readers and calls the hooks.
-// After an error the store refuses every further commit and must be dropped, because its caches may contain
-// the Tx's changes. The same holds for a Tx that is never committed.
+// Commit writes all changes and the new Head in one batch, publishes them to readers and calls the hooks. It
+// does not wait for the disk; see Flush. After an error the store refuses every further commit and must be
+// closed, because its caches may contain the Tx's changes. It also refuses every further commit if a Tx is
+// never committed.
 func (tx *Tx) Commit() error {
 	s := tx.s
 	if !s.open {
@@ -253,7 +256,8 @@ func (tx *Tx) encodeQueues() error {
 	return nil
 }
 
-// publish updates everything that is read without Pebble.
+// publish updates the memory that readers use, except the head and the recent records, which write has
+// updated.
 func (tx *Tx) publish() {
 	tx.s.newest = tx.newest
 	for _, q := range tx.deleted {
@@ -301,7 +305,7 @@ func (tx *Tx) publishWork(q *queue) {
 		tx.replenishNs = min(tx.replenishNs, due)
 	}
 	if kept && q.replenishNs == 0 {
-		q.gainedJobs = true // time has made jobs fetchable, independent of the entry's ops
+		q.gainedJobs = true // time may have made jobs fetchable, independent of the entry's ops
 	}
 	clears := q.clears()
 	if clears || q.cleared {

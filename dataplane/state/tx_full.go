@@ -1,14 +1,14 @@
 package state
 
-// MaxEntryDocuments is the number of bytes of documents after which an entry is full. A small op may cause
-// much to be written: a thousand jobs that settle together create the next steps of a thousand chains, each
-// with the documents that its chain carries. Without a bound such an entry would take gigabytes on every
-// replica, and again at each replay. The bound decides how ops behave, so it must be the same on every
-// replica.
+// MaxEntryDocuments is the number of bytes of blobs, iterations and ops for other shards after which an entry
+// is full. A small op may cause much to be written: a thousand jobs that settle together create the next
+// steps of a thousand chains, each with the documents that its chain carries. Without a bound such an entry
+// would take gigabytes on every replica, and again at each replay. The bound decides how ops behave, so it
+// must be the same on every replica.
 const MaxEntryDocuments = 64 << 20
 
 // Full reports whether the entry has written as much as it may. Ops that end several jobs ask between two of
-// them. If it is full, a duty leaves the other jobs to its next op and a fetch to the next fetch, and other
-// clients are told to try again. So only the consequences of one job, or the content of the entry itself,
-// which the log bounds, can exceed MaxEntryDocuments.
+// them. If the entry is full, a duty leaves the remaining jobs to its next op, a fetch leaves them to the
+// next fetch, and the requests of other clients are refused with OVERLOADED. So only the consequences of one
+// job, or the content of the entry itself, which the log bounds, can exceed MaxEntryDocuments.
 func (tx *Tx) Full() bool { return tx.documents >= MaxEntryDocuments }

@@ -6,7 +6,8 @@ import (
 )
 
 // rows holds the records of one kind, by their ids of 16 bytes, that the running entry has read or changed.
-// Memory does not keep them between entries, and Commit writes them. The zero value is ready for use.
+// Commit writes the changed ones. Memory does not keep them for the next entry. The zero value is ready for
+// use.
 type rows[T any, R interface {
 	*T
 	record
@@ -75,7 +76,8 @@ func (x *rows[T, R]) row(tx *Tx, k *rowKind[R], id [16]byte) (*row[R], error) {
 	return r, nil
 }
 
-// put stores a record under an id and replaces an earlier one; nil removes it.
+// put stores a record under an id and replaces an earlier one; nil removes it. The Tx keeps rec, and Commit
+// encodes it as it is then.
 func (x *rows[T, R]) put(tx *Tx, k *rowKind[R], id [16]byte, rec R) error {
 	r, err := x.row(tx, k, id)
 	if err != nil {
@@ -159,7 +161,7 @@ func scanRows[T any, R interface {
 	return scanRange(r, appendIDKey(nil, k.prefix, from), afterPrefix(k.prefix), func() R { return R(new(T)) })
 }
 
-// committed reads from the store as of the last commit. It returns errClosed if the store is closed.
+// committed reads from the store as of the last commit. It returns errClosed for a closed store.
 func committed[R any](s *Store, read func(source) (R, error)) (none R, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -169,7 +171,8 @@ func committed[R any](s *Store, read func(source) (R, error)) (none R, err error
 	return read(s.gen.db)
 }
 
-// checkRows compares the number of records of a kind and their timers with the head and the timer index.
+// checkRows compares the number of records of a kind and their timers with the head and the timer index, and
+// calls each, if it is not nil, for every record.
 func checkRows[T any, R interface {
 	*T
 	record
