@@ -64,8 +64,8 @@ var deliveryKind = rowKind[*Delivery]{
 	},
 }
 
-// Account returns the spending of a budget, or nil if there is none. The op may change it in place and must
-// then call PutAccount.
+// Account returns the spending of the budget with the id, or nil if there is none. The op may change it in
+// place and must then call PutAccount.
 func (tx *Tx) Account(id [16]byte) (*Account, error) { return tx.accounts.get(tx, &accountKind, id) }
 
 // PutAccount stores the spending of a budget; nil removes it. It adds an account-changed event to the feed,
@@ -151,7 +151,7 @@ func (tx *Tx) Delivery(id [16]byte) (*Delivery, error) {
 // Deliveries returns the number of stored deliveries.
 func (tx *Tx) Deliveries() uint64 { return tx.head.DeliveryRecords }
 
-// NumberDelivery takes the next delivery number.
+// NumberDelivery returns the next delivery number and uses it up. The first is 1.
 func (tx *Tx) NumberDelivery() uint64 {
 	tx.head.DeliveriesMade++
 	return tx.head.DeliveriesMade

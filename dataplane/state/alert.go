@@ -97,8 +97,8 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 // behind them.
 const OldestLooks = 1000
 
-// OldestReady returns since when the longest-ready job of a queue could have been fetched: its creation or
-// its scheduled time, whichever is later. It returns 0 if no job is ready.
+// OldestReady returns the time, in Unix nanoseconds, from which the longest-ready job of a queue could have
+// been fetched: its creation or its scheduled time, whichever is later. It returns 0 if no job is ready.
 func (v *Snapshot) OldestReady(queue string) (ns int64, err error) {
 	o := oldest{v: v, queue: queue, looks: OldestLooks}
 	if err := o.look(""); err != nil {

@@ -27,16 +27,18 @@ func decodeAuditKey(key []byte) (seq uint64, err error) {
 // noHash stands for the hash of the record before the first one.
 var noHash [sha256.Size]byte
 
-// Records returns the numbers of the first stored record and of the next one to be written. Both are 1 for an
-// empty log.
+// Records returns the numbers of the first stored record and of the next one to be written. They are equal if
+// no record is stored, and 1 if none ever was.
 func (c *AuditChain) Records() (first, next uint64) {
 	return max(c.GetFirstSeq(), 1), max(c.GetNextSeq(), 1)
 }
 
-// Newest returns the hash of the newest record, even if that record has been trimmed.
+// Newest returns the hash of the newest record, even if that record has been trimmed, or zeros if there was
+// none.
 func (c *AuditChain) Newest() []byte { return orNoHash(c.GetHash()) }
 
-// Before returns the hash that the first stored record is chained to.
+// Before returns the hash that the first stored record is chained to: that of the last trimmed record, or
+// zeros.
 func (c *AuditChain) Before() []byte { return orNoHash(c.GetAnchor()) }
 
 func orNoHash(hash []byte) []byte {

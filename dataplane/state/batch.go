@@ -25,17 +25,18 @@ var payloadKind = rowKind[*job.Blob]{name: "batch payload", prefix: prefixBatchP
 // Settled returns the number of members that have settled.
 func (b *Batch) Settled() uint64 { return b.GetSucceeded() + b.GetFailed() + b.GetCancelled() }
 
-// HomeQueue returns the queue to which a batch belongs: its callback's, because the only effect of a batch is a
-// job there, or without a callback the queue of its first job. Keys that cover this queue may read the batch
-// and receive its events. The queue of the first job was rejected for batches with a callback, because a batch
-// names its callback's queue, and its readers must not learn of queues beyond their scope.
+// HomeQueue returns the queue to which a batch belongs. It is the callback's queue, because a job there is
+// the only effect of a batch, or, without a callback, the queue of the first job. API keys whose scope covers
+// this queue may read the batch and receive its events. The queue of the first job was rejected for batches
+// with a callback, because a batch names its callback's queue, and its readers must not learn of queues
+// beyond their scope.
 func (b *Batch) HomeQueue() string { return cmp.Or(b.GetCallbackQueue(), b.GetQueue()) }
 
 // Batch returns a batch by id, or nil if there is none. The op may change it in place and must then call
 // PutBatch.
 func (tx *Tx) Batch(id [16]byte) (*Batch, error) { return tx.batches.get(tx, &batchKind, id) }
 
-// PutBatch stores a batch under its id and adds its events to the feed. At least one event is required.
+// PutBatch stores a batch under its id and adds the events to the feed. At least one event is required.
 func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	if len(b.Id) != len(job.ID{}) || len(events) == 0 {
 		return tx.fail(fmt.Errorf("put batch %x: it has no id, or no event", b.Id))
@@ -47,7 +48,8 @@ func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	return tx.batches.put(tx, &batchKind, id, b)
 }
 
-// DeleteBatch removes a batch and the payload of its callback. The members keep their reference to the batch.
+// DeleteBatch removes a batch and the payload of its callback. It does nothing if there is none. The members
+// keep their reference to the batch.
 func (tx *Tx) DeleteBatch(id [16]byte) error {
 	b, err := tx.Batch(id)
 	if err != nil || b == nil {

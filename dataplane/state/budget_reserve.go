@@ -8,11 +8,11 @@ type ReserveSource uint8
 
 // The sources of a reserve.
 const (
-	ReserveNone     ReserveSource = iota // the budget's scope is job, or it has no limit to derive a reserve from
+	ReserveNone     ReserveSource = iota // none is declared, and the scope is job or no limit gives one
 	ReserveDeclared                      // declared by the budget
-	ReservePerJob                        // the rest of the limit of one job
+	ReservePerJob                        // the unspent part of the limit of one job
 	ReserveEstimate                      // the moving average of the queue's attempts
-	ReserveFloor                         // a part of the smallest limit, because the average is lower or unknown
+	ReserveFloor                         // a part of the smallest limit, because the average is not higher or is unknown
 )
 
 // reserveParts bounds the attempts of unknown or small cost that a budget lets run at once: each reserves
@@ -34,9 +34,9 @@ func (b *Budget) SmallestLimit() (smallest int64) {
 }
 
 // Reserve returns the amount that the budget alone reserves for an attempt of a job that has cost jobCost so
-// far, and its source. learned is the moving average of the cost of the queue's attempts; 0 is unknown. A
-// budget of scope job reserves only a declared amount, because it counts each job by itself and concurrent
-// jobs cannot overshoot it.
+// far, and its source. learned is the moving average of the cost of the queue's attempts; 0 is unknown. All
+// amounts are in nano-dollars. A budget of scope job reserves only a declared amount, because it counts each
+// job by itself and concurrent jobs cannot overshoot it.
 func (b *Budget) Reserve(jobCost, learned int64) (nanoUSD int64, from ReserveSource) {
 	if b.ReserveNanoUsd > 0 {
 		return b.ReserveNanoUsd, ReserveDeclared

@@ -27,8 +27,8 @@ func (r *Resource) Shared() bool {
 // Free returns the granted money that no attempt has reserved.
 func (s *Slice) Free() money.Nano { return money.Nano(s.GrantedNanoUsd - s.ReservedNanoUsd) }
 
-// Reserve reserves an amount for an attempt. It takes more than is free without a grant; a caller that must
-// not do so checks Free first.
+// Reserve reserves an amount for an attempt. If less is free, it takes the missing money without a grant; a
+// caller that must not do so checks Free first.
 func (s *Slice) Reserve(amount, nowNs int64) {
 	if lacks := amount - int64(s.Free()); lacks > 0 {
 		s.GrantedNanoUsd += lacks
@@ -39,15 +39,15 @@ func (s *Slice) Reserve(amount, nowNs int64) {
 	s.UsedNs = nowNs
 }
 
-// Release gives back the reserve of an attempt. Spend books the cost.
+// Release makes the reserve of an ended attempt free again. Spend then books the cost.
 func (s *Slice) Release(amount, nowNs int64) {
 	s.ReservedNanoUsd -= amount
 	s.UsedNs = nowNs
 }
 
-// Spend books a cost against the free money. It takes an overrun from the free money too, as far as that
-// goes, because no attempt may reserve money that is known to be spent. It returns the rest of the overrun,
-// which exceeds the grant.
+// Spend books a cost against the free money. It takes as much of an overrun from the free money as there is,
+// because no attempt may reserve money that is known to be spent. It returns the part of the overrun that
+// exceeds the free money.
 func (s *Slice) Spend(cost billing.Sums, nowNs int64) (left money.Nano) {
 	if cost == (billing.Sums{}) {
 		return 0
@@ -73,8 +73,8 @@ func (s *Slice) note(nowNs int64) {
 	}
 }
 
-// GivesBack reports whether the free money is given back at nowNs, because another shard needs it or because
-// it has not been used for long.
+// GivesBack reports whether the free money is to be given back at nowNs, because another shard needs it or
+// because it has not been used for long.
 func (s *Slice) GivesBack(nowNs int64) bool {
 	return s.Free() > 0 && nowNs >= s.KeepNs && (s.Recall != 0 || s.ReservedNanoUsd == 0 && nowNs >= s.UsedNs+int64(job.SliceIdle))
 }
@@ -90,7 +90,7 @@ func (s *Slice) ClearReport() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UnreportedNs = 0, 0, 0, 0
 }
 
-// Lacks returns the money missing to have an amount free. At least 1 nano-dollar must be free.
+// Lacks returns the money missing to have an amount free. An amount below 1 nano-dollar counts as 1.
 func (s *Slice) Lacks(amount money.Nano) money.Nano { return max(max(amount, 1)-s.Free(), 0) }
 
 // ReportNs returns the time of the next report to the first shard, or 0 for none.
@@ -114,7 +114,7 @@ func (s *Slice) ReportNs() (due int64) {
 	return due
 }
 
-// Postpone delays the reports that are due at nowNs.
+// Postpone delays every report by at least job.SliceReport from nowNs.
 func (s *Slice) Postpone(nowNs int64) {
 	if s.UnreportedNs != 0 {
 		s.UnreportedNs = nowNs
@@ -122,7 +122,8 @@ func (s *Slice) Postpone(nowNs int64) {
 	s.UsedNs, s.KeepNs = nowNs, nowNs+int64(job.SliceReport)
 }
 
-// ShareOf returns the first shard's record of a shard's slice, its own included, and creates it if necessary.
+// ShareOf returns the first shard's record of the slice of a shard, which may be the first shard itself. It
+// creates the record if necessary.
 func (a *Account) ShareOf(shard uint32) *Share {
 	i, there := slices.BinarySearchFunc(a.Shares, shard, func(s *Share, shard uint32) int { return cmp.Compare(s.Shard, shard) })
 	if !there {

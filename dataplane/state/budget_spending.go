@@ -29,8 +29,8 @@ func (x *Spent) Add(s billing.Sums, nowNs int64) {
 	x.SettledNanoUsd, x.OverrunNanoUsd = int64(sum.Settled), int64(sum.Overrun)
 }
 
-// FallsTo returns the time at which at most the given amount is spent in the window, if nothing is spent from
-// now on.
+// FallsTo returns the earliest time from nowNs on at which at most the given amount is spent in the window,
+// if nothing is spent from now on.
 func (x *Spent) FallsTo(most money.Nano, nowNs int64) int64 {
 	switch {
 	case x.Sums(nowNs).Spent() <= most:
@@ -45,16 +45,16 @@ func (x *Spent) FallsTo(most money.Nano, nowNs int64) int64 {
 // Resize changes the length of a rolling window.
 func (x *Spent) Resize(lengthMs, nowNs int64) { x.setRolling(x.rolling().Over(lengthMs, nowNs)) }
 
-// forgetAlerts lets a rolling window raise its alerts again once it has been silent for its own length. A
-// window that is always nearly full then alerts once per length, as a calendar window does.
+// forgetAlerts lets a rolling window raise its alerts again each time a window's length has passed. A window
+// that is always nearly full then alerts once per length, as a calendar window does.
 func (x *Spent) forgetAlerts(nowNs int64) {
 	if x.Window == Window_WINDOW_ROLLING && nowNs-x.StartNs >= x.LengthMs*1e6 {
 		x.StartNs, x.Alerted = nowNs, 0
 	}
 }
 
-// RaiseAlerts returns the alert percentages that the spending has newly reached in this window, in ascending
-// order as in percents, and records the highest.
+// RaiseAlerts returns the alert percentages that the spending has newly reached in this window, and records
+// the highest. percents must be ascending.
 func (x *Spent) RaiseAlerts(percents []uint32, limit money.Nano, nowNs int64) (told []uint32) {
 	spent := x.Sums(nowNs).Spent()
 	x.forgetAlerts(nowNs)

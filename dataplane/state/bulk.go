@@ -55,7 +55,7 @@ func (r *bulkRows) reset() {
 	r.works.reset()
 }
 
-// touched reports whether the entry has read or changed a record.
+// touched reports whether the entry has read or changed the record of a bulk operation or of a part.
 func (r *bulkRows) touched() bool { return len(r.bulks.order) > 0 || len(r.parts.order) > 0 }
 
 // encodeBulks writes the changed records of bulk operations.
@@ -153,9 +153,9 @@ type bulkChanges struct {
 	next chan struct{} // closed by the next commit that touches a bulk operation; nil if no reader waits
 }
 
-// BulkChanged returns a channel that is closed by the next commit that reads or changes any bulk operation,
-// and by a restore. A reader must take the channel before it reads the operation, so that it misses no
-// change.
+// BulkChanged returns a channel that is closed by the next commit that reads or changes any bulk operation or
+// part of one, and by a restore. A reader must take the channel before it reads the operation, so that it
+// misses no change.
 func (s *Store) BulkChanged() <-chan struct{} {
 	s.bulkChanges.mu.Lock()
 	defer s.bulkChanges.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // checkReports bounds the differences that Check lists.
 const checkReports = 20
 
-// Check recomputes every derived key and counter from the records, reads the whole store for it, and lists
-// the first checkReports differences from the stored ones.
+// Check reads the whole snapshot, recomputes every derived key, and every counter that follows from the
+// records, and compares them with the stored ones. The error lists the first checkReports differences. It is
+// nil if there are none.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
 	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.members, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
@@ -211,7 +212,7 @@ func (c *checker) idempotency() error {
 	return nil
 }
 
-// indexes counts the keys of the indexes. Every expected key has already been found, so equal counts mean
+// indexes counts the keys of the indexes. Every expected key has already been looked up, so equal counts mean
 // that there are no others.
 func (c *checker) indexes() error {
 	for _, x := range []struct {

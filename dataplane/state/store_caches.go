@@ -141,7 +141,7 @@ func loadConfiguration(r source) (*configuration, error) {
 	return &configuration{index: binary.BigEndian.Uint64(value), bytes: append([]byte{}, value[8:]...)}, nil
 }
 
-// newQueue returns the queue of a stored record. Its ready jobs are not read yet.
+// newQueue returns the queue of a record, stored or new. Its ready jobs are read on first use.
 func newQueue(rec *Queue) *queue {
 	for len(rec.InState) < job.States {
 		rec.InState = append(rec.InState, 0)

@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// A backup holds every pair of the store except those that mean nothing in another history. It leaves out the
-// feed, because every follower of the feed followed the history that ends (see Rebirth). It leaves out
-// the leaders' terms for the same reason, and the membership and the list of members because they belong to the
-// old cluster: a copy that kept the list would try to add the old members.
+// A backup holds every pair of the store that has a meaning in another history (see Rebirth). It leaves out
+// the feed and the leaders' terms, because they serve followers of the history that was copied. It leaves out
+// the membership and the list of members, because they belong to the old cluster: a copy that kept the list
+// would try to add the old members.
 
 // Export yields the pairs of a backup in the order of their keys, the head first. A pair is valid until the
 // next one is yielded.
@@ -38,11 +38,12 @@ func exported(key []byte) bool {
 // Crossing describes the ops exchanged between this shard and another.
 type Crossing struct {
 	First, Next uint64 // numbers of the ops sent there: those before First are trimmed, Next is not used yet
-	Received    uint64 // number of the last op from there that was applied here
-	Incarnation []byte // incarnation of the other shard, within which Received counts
+	Received    uint64 // number of the last op from there that was applied here; 0 if none was
+	Incarnation []byte // incarnation of the other shard, within which Received counts; nil if none was
 }
 
-// Crossings returns the exchange of the snapshot's shard with each other shard.
+// Crossings returns the exchange with every shard that the snapshot's shard has sent ops to or received ops
+// from.
 func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 	outboxes, err := loadShards(v.snap, prefixOutbox, newOutbox)
 	if err != nil {
@@ -68,18 +69,18 @@ func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 }
 
 // Rebirth turns a copy of a store into the beginning of another history. The original may go on beside the
-// copy, and nothing that knows one of them may mistake the other for it.
+// copy, so a follower of one of them must never take the other for it.
 type Rebirth struct {
 	Incarnation entry.Incarnation // incarnation of the copy
-	// Renamed returns the new incarnation of another shard, given its old one, if that shard was copied at
-	// the same moment: ops received from it stay received. ok is false if it was not copied: its ops are
-	// numbered anew.
+	// Renamed returns the new incarnation of another shard. ok reports whether that shard was copied at the
+	// same moment, in the incarnation old: then the ops received from it stay received. If not, it numbers
+	// its ops anew.
 	Renamed func(shard uint32, old []byte) (incarnation entry.Incarnation, ok bool)
 }
 
-// feedLeap is added to the sequences of a copy's feed, so that every cursor of the old history, which may
-// have grown since, lies before the copy's first event. A follower with such a cursor gets ErrTrimmed and
-// starts again. No history produces as many events.
+// feedLeap is added to the sequences of a copy's feed, so that every cursor of the old history lies before
+// the copy's first event, although the original may go on after the copy. A follower with such a cursor gets
+// ErrTrimmed and starts again. At 1,000 events a second, a shard takes 50 days for that many.
 const feedLeap = 1 << 32
 
 // apply rewrites a pair for the copy.
@@ -117,8 +118,9 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 // importBytes is the size of Import's write batches.
 const importBytes = 1 << 20
 
-// Import creates a store in dir, which must hold none, from the pairs of Export. It opens the store once to
-// verify it and returns its position. After an error the content of dir is useless.
+// Import creates a store in dir from the pairs of Export and returns its position. It refuses a dir whose
+// store has entries, and leaves that store. It opens the finished store once more, so that one that cannot be
+// opened is an error. After any other error the content of dir is useless.
 func Import(dir string, o Options, pairs iter.Seq2[KV, error], b Rebirth) (at entry.Applied, err error) {
 	s, err := Open(dir, o)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 
 // A store's directory holds one Pebble store, db-N, and a marker file that names it. Restore writes db-N+1
 // beside it and moves the marker once the new store is complete and durable, so a whole store exists at every
-// moment. Everything that the marker does not name is left over from a crash.
+// moment. Open removes every db-N that the marker does not name, and every image-N, as left over from an
+// earlier process.
 const (
 	currentMarker = "current"
 	dbPrefix      = "db-"
@@ -37,7 +38,7 @@ type generation struct {
 	recentJobs, recentPayloads recent // its recently written records
 
 	mu      sync.Mutex
-	refs    int          // one of the Store, and one of each Snapshot, JobReader, and running Flush, Image or Held
+	refs    int          // one of the Store, and one of each Snapshot, JobReader, and running Flush, Image, Verify or Held
 	dropped func() error // set by Restore; removes the files after the last release
 }
 
@@ -49,7 +50,8 @@ func (g *generation) recentBlob(id job.ID, kind job.BlobKind, asOf uint64, b *jo
 	return g.recentPayloads.load(id, asOf, b)
 }
 
-// release gives one reference back. The last release closes the store.
+// release gives one reference back. The last release closes the Pebble store and calls the function of
+// onLastRelease.
 func (g *generation) release() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +190,8 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// onLastRelease registers a function that runs after the last reference is released.
+// onLastRelease registers a function that runs when the last reference is released and the Pebble store is
+// closed.
 func (g *generation) onLastRelease(done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,19 +28,20 @@ type Image struct {
 	failed        func(error) error // called with the error when a file has changed
 }
 
-// immutable reports whether a file of a store is a table: Pebble writes it once and never uses its name
-// again. All other files (manifest, options, markers) are small, and Pebble may write to them.
+// immutable reports whether a file of a store is a table: Pebble writes it once and, while the store is open,
+// never uses its name again. All other files (manifest, options, markers) are small, and Pebble may write to
+// them.
 func immutable(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
 }
 
 // sums remembers the hashes of a generation's tables, so that an image of a large store reads only the tables
-// that are new since the last one.
+// that are new since the last image or restore.
 //
-// A remembered hash is valid for three reasons: an open Pebble store never reuses a file number; only files
-// of a checkpoint are hashed, and those are complete; and the memory ends with the generation, because a
-// store opened after a crash may reuse a number that it had not recorded. If the disk changes a file
-// nevertheless, its reader finds out (see Image.Open), and so does its receiver.
+// A remembered hash is valid for three reasons: an open Pebble store never reuses a file number; only
+// complete files are hashed, those of a checkpoint or of a restored image; and the memory ends with the
+// generation, because a store opened after a crash may reuse a number that it had not recorded. If the disk
+// changes a file nevertheless, its reader finds out (see Image.Open), and so does its receiver.
 type sums struct {
 	mu    sync.Mutex
 	known map[string]image.Part
@@ -131,7 +132,8 @@ func hashFile(fs vfs.FS, path string) (image.Part, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// load reads the image's position from the image itself, which also proves that it can be opened.
+// load reads the image's position and membership from the image itself, which also proves that it can be
+// opened.
 func (i *Image) load(o *pebble.Options) error {
 	o.ReadOnly, o.ErrorIfNotExists = true, true
 	db, err := pebble.Open(i.dir, o)
@@ -154,8 +156,8 @@ func (i *Image) Configuration() (encoded []byte, index uint64) { return i.config
 // Parts returns the files of the image.
 func (i *Image) Parts() []image.Part { return i.parts }
 
-// Open reads a file of the image. If the file has changed, the disk cannot be trusted: the read returns an
-// error and the store fails.
+// Open opens a part of the image for reading. If the file has changed, the disk cannot be trusted: the read
+// returns an error and the store fails.
 func (i *Image) Open(name string) (io.ReadCloser, error) {
 	at := slices.IndexFunc(i.parts, func(p image.Part) bool { return p.Name == name })
 	if at < 0 {

@@ -14,9 +14,9 @@ const (
 	// under load.
 	DefaultMemTableBytes = 32 << 20
 
-	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. A page
-	// then holds twice the records of the jobs that 128 workers hold, about a hundred each, and payloads of a
-	// few hundred bytes until the view has read them.
+	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. With the
+	// default memtable, a page holds twice the records of the jobs of 128 workers with about a hundred jobs
+	// each. A page of payloads of a few hundred bytes holds them until the view has read them.
 	recentShare = 8
 
 	memTables     = 4       // of a store, including the one being written; more writes wait for the disk
@@ -46,8 +46,9 @@ func (s *Shared) Close() {
 //
 // Pebble's own log is off, because the Raft log is the write-ahead log. A crash loses the unflushed writes,
 // but only a suffix of them: an entry is one batch, a batch lies in one memtable, and memtables are flushed
-// in order, each by one atomic edit of the manifest. So the store is always in the state that some applied
-// entry left, and its Head names that entry. The Raft log, which is cut only after a flush, has the rest.
+// in order, each by one atomic edit of the manifest. So after a crash the store is in the state that some
+// applied entry left, and its Head names that entry. The Raft log, which is cut only after a flush, has the
+// later entries.
 func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.fs,
@@ -92,9 +93,9 @@ func (*logger) Infof(string, ...any) {}
 // calls.
 func (*logger) Errorf(string, ...any) {}
 
-// Fatalf is called when Pebble cannot write its manifest; Pebble then expects the process to end. Fatalf ends
-// only the store: from here on it refuses every commit and flush, so that nothing relies on this disk, and
-// one tenant's disk error does not stop the other tenants of the process.
+// Fatalf makes the store fail. Pebble calls it when it cannot go on, for example because it cannot write its
+// manifest, and expects the process to end. The store then refuses every commit and flush, so that nothing
+// relies on this disk, and one tenant's disk error does not stop the other tenants of the process.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := &fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {

@@ -15,14 +15,16 @@ import (
 
 // Report describes a run of Verify.
 type Report struct {
-	Applied entry.Applied // the last entry of the store
+	Applied entry.Applied // last entry of the image that was read
 	Tables  int
 	Bytes   int64 // size of the tables
 }
 
 // Verify reads the whole store on disk. It checks the checksum of every block of every table, the order of
 // the tables, and each derived key and counter (see Snapshot.Check). The error is the first damage found, or
-// ctx's error if ctx ends first. Verify may run beside apply and holds an image while it runs.
+// ctx's error if ctx ends before the last step, Check. A damaged table makes the store fail; see Err. After
+// an error the Report covers the tables read before. Verify may run beside apply and holds an image while it
+// runs.
 func (s *Store) Verify(ctx context.Context) (_ Report, err error) {
 	i, err := s.Image()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
 	TimerDependents  TimerClass = 10 // the jobs that wait for a settled job are notified
-	TimerBudget      TimerClass = 11 // a budget's window ends, a slice is reported, or shards that wait for money are answered
+	TimerBudget      TimerClass = 11 // a budget's window ends, or money of a slice is reported or granted
 	TimerDelivery    TimerClass = 12 // an event is sent to a webhook
 	TimerDelivered   TimerClass = 13 // a delivery record is removed
 	TimerBulk        TimerClass = 14 // a bulk operation's record is removed
