@@ -15,7 +15,7 @@ import (
 // from the state itself.
 var ErrTrimmed = errors.New("the feed no longer has these events")
 
-// FeedItem is one feed entry and the sequence of its first event.
+// FeedItem is one feed entry with the sequence of its first event.
 type FeedItem struct {
 	FirstSeq uint64
 	Entry    *FeedEntry
@@ -73,8 +73,8 @@ func (tx *Tx) remember(h *entryJob, event EventType) error {
 	return err
 }
 
-// AddEvent appends an event of a job that the event does not change. If the job's history records such events,
-// PutJob must follow.
+// AddEvent appends an event of a job that the event does not change. PutJob must follow if the job's history
+// records events of this type.
 func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 	tx.event(event, j.Queue, j)
 	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {
@@ -175,8 +175,8 @@ func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 // FeedHeld returns the size of the stored feed in bytes.
 func (h *Head) FeedHeld() uint64 { return h.GetFeedBytes() - h.GetFeedTrimmedBytes() }
 
-// FeedWithin returns the first sequence of the oldest entry from which on the feed holds at most the given
-// bytes.
+// FeedWithin returns the sequence at which the feed must begin to hold at most the given bytes: that of the
+// first event of an entry, or of the next event if the last entry alone is larger.
 func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	if v.head.FeedHeld() <= bytes {
 		return v.head.FeedFirstSeq, nil
@@ -198,8 +198,9 @@ func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	return lo, nil
 }
 
-// Feed yields the entries that hold events with sequence >= from, with the sequence of their first event. If
-// events from `from` on have been trimmed, it yields ErrTrimmed and nothing else.
+// Feed yields the entries that hold events with sequence >= from, in order. The first entry may begin before
+// from. If events from `from` on have been trimmed, Feed yields an error that wraps ErrTrimmed and nothing
+// else.
 func (v *Snapshot) Feed(from uint64) iter.Seq2[FeedItem, error] {
 	return func(yield func(FeedItem, error) bool) {
 		if max(from, 1) < v.head.FeedFirstSeq {

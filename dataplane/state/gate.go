@@ -31,7 +31,7 @@ type gateName struct {
 	name string
 }
 
-// gateOf returns the gate that a job waits at.
+// gateOf returns the gate that a job waits at, or the zero gateName.
 func gateOf(j *job.Job) gateName {
 	if j.State != job.Pending || j.Detail.GetGate() == job.Gate_GATE_NONE {
 		return gateName{}
@@ -56,7 +56,7 @@ func (s *Store) Gates() []Gate {
 	return nil
 }
 
-// move takes a job from one gate to another.
+// move takes a job from one gate to another; the zero gateName is none.
 func (g *gates) move(from, to gateName) error {
 	if from == to {
 		return nil
@@ -181,8 +181,8 @@ func (tx *Tx) encodeGate(was, is index, id job.ID) error {
 	return nil
 }
 
-// AtGate returns up to limit jobs at a gate in order of (priority, number) over all queues, so that within a
-// priority the jobs enqueued first come first.
+// AtGate returns up to limit jobs at a gate, or all of them if limit is 0, in order of (priority, number)
+// over all queues, so that within a priority the jobs enqueued first come first.
 func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, error) {
 	g := gateName{kind, name}
 	var ids []job.ID

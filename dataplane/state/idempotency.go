@@ -16,7 +16,8 @@ func (s *Store) Idempotency(id [16]byte) (*Idempotency, error) {
 	return rec, nil
 }
 
-// Idempotency returns the record of a request, or nil if there is none. The caller must not change it.
+// Idempotency returns the record of a request as the entry's earlier ops left it, or nil if there is none.
+// The caller must not change it.
 func (tx *Tx) Idempotency(id [16]byte) (*Idempotency, error) {
 	if rec, ok := tx.idempotency[id]; ok {
 		return rec, nil

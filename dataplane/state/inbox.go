@@ -9,7 +9,7 @@ import (
 )
 
 // Inbox returns the incarnation of another shard and the number of its last op that was applied here; both
-// are zero if there is none.
+// are zero if none was.
 func (tx *Tx) Inbox(from uint32) (incarnation entry.Incarnation, last uint64) {
 	in := tx.s.inboxes[from]
 	if in == nil {
@@ -19,7 +19,7 @@ func (tx *Tx) Inbox(from uint32) (incarnation entry.Incarnation, last uint64) {
 	return incarnation, in.LastSeq
 }
 
-// PutInbox records the number of the last applied op of another shard. The number never falls within an
+// PutInbox records the number of the last applied op of another shard. The number must not fall within an
 // incarnation.
 func (tx *Tx) PutInbox(from uint32, incarnation entry.Incarnation, last uint64) error {
 	in := tx.s.inboxes[from]

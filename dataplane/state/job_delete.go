@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// DeleteJob removes a settled job, which the entry has read and not changed since its last put, with all its
-// records, and appends the event to the feed. The queue's totals stay.
+// DeleteJob removes a settled job with its blobs, errors, iterations and scores, and appends the event to the
+// feed. The entry must have read the job and not changed it since its last put. The queue's totals stay.
 func (tx *Tx) DeleteJob(j *job.Job, event EventType) error {
 	if err := tx.deleteJob(j, event); err != nil {
 		return tx.fail(fmt.Errorf("delete job %x of queue %q: %w", j.Id, j.Queue, err))

@@ -37,7 +37,8 @@ func (tx *Tx) Dependents(id job.ID) (*Dependents, error) {
 	return tx.dependents.get(tx, &dependentsKind, id)
 }
 
-// PutDependents stores the record of the jobs that wait for a job; nil removes it once none waits.
+// PutDependents stores the record of the jobs that wait for a job. nil removes it, which is allowed only if
+// none waits.
 func (tx *Tx) PutDependents(id job.ID, d *Dependents) error {
 	return tx.dependents.put(tx, &dependentsKind, id, d)
 }
@@ -72,7 +73,8 @@ func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
 	return tx.PutDependents(id, d)
 }
 
-// RemoveWaiter removes one waiting job, and the Dependents record together with the last one.
+// RemoveWaiter removes one waiting job, and the Dependents record together with the last one. It does nothing
+// if the job does not wait.
 func (tx *Tx) RemoveWaiter(id, waiter job.ID) error {
 	known, err := tx.hasWaiter(id, waiter)
 	if err != nil || !known {
@@ -216,8 +218,8 @@ func (c *checker) checkDependents() error {
 	return nil
 }
 
-// Awaited returns the jobs of this shard that a job waits for, in order of their ids. It reads at most `most`
-// waiting records of the shard; whole is false if there are more.
+// Awaited returns the jobs for which the waiter waits on this shard, in order of their ids. It reads at most
+// `most` waiting records of the shard. If there are more, whole is false and the list may lack jobs.
 func (v *Snapshot) Awaited(waiter job.ID, most int) (ids []job.ID, whole bool, err error) {
 	if v.head.WaiterRecords == 0 {
 		return nil, true, nil

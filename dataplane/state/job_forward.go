@@ -49,8 +49,8 @@ func (tx *Tx) Forwarded(id job.ID) (*Forward, error) {
 	return h.forward, nil
 }
 
-// readForward reads the stored forward, if there can be one. An id above all stored ids belongs to a new job
-// and is not looked up.
+// readForward reads the stored forward, if there can be one. No job or forward is stored under an id above
+// newest, so such an id is not looked up.
 func (tx *Tx) readForward(h *entryJob) (err error) {
 	if h.forwardRead || tx.head.ForwardRecords == 0 || bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil

@@ -12,16 +12,16 @@ type timer struct {
 	dueNs int64
 }
 
-// index is the part of a job's record that other records derive from: its ready key, gate, timers, locks,
-// lease and place in its queue's counters. Two records of a job with equal indexes have the same derived
-// keys. The zero index belongs to a job that is not stored.
+// index is the part of a job's record from which other records derive: its ready key, gate, timers, locks,
+// lease, settled key and place in its queue's counters. Two records of a job with equal indexes have the same
+// derived keys. The zero index belongs to a job that is not stored.
 type index struct {
 	queue    string
 	state    job.State
 	ready    bool
 	priority uint8
 	number   uint64
-	key      string // of its lane, while the job counts in one
+	key      string // fairness key, while the job counts in a lane
 	timer    timer  // when its state ends
 	expiry   timer  // when the job expires
 	unlock   timer  // when its unique key is released

@@ -47,8 +47,8 @@ func (tx *Tx) putIteration(j *job.Job, it *job.Iteration) error {
 	return nil
 }
 
-// Iteration returns an iteration of a job that the entry has read, as its earlier ops left it, or nil if it
-// is not stored.
+// Iteration returns an iteration of a job that the entry has read, as the entry's earlier ops left it, or nil
+// if it is not stored. The caller must not change it.
 func (tx *Tx) Iteration(j *job.Job, number uint32) (*job.Iteration, error) {
 	d := j.Detail
 	if number > d.GetIteration() || number <= d.GetIteration()-d.GetIterationsKept() {
@@ -102,12 +102,12 @@ func (tx *Tx) removeJudgements(h *entryJob) error {
 	return nil
 }
 
-// Iterations yields the stored iterations of a job with a number above after, in order.
+// Iterations yields the stored iterations of a job whose numbers are above after, in order.
 func (v *Snapshot) Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error] {
 	return scanRange(v.snap, append(appendIterationKey(nil, id, after), 0), iterationsEnd(id), func() *job.Iteration { return &job.Iteration{} })
 }
 
-// Iterations returns the stored iterations of a job as of the last commit.
+// Iterations returns the stored iterations of a job as of the last commit, in order.
 func (s *Store) Iterations(id job.ID) ([]*job.Iteration, error) {
 	return committed(s, func(r source) (all []*job.Iteration, err error) {
 		for it, err := range scanRange(r, appendIterationKey(nil, id, 0), iterationsEnd(id), func() *job.Iteration { return &job.Iteration{} }) {
@@ -120,8 +120,8 @@ func (s *Store) Iterations(id job.ID) ([]*job.Iteration, error) {
 	})
 }
 
-// Iteration returns the last iteration of the job with this detail as of the last commit, or nil if it is not
-// stored.
+// Iteration returns the last iteration that the job's detail d counts, as of the last commit, or nil if it is
+// not stored.
 func (s *Store) Iteration(id job.ID, d *job.Detail) (*job.Iteration, error) {
 	if d.GetIterationsKept() == 0 {
 		return nil, nil

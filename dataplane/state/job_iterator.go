@@ -24,7 +24,7 @@ type JobIterator struct {
 
 var _ Reader = (*JobIterator)(nil)
 
-// JobIterator starts a JobIterator.
+// JobIterator opens a JobIterator.
 func (v *Snapshot) JobIterator() (_ *JobIterator, err error) {
 	s := &JobIterator{Snapshot: v}
 	if s.jobs, err = prefixIter(v.snap, prefixJob); err != nil {
@@ -69,7 +69,7 @@ func (s *JobIterator) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	return b, nil
 }
 
-// seek decodes the record at key into m. found is false if there is none.
+// seek decodes the record at key into m. found is false if there is none, or after an error.
 func seek(it *pebble.Iterator, key []byte, m record) (found bool, err error) {
 	if !find(it, key) {
 		if err := it.Error(); err != nil {

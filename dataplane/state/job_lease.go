@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// leases maps a lease token to its active job. It lies only in memory: it derives from the jobs, only the
-// applying goroutine looks tokens up, and a stored key for each lease would add a write to every fetch and
-// ack. Keys and values contain no pointers, so the garbage collector does not scan them.
+// leases maps a lease token to its active job. The map lies only in memory: it derives from the jobs, only
+// the applying goroutine looks tokens up, and a stored key for each lease would add a write to every fetch
+// and ack. Keys and values contain no pointers, so the garbage collector does not scan them.
 type leases map[leaseToken]job.ID
 
 // leaseToken is the token of a current lease; the zero token is none.
@@ -58,7 +58,8 @@ func loadLeases(r source) (leases, error) {
 	return all, nil
 }
 
-// Leased returns the active job whose current lease has the token, as the entry's earlier ops left it.
+// Leased returns the active job whose current lease has the token, as the entry's earlier ops left it; ok is
+// false if there is none.
 func (tx *Tx) Leased(token [job.TokenSize]byte) (id job.ID, ok bool) {
 	id, ok = tx.s.leases[token]
 	return id, ok

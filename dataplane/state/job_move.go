@@ -38,8 +38,9 @@ func (tx *Tx) moveJob(j *job.Job, queue string) error {
 }
 
 // ForwardJob removes a job with all its records and leaves a Forward to its new shard. The entry must have
-// read the job and not changed it since its last put. The job must not be active and must have no iterations
-// and no scores, which do not move. The caller then owns the record, changed as it must arrive there.
+// read the job and not changed it since its last put; the op takes the documents with Parcel before. The job
+// must not be active and must have no iterations and no scores, which do not move. ForwardJob gives j its new
+// queue and move number. From then on the caller owns j and sends it.
 func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
 	if err := tx.forwardJob(j, shard, queue); err != nil {
 		return tx.fail(fmt.Errorf("forward job %x from queue %q to shard %d: %w", j.Id, j.Queue, shard, err))
@@ -103,7 +104,7 @@ func (tx *Tx) removeErrors(h *entryJob) error {
 // AdmitJob stores a job that comes from another shard under the next number of this shard, in its queue,
 // which is created if necessary. It does not enforce the maximum number of queues: the job exists nowhere
 // else any more, so one queue too many is better than a lost job. It removes a Forward left by an earlier
-// visit. The caller has put the job's blobs and errors before.
+// visit. The caller must have put the job's blobs and errors before. The Tx owns the job from then on.
 func (tx *Tx) AdmitJob(j *job.Job) error {
 	if err := tx.admitJob(j); err != nil {
 		return tx.fail(fmt.Errorf("admit job %x into queue %q: %w", j.Id, j.Queue, err))
@@ -148,7 +149,7 @@ func (tx *Tx) movable(j *job.Job) (*entryJob, error) {
 	return h, nil
 }
 
-// withdraw removes a job from its queue in memory.
+// withdraw removes a job from its queue's counts and heads, and from its lane, gate and locks.
 func (tx *Tx) withdraw(h *entryJob) error {
 	q, state := h.queue, h.now.state
 	tx.touch(q)
@@ -159,7 +160,7 @@ func (tx *Tx) withdraw(h *entryJob) error {
 	return tx.rederive(h, index{})
 }
 
-// place adds a job that is in no queue to a queue in memory.
+// place adds a job that is in no queue to a queue, as withdraw removes it. It counts the job as enqueued.
 func (tx *Tx) place(h *entryJob, q *queue) error {
 	if err := tx.dropTakenLocks(h.job); err != nil {
 		return err

@@ -48,8 +48,8 @@ func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
 	return p, nil
 }
 
-// read decodes a record that must exist: as the entry wrote it, as far as readWritten has read the batch, or
-// as stored.
+// read decodes a record that must exist. It takes the entry's own write if readWritten has read that, else
+// the stored record.
 func (tx *Tx) read(key []byte, into record) error {
 	if value, ok := tx.written[string(key)]; ok {
 		return decode(KV{key, value}, into)

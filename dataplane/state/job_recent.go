@@ -74,7 +74,8 @@ func (r *recent) load(id job.ID, asOf uint64, m record) (found bool, err error) 
 	return true, m.UnmarshalVT(record)
 }
 
-// put keeps a record that is stored as of an entry. The caller holds mu.
+// put keeps a record that is stored as of an entry, or drops the job's record if the new one exceeds a page.
+// The caller holds mu.
 func (r *recent) put(id job.ID, record []byte, index uint64) {
 	if len(record)+recordCost > r.bound {
 		r.remove(id)
@@ -107,7 +108,7 @@ func (r *recent) remove(id job.ID) {
 	}
 }
 
-// payloadPut is the payload of a job as the entry has it in its batch.
+// payloadPut is the payload of a job as the entry's batch leaves it.
 type payloadPut struct {
 	id     job.ID
 	record []byte // nil if it was deleted

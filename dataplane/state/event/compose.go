@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Source is the state from which an event is composed: the state of a commit, or of the running entry. A
-// missing record is nil without an error.
+// Source is the state from which an event is composed: that of the last commit, of a snapshot, or of the
+// running entry. A missing record is nil without an error.
 type Source interface {
 	Job(id job.ID) (*job.Job, error)
 	Progress(id job.ID) (*job.Blob, error)
@@ -31,9 +31,10 @@ var (
 // ok is false if clients do not receive events of this type.
 //
 // The data contains the facts of the event and of the records it refers to. A late reader of the feed may
-// find the job deleted or changed. Facts of an attempt or a state that others have followed are then absent,
-// and are not taken from the later ones. Values that change in place, such as a job's priority, due time and
-// progress, are the latest. The same event from the same state gives the same bytes on every replica.
+// find the job deleted or changed. Facts of an attempt or a state that a later one has replaced are then
+// absent; those of the later one never take their place. Values that change in place, such as a job's
+// priority, due time and progress, are the latest. The same event from the same state gives the same bytes on
+// every replica.
 func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
 	k := byType[e.GetType()]
 	if k == nil {
@@ -102,8 +103,8 @@ func (m *moment) read() (err error) {
 	return err
 }
 
-// attemptError returns the error of the attempt that ended with the event, or nil if it is not stored. If the
-// job had no running attempt, the error counts as that of the next one.
+// attemptError returns the error of the attempt that ended with the event, or nil if it is not stored. If no
+// attempt of the job was running, the error is stored as that of the next attempt.
 func (m *moment) attemptError() (*job.AttemptError, error) {
 	if m.job == nil {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// field is a member of an event's data. Its value is JSON, or nil if it is not known.
+// field is a member of an event's data. Its value is JSON, or nil if it is unknown or does not apply.
 type field struct {
 	name  string
 	value func(*moment) ([]byte, error)
@@ -25,7 +25,7 @@ func of(name string, value func(*moment) []byte) field {
 // attempt is the number of the attempt that the event is about.
 var attempt = of("attempt", func(m *moment) []byte { return count(uint64(m.event.Attempt)) })
 
-// These fields give the origin of a job, which never changes.
+// These fields give the origin of a job, which never changes. They are absent once the job is gone.
 var (
 	parentID   = of("parent_id", func(m *moment) []byte { return idText(m.job.GetOptions().GetParentId(), job.ID.String) })
 	batchID    = of("batch_id", func(m *moment) []byte { return idText(m.job.GetBatch().GetBatchId(), job.BatchIDText) })
@@ -40,8 +40,8 @@ var (
 	})
 )
 
-// These fields describe an attempt. They are known until a later attempt replaces it in the record. The
-// worker that started it is also known from the attempt's error.
+// These fields describe an attempt. They are known until a later attempt replaces it in the job's record.
+// startedBy is also known from the attempt's error.
 var (
 	startedBy = field{"worker_id", func(m *moment) ([]byte, error) {
 		if m.job.GetStartedNs() == m.clockNs {
@@ -114,7 +114,7 @@ var (
 	}}
 )
 
-// These fields are known only while the job exists and is in the same state.
+// These fields are known only while the job exists and is still in the state, or the attempt, of the event.
 var (
 	scheduledAt = of("scheduled_at", func(m *moment) []byte {
 		if m.job.GetState() != job.Scheduled || m.job.Attempt > 0 {
@@ -237,7 +237,7 @@ func text(s string) []byte {
 
 func number(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 
-// count encodes a number for which 0 means unknown.
+// count encodes a number; it returns nil for 0, which means unknown.
 func count(n uint64) []byte {
 	if n == 0 {
 		return nil

@@ -13,9 +13,9 @@ type kind struct {
 	fields []field // members of its data, in order
 }
 
-// kinds lists the events that clients receive: each change of a job's state, and other changes that somebody
-// may wait for. The remaining events of the feed are only for the view, such as a renewed lease or a changed
-// record.
+// kinds lists the events that clients receive: those of each change of a job's state, and other changes that
+// somebody may wait for. The remaining events of the feed are only for the view, such as a renewed lease or a
+// changed record.
 //
 // Several events share one word if they mean the same to a client.
 var kinds = []kind{

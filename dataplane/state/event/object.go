@@ -7,12 +7,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// object is a JSON object under construction: its members in order, without spaces. It does not use
+// object is a JSON object under construction: its members in order, without spaces. object does not use
 // encoding/json, because every replica must write the same bytes, even if their binaries were built with
 // different versions of Go.
 type object []byte
 
-// add appends a member. It does nothing if the value is nil or does not fit.
+// add appends a member. It does nothing if the value is nil or would make the data longer than
+// job.MaxEventData.
 func (o *object) add(name string, value []byte) {
 	if value == nil || len(*o)+len(name)+len(value)+len(`,"":}`) > job.MaxEventData {
 		return
@@ -48,7 +49,7 @@ func quoted(s string) []byte {
 	return append(b, '"')
 }
 
-// compact removes the spaces between the tokens of a JSON text.
+// compact removes the spaces between the tokens of a valid JSON text.
 func compact(text []byte) []byte {
 	b, inString := make([]byte, 0, len(text)), false
 	for i := 0; i < len(text); i++ {
