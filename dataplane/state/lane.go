@@ -10,21 +10,22 @@ import (
 
 // A lane is the jobs of a queue that have one fairness key, and the share of the queue that the key has
 // received. A queue whose jobs have no keys has no lanes. As soon as one job has a key, the jobs without a
-// key form a lane too, that of the empty key.
+// key form a lane too, the lane of the empty key.
 //
 // The queue serves the least served lane next (ADR 0022). The order derives only from the
 // records of the lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on
 // as if it had never been closed.
 
-// laneHeads bounds the ready jobs of a lane with a key and of a priority in memory. It is small because there may
-// be very many lanes.
+// laneHeads bounds the ready jobs in memory of one priority of a lane with a key. It is small because there
+// may be very many lanes.
 const laneHeads = 32
 
 // unknownService is the time in nanoseconds that a job is charged in advance when nothing is known about how
 // long such jobs take. It is corrected when the job ends.
 const unknownService = 1e9
 
-// servedMost is the served time of a queue above which all its served times are rebased, far from overflow.
+// servedMost is the served time of a queue above which the served times of the queue and its lanes are
+// rebased, far from overflow.
 const servedMost = 1 << 61
 
 // lane is a lane in memory, as the running entry leaves it.
@@ -146,8 +147,8 @@ const (
 	LaneRate // only time lifts it
 )
 
-// Room returns the number of the lane's ready jobs that a rule lets go, and the limit that keeps all of them
-// back if that is 0. A nil rule keeps none back.
+// Room returns the number of the lane's ready jobs that a rule allows to start. If that is 0, by is the limit
+// that keeps all of them back. A nil rule keeps none back.
 func (l *Lane) Room(rule *LimitRule, clockNs int64) (room uint64, by LaneLimit) {
 	room = l.GetPending()
 	if rule == nil || room == 0 {
@@ -205,7 +206,7 @@ func (ls *lanes) settle(l *lane, clockNs int64) {
 	}
 }
 
-// wake lets the lanes compete whose rate limits allow jobs again.
+// wake lets the lanes whose rate limits allow jobs again compete.
 func (ls *lanes) wake(clockNs int64) {
 	for l := ls.waiting.first(); l != nil && l.dueNs <= clockNs; l = ls.waiting.first() {
 		ls.settle(l, clockNs)
@@ -238,7 +239,7 @@ func (q *queue) beginNs(clockNs int64) int64 {
 	return q.rec.ServedNs
 }
 
-// longestLane returns the lane with the most ready jobs.
+// longestLane returns the lane with the most ready jobs. The queue must have a lane.
 func (ls *lanes) longestLane() *lane {
 	if ls.longest == nil {
 		ls.longest = &laneHeap{place: func(l *lane) *int { return &l.dropAt }, before: func(a, b *lane) bool {

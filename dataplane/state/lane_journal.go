@@ -10,12 +10,12 @@ import (
 )
 
 // A lane changes with every enqueue, fetch and ack of its jobs, and most lanes are forgotten moments after
-// they appear. So an entry does not write the record of each changed lane, each at its own place in the
-// store, but one record of all of them at the end of a journal. When the journal is full it is folded: the
-// remaining lanes are written to their own records, and the journal starts again (ADR 0030).
+// they appear. So an entry does not write each changed lane to a record of its own, each at another place in
+// the store, but one record of all of them at the end of a journal. When the journal is full it is folded:
+// the remaining lanes are written to their own records, and the journal starts again (ADR 0030).
 
-// laneChangesKept bounds the lane changes in the journal, and thereby the records that an entry writes when
-// it folds the journal.
+// laneChangesKept bounds the lane changes in the journal. An entry that folds the journal writes at most that
+// many records, and one for each lane that the entry itself changed.
 const laneChangesKept = 4096
 
 // laneJournal is the journal in memory.
@@ -84,7 +84,7 @@ func (tx *Tx) foldLanes() (err error) {
 	return nil
 }
 
-// readJournal yields the lane changes that are not in the lanes' own records yet.
+// readJournal yields the lane changes that are not in the lanes' own records yet, the oldest first.
 func readJournal(r source) iter.Seq2[*Lane, error] {
 	return func(yield func(*Lane, error) bool) {
 		for changes, err := range scan(r, prefixLaneChanges, func() *LaneChanges { return &LaneChanges{} }) {
@@ -199,7 +199,7 @@ func (v *Snapshot) Lane(queue, key string) (*Lane, error) {
 	return l, nil
 }
 
-// lanesOf returns the lanes of a queue by key; the map is empty if no job has had a key.
+// lanesOf returns the lanes of a queue by key; the map is empty if the queue has none.
 func (v *Snapshot) lanesOf(queue string) (map[string]*Lane, error) {
 	lanes := map[string]*Lane{}
 	from := appendLaneKey(nil, queue, "")

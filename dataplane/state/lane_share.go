@@ -141,9 +141,10 @@ func (tx *Tx) touchLane(l *lane) {
 	}
 }
 
-// BeginService charges the lane of a job, if its queue has lanes, the expected duration of the attempt that
-// begins with the job's lease, and counts the attempt against the rate limit of its key. The job must be the
-// one that NextReady returned, and still be ready.
+// BeginService counts the attempt that begins with the job's lease in the job's lane, if its queue has lanes:
+// it charges the lane the expected duration, divided by the lane's weight, and counts the attempt against the
+// rate limit of the key. The job must be the one that NextReady returned, and still be ready. BeginService
+// notes the charge in j.Lease; PutJob must follow.
 func (tx *Tx) BeginService(j *job.Job) error {
 	q := tx.s.queues[j.Queue]
 	if q == nil || q.lanes == nil {
@@ -174,8 +175,9 @@ func (tx *Tx) BeginService(j *job.Job) error {
 	return nil
 }
 
-// EndService replaces the charge of an attempt that ends by its real duration, once. An attempt that was not
-// delivered took no time and does not change the expected duration.
+// EndService replaces the charge of an ended attempt with the attempt's real duration. It does so once, and
+// PutJob must follow. An attempt that was not delivered took no time and does not change the expected
+// duration.
 func (tx *Tx) EndService(j *job.Job, delivered bool) {
 	chargedNs := j.Lease.GetChargedNs()
 	if chargedNs == 0 {
@@ -225,7 +227,8 @@ func (tx *Tx) rebase(q *queue) {
 	tx.touch(q)
 }
 
-// ApplyRules makes the lanes of a queue follow the limit rules of the namespace.
+// ApplyRules makes the lanes of a queue follow the limit rules as the entry's earlier ops left them. It does
+// nothing for an unknown queue.
 func (tx *Tx) ApplyRules(name string) {
 	q := tx.s.queues[name]
 	if q == nil || q.lanes == nil {
@@ -253,8 +256,8 @@ func (tx *Tx) ApplyRules(name string) {
 	q.gainedJobs = true
 }
 
-// forget removes lanes without jobs whose removal changes nothing: no rate is remembered, and either the
-// queue has caught up with their served time or no other jobs compete.
+// forget removes lanes without jobs if that changes nothing: no rate is remembered, and either the queue has
+// caught up with their served time or no other jobs compete. It removes at most lanesForgotten of them.
 func (tx *Tx) forget(q *queue) {
 	ls := q.lanes
 	for range lanesForgotten {

@@ -28,14 +28,14 @@ func (tx *Tx) StartTerm() error {
 	return nil
 }
 
-// Terms reads the last terms of leaders.
+// Terms returns the last leaders' terms, the oldest first; there are none in a new store.
 func (v *Snapshot) Terms() (*Terms, error) {
 	terms := &Terms{}
 	_, err := get(v.snap, termsKey(), terms)
 	return terms, err
 }
 
-// Last returns the seed of the newest term's first entry, nil for none.
+// Last returns the seed of the newest term's first entry, or nil if there is none.
 func (t *Terms) Last() []byte {
 	if len(t.Starts) == 0 {
 		return nil

@@ -26,15 +26,15 @@ type lockName struct {
 }
 
 // lock is a lock that the entry has read. Unlike a job's other derived keys, a lock may go from one job to
-// another within one entry. So its state lies here and is written at the end, whatever the order of the jobs.
+// another within one entry. So its owner lies here and is written at the end, whatever the order of the jobs.
 type lock struct {
 	name   lockName
 	stored *Lock // nil if free
 	now    *Lock
 }
 
-// Locked returns the job or schedule that holds a key in a queue, as the entry's earlier ops left it. ok is
-// false if the key is free.
+// Locked returns the id of the job or schedule that holds a key in a queue, as the entry's earlier ops left
+// it. The queue of a schedule's name is empty. ok is false if the key is free.
 func (tx *Tx) Locked(kind LockKind, queue, text string) (id job.ID, ok bool, err error) {
 	l, err := tx.lock(lockName{kind, queue, text})
 	if err != nil || l.now == nil {
@@ -131,7 +131,7 @@ func (tx *Tx) moveLocks(h *entryJob, to index) error {
 	return nil
 }
 
-// dropTakenLocks makes a job that comes into a queue give up the keys that other jobs hold there.
+// dropTakenLocks makes a job that comes into a queue give up those of its keys that other jobs hold there.
 func (tx *Tx) dropTakenLocks(j *job.Job) error {
 	ix, err := derive(j)
 	if err != nil {

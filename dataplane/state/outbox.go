@@ -11,8 +11,9 @@ import (
 )
 
 // MaxOutboxOps and MaxOutboxBytes bound the ops that wait for another shard before CanSend reports that there
-// is no room. Ops that may be refused ask CanSend, so an unreachable shard costs only the moves to it. An op
-// is accepted while fewer than MaxOutboxBytes wait, so such ops exceed the bound by at most one op.
+// is no room. Ops that may be refused ask CanSend, so an unreachable shard costs only the moves to it.
+// CanSend accepts an op while both numbers are below their bounds, so such ops exceed MaxOutboxBytes by at
+// most one op.
 //
 // Send itself refuses nothing, because the consequences of a settled job cannot wait: its worker is done, and
 // a refused ack would make the work run again. Those ops are bounded too, by the jobs of this shard. Each job
@@ -74,10 +75,10 @@ func (tx *Tx) CanSend(shard uint32) bool {
 	return o.NextSeq-o.FirstSeq < tx.s.options.outboxOps && o.bytes() < tx.s.options.outboxBytes
 }
 
-// Send makes another shard apply an op, given by its number and encoding, once and after all ops sent there
-// before. The op goes out after the entry is committed. The caller must not send an op that the other shard
-// would refuse. Send accepts the op even if the outbox is full; MaxOutboxOps says which callers must ask
-// CanSend first.
+// Send makes another shard apply an op, given by the number of its type and its encoding, once and after all
+// ops sent there before. The op goes out after the entry is committed. The caller must not send an op that
+// the other shard would refuse. Send accepts the op even if the outbox is full; MaxOutboxOps says which
+// callers must ask CanSend first.
 func (tx *Tx) Send(shard, number uint32, op []byte) error {
 	if err := tx.send(shard, number, op); err != nil {
 		return tx.fail(fmt.Errorf("send op %d to shard %d: %w", number, shard, err))
@@ -135,8 +136,8 @@ func stateOf(shard uint32, o *Outbox) OutboxState {
 	return OutboxState{Shard: shard, First: o.FirstSeq, Next: o.NextSeq, Bytes: o.bytes()}
 }
 
-// TrimOutbox removes the ops to a shard up to the given number, which an earlier entry must have sent. It
-// does nothing if they are removed already.
+// TrimOutbox removes the ops to a shard up to and including the given number, which an earlier entry must
+// have sent. It does nothing if they are removed already.
 func (tx *Tx) TrimOutbox(shard uint32, upTo uint64) error {
 	if err := tx.trimOutbox(shard, upTo); err != nil {
 		return tx.fail(fmt.Errorf("trim the outbox to shard %d up to %d: %w", shard, upTo, err))

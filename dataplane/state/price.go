@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// prices holds the prices of the namespace and those shipped with the binary. The namespace's come first.
+// prices holds the prices of the namespace and those shipped with the binary. A price of the namespace wins.
 type prices struct {
 	own, shipped *billing.Prices
 }
@@ -72,8 +72,8 @@ func (b *ResourceIndex) CeilingPrice() billing.Price {
 	}
 }
 
-// SetPriceBook replaces the shipped prices by those of a version of the price book. It adds no event to the
-// feed, because nobody has declared anything.
+// SetPriceBook replaces all shipped prices by copies of those in list, which are a version of the price book.
+// It adds no event to the feed, because nobody has declared anything.
 func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
 	names := make(map[string]bool, len(list))
 	for _, r := range list {

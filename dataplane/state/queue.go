@@ -38,7 +38,8 @@ func (q *queue) fetchable(clockNs int64) int {
 	return int(min(uint64(n), q.rec.RateFree(clockNs)))
 }
 
-// unlimited returns the same as fetchable, but ignores the queue's rate limit and the limits of its lanes.
+// unlimited returns the number of jobs that a fetch could take if neither the queue's rate limit nor the
+// limits of its lanes applied.
 func (q *queue) unlimited() int {
 	if q.rec.Paused || q.rec.Deleting {
 		return 0
@@ -73,8 +74,8 @@ func (tx *Tx) Queue(name string) *Queue {
 // CanAddQueues reports whether n more queues fit under job.MaxQueues.
 func (tx *Tx) CanAddQueues(n int) bool { return len(tx.s.queues)+n <= job.MaxQueues }
 
-// EnsureQueue returns the queue's record and creates it if necessary. The op may change its settings in place
-// and must then call PutQueue.
+// EnsureQueue returns the queue's record and creates it if necessary; the op must have checked CanAddQueues.
+// The op may change the settings in place and must then call PutQueue.
 func (tx *Tx) EnsureQueue(name string) *Queue { return tx.ensure(name).rec }
 
 // AdmitQueue creates a queue if there is none, even beyond job.MaxQueues. It is for jobs that cannot be
@@ -106,7 +107,8 @@ func (tx *Tx) addQueue(name string) *queue {
 	return q
 }
 
-// PutQueue marks a queue's settings as changed and appends the events.
+// PutQueue has Commit write the settings that the op has changed in rec, the record that EnsureQueue or Queue
+// returned, and appends the events.
 func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 	q := tx.s.queues[rec.Name]
 	if q == nil || q.rec != rec {
@@ -133,8 +135,8 @@ func (tx *Tx) LearnCost(name string, nanoUSD int64) {
 	tx.touch(q)
 }
 
-// DeleteQueue removes a queue without jobs and appends an event to the feed. A later queue of the same name
-// starts from nothing.
+// DeleteQueue removes a queue, which must exist and have no jobs, and appends an event to the feed. A later
+// queue of the same name starts from nothing.
 func (tx *Tx) DeleteQueue(name string) error {
 	q := tx.s.queues[name]
 	if q == nil {
@@ -217,10 +219,10 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 	return nil
 }
 
-// NextReady returns the next job of a queue, even if the queue is paused; ok is false if no job is ready. The
-// order is (priority, number), or that of mostUrgent in a queue with ageing. In a queue with lanes NextReady
-// returns the job of the next lane, and ok is false also if limits keep the jobs of all lanes. PutJob with
-// another state removes the job.
+// NextReady returns the next job of a queue, even if the queue is paused or its own limits are reached; ok is
+// false if no job is ready. The order is (priority, number), or that of mostUrgent in a queue with ageing. In
+// a queue with lanes NextReady returns the next job of the next lane, and ok is false also if limits keep
+// back the jobs of all lanes. It returns the same job again until PutJob gives that job another state.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {

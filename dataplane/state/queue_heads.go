@@ -11,8 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// headsKept is the number of ready jobs of one queue and priority in memory. Fetches take jobs from there, so
-// the store is read once per headsKept jobs. A job takes 24 bytes, so a priority with a backlog takes 6 KiB.
+// headsKept is the greatest number of ready jobs of one queue and priority in memory. Fetches take jobs from
+// there, so the store is read once per headsKept jobs. A job takes 24 bytes, so a priority with a backlog
+// takes 6 KiB.
 const headsKept = 256
 
 // head is one ready job.
@@ -27,8 +28,9 @@ type heads struct {
 }
 
 // level holds the ready jobs of one priority. Invariant: list holds exactly the ready jobs with a number
-// below from, or all of them if !more. It also holds within an entry, for the jobs that the entry has added
-// and removed so far. Jobs with numbers from `from` on are in the store, or the entry has touched them.
+// below from, or all of them if !more. The invariant also holds within an entry, counting the jobs that the
+// entry has added and removed so far. Jobs with numbers from `from` on are in the store, or the entry has
+// touched them.
 //
 // A refill continues at `from` instead of at the first key, so that a fetch does not walk over the tombstones
 // of all jobs fetched before.

@@ -2,10 +2,11 @@ package state
 
 import "github.com/corvo/corvo/dataplane/job"
 
-// NextToDrop returns the queue's oldest ready job of the least urgent priority; ok is false if none is ready.
-// In a queue with lanes it returns a job of the lane with the most ready jobs, so that the tenant who fills
-// the queue makes room in it. Jobs at a gate are never dropped: they are indexed by gate, and their number is
-// not the queue's backlog. PutJob with another state removes the job.
+// NextToDrop returns the ready job with the lowest number among those of the queue's least urgent priority;
+// ok is false if none is ready. In a queue with lanes it considers only the lane with the most ready jobs, so
+// that the tenant who fills the queue makes room in it. Jobs at a gate are never dropped: they are indexed by
+// gate, and their number is not the queue's backlog. It returns the same job again until PutJob gives that
+// job another state.
 func (tx *Tx) NextToDrop(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {

@@ -79,7 +79,7 @@ func (r *replenishments) reset() {
 }
 
 // NextReplenish returns the first time at which a rate limit of a queue or lane allows a kept job, as of the
-// last commit.
+// last commit; ok is false if rate limits keep none back.
 func (s *Store) NextReplenish() (dueNs int64, ok bool) {
 	s.replenish.mu.Lock()
 	defer s.replenish.mu.Unlock()
@@ -104,8 +104,8 @@ func (s *Store) ReplenishDue(nowNs int64) []string {
 	return due
 }
 
-// keepReplenishment updates the time of a queue after a commit. It returns the time and true if a new one was
-// set.
+// keepReplenishment updates the time until which a queue is kept back, after a commit. It returns a time that
+// is new, and true, if there is one.
 func (s *Store) keepReplenishment(q *queue, clockNs int64) (dueNs int64, news bool) {
 	at := q.replenishAt(clockNs)
 	if at == q.replenishNs {

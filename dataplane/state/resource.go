@@ -13,7 +13,7 @@ type resourceName struct {
 	name string
 }
 
-// ResourceIndex returns the resources as the running entry has left them.
+// ResourceIndex returns the resources as the entry's earlier ops left them. The caller must not change it.
 func (tx *Tx) ResourceIndex() *ResourceIndex {
 	if tx.resourceIndex == nil {
 		tx.resourceIndex = newResourceIndex(tx.s.resources)
@@ -40,8 +40,8 @@ func (tx *Tx) CountResources(kind ResourceKind) (n int) {
 	return n
 }
 
-// PutResource stores a resource under its kind and name, with its event, and replaces an earlier one. If the
-// earlier one has another id, PutResource also adds the event of its deletion.
+// PutResource stores a copy of a resource under its kind and name, with its event, and replaces an earlier
+// one. If the earlier one has another id, PutResource also adds the event of its deletion.
 func (tx *Tx) PutResource(r *Resource) error {
 	if err := checkResource(r); err != nil {
 		return tx.fail(fmt.Errorf("put resource %q of kind %d: %w", r.Name, r.Kind, err))
@@ -104,7 +104,7 @@ func loadResources(r source) (map[resourceName]*Resource, error) {
 	return all, nil
 }
 
-// ResourceIndex returns the resources of the snapshot.
+// ResourceIndex reads and indexes the resources of the snapshot, at each call.
 func (v *Snapshot) ResourceIndex() (*ResourceIndex, error) {
 	all, err := loadResources(v.snap)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // ResourceIndex indexes the namespace's resources for the lookups that decisions need. Apply and any number
-// of readers share a ResourceIndex: a change of a resource builds a new one and never changes the old. A nil
-// or zero ResourceIndex is empty.
+// of readers share a ResourceIndex and its resources, so nobody changes them: a change of a resource builds a
+// new index. A nil or zero ResourceIndex is empty.
 type ResourceIndex struct {
 	all     map[resourceName]*Resource
 	byID    map[[16]byte]*Resource
@@ -86,7 +86,7 @@ func (b *ResourceIndex) BudgetFor(scope BudgetScope, target string) *Resource {
 }
 
 // RuleFor returns the limit rule of a queue's fairness key: the key's own rule, else the rule for every key,
-// else nil.
+// else nil. No rule covers the empty key.
 func (b *ResourceIndex) RuleFor(queue, key string) *LimitRule {
 	if b == nil || key == "" {
 		return nil

@@ -10,9 +10,9 @@ import (
 )
 
 // A settled job is removed when its retention is over. The retention is a setting that may change at any
-// time, for any number of jobs, so no record says when a job goes. The store has an index of the settled jobs
-// of each queue and state by the time they settled. It keeps in memory when the oldest job of each list
-// settled and how long the list is kept. A changed retention is in force with the commit that changes it, for
+// time, for any number of jobs, so no record says when a job goes. For each queue and state, the store has a
+// list of the settled jobs by the time they settled. Memory has, for each list, a lower bound of its oldest
+// time, and how long its jobs are kept. A changed retention is in force with the commit that changes it, for
 // settled jobs too, and rewrites none of them.
 //
 // A time of removal in each job, which an op recomputes page by page after a change, was rejected: the op
@@ -25,12 +25,13 @@ const settledStates = int(job.Cancelled-job.Completed) + 1
 // settledList describes the settled jobs of a queue in one state.
 type settledList struct {
 	oldestNs int64  // no job of the list settled earlier; latest = the list is empty
-	addedNs  int64  // the same of the jobs added since the list was last read
+	addedNs  int64  // no job added since the list was last read settled earlier
 	keepNs   int64  // retention; negative = for ever
 	settled  uint64 // jobs added since SettledWhereDue was last called
 }
 
-// dueNs returns when the retention of the list's oldest job is over, or a time before.
+// dueNs returns the time at which the retention of the list's oldest job is over, or an earlier time; latest
+// if none ends.
 func (l *settledList) dueNs() int64 {
 	if l.oldestNs == latest || l.keepNs < 0 {
 		return latest
@@ -152,9 +153,9 @@ func (tx *Tx) moveSettled(h *entryJob) error {
 	return tx.batch.Set(tx.key, nil, nil)
 }
 
-// RetentionOver reports whether a job that the entry has read has settled, and the current retention of its queue,
-// or else of the namespace, is over. A job that keeps its unique key
-// is kept until the key is free, because the key would be free without the job.
+// RetentionOver reports whether a job that the entry has read has settled and its retention is over. The
+// queue's current retention decides, or the namespace's if the queue has none. A job that keeps its unique
+// key is kept until the key is released, because without the job another could take the key.
 func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	ix, err := derive(j)
 	if err != nil || ix.settled == 0 {
@@ -164,10 +165,10 @@ func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	return kept >= 0 && ix.settled+kept <= tx.head.ClockNs, nil
 }
 
-// SettledWhereDue returns the number of jobs that have settled since its last call in the lists of which a job may
-// be due at nowNs. It leaves out the other lists, because a busy queue that keeps its jobs for long must not hasten
-// the removal of others. It counts every job of a list that is due, however long the list keeps it, because in the
-// long run as many of its jobs become due as settle.
+// SettledWhereDue counts the jobs that have settled since its last call in those lists that may hold a job
+// due at nowNs. It leaves out the other lists, because a busy queue that keeps its jobs for long must not
+// hasten the removal of others. It counts every job of a list that may hold a due one, however long the list
+// keeps its jobs, because in the long run as many of them become due as settle.
 func (s *Store) SettledWhereDue(nowNs int64) (n uint64) {
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()
@@ -191,9 +192,9 @@ type dueList struct {
 	settledList
 }
 
-// RetentionDue lists up to limit jobs whose retention is over at nowNs, and returns the
-// earliest time at which the retention of another may be over. That time is not after
-// nowNs if there may be more than it lists.
+// RetentionDue lists up to limit jobs whose retention is over at nowNs. It returns the same jobs again until
+// an entry removes them. nextNs is the earliest time at which the retention of another may be over, or latest
+// if none ends. It is not after nowNs if there may be more due jobs than the call lists.
 func (s *Store) RetentionDue(nowNs int64, limit int) (ids [][16]byte, nextNs int64, err error) {
 	s.retentions.reading.Lock()
 	defer s.retentions.reading.Unlock()
@@ -235,7 +236,7 @@ func (r *retentions) due(nowNs int64, limit int) []dueList {
 	return all[:min(limit, len(all))]
 }
 
-// next returns when the first retention is over, or a time before.
+// next returns the time at which the first retention is over, or an earlier time; latest if none ends.
 func (r *retentions) next(nowNs int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,9 +251,9 @@ func (r *retentions) next(nowNs int64) int64 {
 	return r.nextNs
 }
 
-// readSettled appends the due jobs of a list to ids, up to limit, and notes where the list
-// begins. The list's first keys are the tombstones of the jobs removed since it was last
-// read; a read that began before them would walk over all there ever were.
+// readSettled appends the due jobs of a list to ids, up to limit, and notes where the list begins, so that
+// the next read walks only over the tombstones of the jobs removed since this one, not over those of all jobs
+// ever removed.
 func (s *Store) readSettled(l dueList, nowNs int64, limit int, ids [][16]byte) ([][16]byte, error) {
 	first := int64(latest)
 	for key, err := range scanKeys(s.gen.db, settledBound(l.queue, l.state, l.oldestNs), settledEnd(l.queue, l.state)) {

@@ -33,8 +33,8 @@ func (tx *Tx) ScheduleNamed(name string) (id [16]byte, ok bool, err error) {
 // Schedules returns the number of schedules.
 func (tx *Tx) Schedules() uint64 { return tx.head.ScheduleRecords }
 
-// PutSchedule stores a schedule under its id. was is its earlier name, empty for a new one. The new name must
-// be free or its own.
+// PutSchedule stores a schedule under its id. was is the name that it had before, empty for a new schedule.
+// Its name must be was or a free one.
 func (tx *Tx) PutSchedule(rec *Schedule, was string) error {
 	if err := tx.putSchedule(rec, was); err != nil {
 		return tx.fail(fmt.Errorf("put schedule %x, %q: %w", rec.Id, rec.Name, err))

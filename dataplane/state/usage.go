@@ -15,9 +15,10 @@ type UsageRow struct {
 }
 
 // AddUsage stores one usage report of j's current attempt under the next number. row contains the report, its
-// cost and its origin; AddUsage fills in the rest from j. j must already include the report in its sum,
-// because the row takes j's model and provider. A rejected report keeps its own model and provider, and
-// AddUsage adds an event for it. The record is written to the batch at once; the caller puts j as usual.
+// cost and its origin; AddUsage takes the other fields from j and the entry's clock. j must already include
+// the report in its sum, because the row takes j's model and provider. A rejected report keeps its own model
+// and provider, and AddUsage adds an event for it. The record is written to the batch at once; the caller
+// puts j as usual.
 func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	row.JobId, row.Attempt, row.Queue, row.ClockNs = j.Id, j.Attempt, j.Queue, tx.head.ClockNs
 	row.Tags, row.FairnessKey = j.Tags, j.FairnessKey
@@ -57,7 +58,7 @@ func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	return nil
 }
 
-// Usage yields the rows from `from` on, or from the first stored one if that is later.
+// Usage yields the rows from `from` on in order, or from the first stored one if that is later.
 func (v *Snapshot) Usage(from uint64) iter.Seq2[UsageRow, error] {
 	return func(yield func(UsageRow, error) bool) {
 		for kv, err := range scanPairs(v.snap, appendUsageKey(nil, from), afterPrefix(prefixUsage)) {
