@@ -29,10 +29,10 @@ func (s AlertSubject) Word() string { return subjectWords[s] }
 // Word returns the comparison as clients write it.
 func (c Comparison) Word() string { return comparisonWords[c] }
 
-// ParseAlertSubject is the inverse of AlertSubject.Word.
+// ParseAlertSubject returns the subject that clients write as word, or false if there is none.
 func ParseAlertSubject(word string) (AlertSubject, bool) { return keyOf(subjectWords, word) }
 
-// ParseComparison is the inverse of Comparison.Word.
+// ParseComparison returns the comparison that clients write as word, or false if there is none.
 func ParseComparison(word string) (Comparison, bool) { return keyOf(comparisonWords, word) }
 
 func keyOf[K comparable](words map[K]string, word string) (none K, ok bool) {
@@ -73,7 +73,8 @@ func (s *Store) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return committed(s, func(r source) (*Attempted, error) { return readRow[Attempted](r, &attemptedKind, webhookID) })
 }
 
-// DeliveriesTo returns at most `most` deliveries to a webhook, the newest first.
+// DeliveriesTo returns at most `most` deliveries to the webhook with the name, the newest first. It reads all
+// stored deliveries.
 func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 	var last []*Delivery
 	for d, err := range v.Deliveries() {
@@ -137,9 +138,10 @@ func (o *oldest) look(key string) error {
 	return nil
 }
 
-// lookAt reads the ready jobs of one priority in the order of their numbers, in which they were created. It
-// stops at a job that was created at or after the oldest ready time found so far, because no later job can be
-// older. Jobs that came from another shard may break that order.
+// lookAt reads the ready jobs of one priority in the order of their numbers, which is mostly that of their
+// creation. It stops at a job that was created at or after the oldest ready time found so far, because no job
+// created later can have been ready earlier. It may miss a job that came from another shard, because such a
+// job has a number greater than its age would give it.
 func (o *oldest) lookAt(key string, priority uint8) error {
 	from := appendReadyOf(nil, o.queue, key, priority, 0)
 	to := appendReadyOf(nil, o.queue, key, priority+1, 0)

@@ -110,15 +110,15 @@ func loadAudited(r source, chain *AuditChain) (a audited, err error) {
 	return a, nil
 }
 
-// AuditRecords returns the numbers of the first stored audit record and of the record that was next before
-// the entry began.
+// AuditRecords returns the number of the first stored audit record, and the number that the next record had
+// before the entry began.
 func (tx *Tx) AuditRecords() (first, next uint64) {
 	first, _ = tx.head.Audit.Records()
 	_, next = tx.s.head.Load().Audit.Records()
 	return first, next
 }
 
-// Audited reports whether one of the newest records has the nonce and the op.
+// Audited reports whether one of the newest auditedKept records has the nonce and the op.
 func (tx *Tx) Audited(nonce []byte, op string) bool { return tx.s.audited.has(string(nonce), op) }
 
 // AddAudit appends a record to the audit log at the entry's time. It sets the record's number and hash and
@@ -139,9 +139,8 @@ func (tx *Tx) AddAudit(r *AuditRecord) error {
 	return nil
 }
 
-// TrimAudit removes the records numbered below firstSeq. firstSeq must lie between the first stored record
-// and the end of the log before this entry. The hash of the last removed record becomes the anchor of the
-// chain.
+// TrimAudit removes the records numbered below firstSeq, which must be from first to next as AuditRecords
+// returns them. The hash of the last removed record becomes the anchor of the chain.
 func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	chain := tx.head.Audit
 	first, next := chain.Records()

@@ -22,7 +22,7 @@ var bulkWords = map[BulkAction]string{
 // Word returns the action as clients write it.
 func (a BulkAction) Word() string { return bulkWords[a] }
 
-// ParseBulkAction is the inverse of Word.
+// ParseBulkAction returns the action that clients write as word, or false if there is none.
 func ParseBulkAction(word string) (BulkAction, bool) { return keyOf(bulkWords, word) }
 
 var bulkKind = rowKind[*Bulk]{

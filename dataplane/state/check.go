@@ -15,8 +15,8 @@ import (
 const checkReports = 20
 
 // Check reads the whole snapshot, recomputes every derived key, and every counter that follows from the
-// records, and compares them with the stored ones. The error lists the first checkReports differences. It is
-// nil if there are none.
+// records, and compares them with the stored ones. The error lists the first checkReports differences, and is
+// nil if there are none. An error of reading ends the check.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
 	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.members, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {

@@ -43,7 +43,7 @@ func readError(r source, id job.ID, attempt uint32) (*job.AttemptError, error) {
 }
 
 // AttemptError returns the error of one attempt of a job as the entry's earlier ops left it, or nil if none
-// is stored.
+// is stored. After PutError, an op must call PutJob before it reads the error.
 func (tx *Tx) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
 	e, err := tx.attemptError(id, attempt)
 	if err != nil {

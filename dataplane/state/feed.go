@@ -152,7 +152,7 @@ func (tx *Tx) trimPoint(firstSeq uint64) (first, offset uint64, err error) {
 	return item.FirstSeq, item.Entry.GetOffset(), err
 }
 
-// feedEntryOf returns the stored entry that holds seq.
+// feedEntryOf returns the stored entry that holds seq, in a feed that begins at oldest. seq must be stored.
 func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{
 		LowerBound: appendFeedKey(nil, oldest),

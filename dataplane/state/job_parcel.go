@@ -12,7 +12,8 @@ type Parcel struct {
 	Errors []*job.AttemptError      // by attempt
 }
 
-// Parcel returns the documents of a job that the entry has read, as its earlier ops left them.
+// Parcel returns the documents of a job that the entry has read and not changed since its last put, as the
+// entry's earlier ops left them.
 func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
 	p, err := tx.parcel(j)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // A record here equals the stored record as of the last commit, so a reader cannot tell whether it came from
 // here or from the store, and replicas need not hold the same records.
 //
-// There are two pages. When the page being written is full it becomes the old one, and the content of the old
-// one is dropped. Neither contains pointers, so the garbage collector does not scan them.
+// There are two pages. When the page being written is full, the content of the other page is dropped and
+// writing goes on there. Neither contains pointers, so the garbage collector does not scan them.
 type recent struct {
 	mu    sync.RWMutex // not needed for the running entry's own reads, because nobody else writes
 	bound int          // bytes of a page, including recordCost for each record

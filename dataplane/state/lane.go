@@ -9,12 +9,12 @@ import (
 )
 
 // A lane is the jobs of a queue that have one fairness key, and the share of the queue that the key has
-// received. A queue whose jobs have no keys has no lanes. As soon as one job has a key, the jobs without a
-// key form a lane too, the lane of the empty key.
+// received. A queue gets lanes with its first job that has a key. The jobs without a key then form a lane
+// too, the lane of the empty key. The queue loses its lanes when the last one with a key is forgotten.
 //
-// The queue serves the least served lane next (ADR 0022). The order derives only from the
-// records of the lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on
-// as if it had never been closed.
+// The queue serves the least served lane next (ADR 0022). The order derives only from the records of the
+// lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on as if it had
+// never been closed.
 
 // laneHeads bounds the ready jobs in memory of one priority of a lane with a key. It is small because there
 // may be very many lanes.
@@ -36,7 +36,7 @@ type lane struct {
 	heads *heads     // its own; for the empty key those of the queue
 	own   heads
 
-	room  uint64 // jobs that its limits let go, as of the last settle
+	room  uint64 // jobs that its limits allow to start, as of the last settle
 	share uint64 // its weight, while it competes
 	dueNs int64  // when its rate limit allows a job again, or when its rate is forgotten
 
@@ -206,14 +206,14 @@ func (ls *lanes) settle(l *lane, clockNs int64) {
 	}
 }
 
-// wake lets the lanes whose rate limits allow jobs again compete.
+// wake lets lanes compete again once their rate limits allow jobs.
 func (ls *lanes) wake(clockNs int64) {
 	for l := ls.waiting.first(); l != nil && l.dueNs <= clockNs; l = ls.waiting.first() {
 		ls.settle(l, clockNs)
 	}
 }
 
-// fetchable returns the number of jobs that the lanes' limits let go.
+// fetchable returns the number of jobs that the lanes' limits allow to start.
 func (ls *lanes) fetchable(clockNs int64) int {
 	ls.wake(clockNs)
 	return int(ls.room)

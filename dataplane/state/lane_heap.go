@@ -1,7 +1,7 @@
 package state
 
-// laneHeap is a set of lanes in the total order before, whose first lane is found in constant time. Each lane
-// stores its place in the heap.
+// laneHeap is a set of lanes, ordered by before, whose first lane is found in constant time. Each lane stores
+// its place in the heap.
 type laneHeap struct {
 	list   []*lane
 	before func(a, b *lane) bool

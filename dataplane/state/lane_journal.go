@@ -15,7 +15,7 @@ import (
 // the remaining lanes are written to their own records, and the journal starts again (ADR 0030).
 
 // laneChangesKept bounds the lane changes in the journal. An entry that folds the journal writes at most that
-// many records, and one for each lane that the entry itself changed.
+// many lane records, and one more for each lane that the entry itself changed.
 const laneChangesKept = 4096
 
 // laneJournal is the journal in memory.

@@ -15,13 +15,14 @@ import (
 // CanSend accepts an op while both numbers are below their bounds, so such ops exceed MaxOutboxBytes by at
 // most one op.
 //
-// Send itself refuses nothing, because the consequences of a settled job cannot wait: its worker is done, and
-// a refused ack would make the work run again. Those ops are bounded too, by the jobs of this shard. Each job
-// sends, once in its life, at most the next step of its chain or the end of it, one count to its batch, and
-// one message to each job that waits for it, and all of these were admitted before. For each budget that
-// shards share, each shard has at most one request in transit, and each request has its answers; other
-// messages about budgets wait for room. A bound inside Send, with room reserved for the ops that must go, was
-// rejected: the size of the reserve depends on every job of the shard and would have to be counted.
+// Send itself never refuses an op for lack of room, because the consequences of a settled job cannot wait:
+// its worker is done, and a refused ack would make the work run again. Those ops are bounded too, by the jobs
+// of this shard. Each job sends, once in its life, at most the next step of its chain or the end of it, one
+// count to its batch, and one message to each job that waits for it, and all of these were admitted before.
+// For each budget that shards share, each shard has at most one request in transit, and each request has its
+// answers; other messages about budgets wait for room. A bound inside Send, with room reserved for the ops
+// that must go, was rejected: the size of the reserve depends on every job of the shard and would have to be
+// counted.
 const (
 	MaxOutboxOps   = 10_000
 	MaxOutboxBytes = 64 << 20
@@ -37,8 +38,8 @@ type OutboxState struct {
 // Ops returns the number of waiting ops.
 func (o OutboxState) Ops() uint64 { return o.Next - o.First }
 
-// OutgoingRow is an op for another shard and its number. The numbers start at 1 and have no gap within an
-// incarnation of the store.
+// OutgoingRow is an op for another shard and its number. The numbers start at 1 and have no gap. A restored
+// backup gives the numbers after its last op again, in its new incarnation.
 type OutgoingRow struct {
 	Seq uint64
 	Op  *Outgoing

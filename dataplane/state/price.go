@@ -43,8 +43,8 @@ func (b *ResourceIndex) HasPrices() bool {
 	return b != nil && (!b.prices.own.Empty() || !b.prices.shipped.Empty())
 }
 
-// PriceOf returns the price of a use of a provider's model; see billing.Prices.Match. The shipped prices are
-// used only if no price of the namespace matches.
+// PriceOf returns the price of a use of a provider's model, or false if none matches; see
+// billing.Prices.Match. The shipped prices are used only if no price of the namespace matches.
 func (b *ResourceIndex) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
 	if b == nil {
 		return billing.Price{}, false
@@ -60,7 +60,7 @@ func (b *ResourceIndex) KnowsModel(model string) bool {
 	return b != nil && (b.prices.own.Knows(model) || b.prices.shipped.Knows(model))
 }
 
-// CeilingPrice returns the highest price of each kind of token.
+// CeilingPrice returns the highest known price of each kind of token.
 func (b *ResourceIndex) CeilingPrice() billing.Price {
 	if b == nil {
 		return billing.Price{}

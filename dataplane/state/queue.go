@@ -14,7 +14,7 @@ import (
 type queue struct {
 	rec        *Queue
 	heads      heads  // of the jobs without a fairness key
-	lanes      *lanes // nil if none of its jobs has a fairness key
+	lanes      *lanes // nil if the queue has none
 	gauge      *gauge // as of the last commit
 	touched    bool   // the entry changed rec; the queue is in tx.queues
 	gainedJobs bool   // the entry may have made jobs fetchable
@@ -222,7 +222,8 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 // NextReady returns the next job of a queue, even if the queue is paused or its own limits are reached; ok is
 // false if no job is ready. The order is (priority, number), or that of mostUrgent in a queue with ageing. In
 // a queue with lanes NextReady returns the next job of the next lane, and ok is false also if limits keep
-// back the jobs of all lanes. It returns the same job again until PutJob gives that job another state.
+// back the jobs of all lanes. NextReady does not take the job: a PutJob that gives the job another state or a
+// gate does.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {

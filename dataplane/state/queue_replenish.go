@@ -9,10 +9,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Fetchable is as of the last commit, and only time frees a queue that its rate limit has stopped. So the
-// store remembers when each such queue becomes fetchable. A duty then proposes an entry that touches the
-// queue: every replica finds it fetchable at the same position of the log, and its waiting fetches are woken.
-// The times lie only in memory, because they derive from the queues' records and the clock.
+// Fetchable is as of the last commit, but a queue that its rate limit has stopped becomes fetchable by time
+// alone. So the store remembers when each such queue becomes fetchable. A duty then proposes an entry that
+// touches the queue: every replica finds it fetchable at the same position of the log, and its waiting
+// fetches are woken. The times lie only in memory, because they derive from the queues' records and the
+// clock.
 
 // RateFree returns the number of jobs that the queue's rate limit allows at nowNs.
 func (q *Queue) RateFree(nowNs int64) uint64 {
@@ -23,7 +24,7 @@ func (q *Queue) RateFree(nowNs int64) uint64 {
 }
 
 // CountRate counts a job that starts at nowNs. Only the running entry may call it, because it changes the
-// record.
+// record. A put of the queue or of one of its jobs must follow.
 func (q *Queue) CountRate(nowNs int64) {
 	if q.RateLimit == 0 {
 		return
@@ -104,8 +105,8 @@ func (s *Store) ReplenishDue(nowNs int64) []string {
 	return due
 }
 
-// keepReplenishment updates the time until which a queue is kept back, after a commit. It returns a time that
-// is new, and true, if there is one.
+// keepReplenishment updates the time until which a queue is kept back, after a commit. It returns the time
+// and true if the commit set a new one.
 func (s *Store) keepReplenishment(q *queue, clockNs int64) (dueNs int64, news bool) {
 	at := q.replenishAt(clockNs)
 	if at == q.replenishNs {

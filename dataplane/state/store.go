@@ -49,8 +49,7 @@ type Hooks struct {
 	// OnReplenish reports that rate limits keep back jobs of queues until times that the commit set, the
 	// first until dueNs.
 	OnReplenish func(dueNs int64)
-	// OnRetention reports that the retention of a settled job may end earlier than any did before, at dueNs
-	// at the earliest.
+	// OnRetention reports a new earliest time, dueNs, at which the retention of a settled job may end.
 	OnRetention func(dueNs int64)
 	// OnClearing reports that a commit touched a queue whose jobs are being removed.
 	OnClearing func()
@@ -232,7 +231,7 @@ func (s *Store) Close() error {
 func (s *Store) SetHooks(h Hooks) { s.hooks = h }
 
 // Err returns the reason why the store has stopped: the first failure of its disk or of the applying
-// goroutine. It is nil while the store is sound. A failed store still serves reads, refuses every commit,
+// goroutine. It is nil while the store is sound. A failed store still serves reads. It refuses every commit,
 // flush, image and restore, and must be closed. When opened again it holds a prefix of the applied entries.
 func (s *Store) Err() error { return s.failure.get() }
 

@@ -150,7 +150,8 @@ func (i *Image) load(o *pebble.Options) error {
 // Applied returns the position of the last entry in the image.
 func (i *Image) Applied() entry.Applied { return i.head.applied() }
 
-// Configuration returns the membership recorded in the image and its index, or nil if there is none.
+// Configuration returns the membership recorded in the image and the index of its entry, or nil and 0 if
+// there is none.
 func (i *Image) Configuration() (encoded []byte, index uint64) { return i.configuration.get() }
 
 // Parts returns the files of the image.

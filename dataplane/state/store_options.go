@@ -9,9 +9,9 @@ import (
 
 const (
 	// DefaultMemTableBytes is the size in bytes to which one store's writes grow in memory before they go to
-	// disk. Most records of a job (its states, ready key and timer) are overwritten within seconds, and what
-	// is overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to this size only
-	// under load.
+	// disk. Most records of a job (its states, ready key and timer) are overwritten within seconds, and a
+	// record that is overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to
+	// this size only under load.
 	DefaultMemTableBytes = 32 << 20
 
 	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. With the

@@ -33,8 +33,9 @@ const (
 // of all of them.
 //
 // A reader raises the floor to the earliest timer that it finds, or past the time up to which it found none.
-// It does not if a commit has set timers of the class since it began, because they may be earlier. A commit
-// lowers the floor after readers can see its timers and before it calls the hooks.
+// If a commit has set timers of the class since the reader began, the reader leaves the floor, because those
+// timers may be earlier. A commit lowers the floor after readers can see its timers and before it calls the
+// hooks.
 type timerFloor struct {
 	mu      sync.Mutex
 	ns      int64

@@ -10,7 +10,8 @@ import (
 )
 
 // Tx collects the changes of one entry. Its reads see its own writes, unless their comments say otherwise. It
-// must not be used after Commit.
+// owns a record given to a Put method from then on, unless the method stores a copy. It must not be used
+// after Commit.
 //
 // Tx uses no indexed batch, because nearly everything an op reads back lies in memory: the jobs and other
 // records that the entry has read or written, and all queues, API keys and resources. readWritten serves
@@ -58,7 +59,7 @@ type Tx struct {
 	deleted       []*queue                  // removed queues that were in the store or created by the entry
 	idempotency   map[[16]byte]*Idempotency // read or written; nil for none
 	earliest      [timerClasses]int64       // due time of the earliest timer set; latest for none
-	retentionNs   int64                     // earliest end of a retention, if the entry may have made it earlier; latest if not
+	retentionNs   int64                     // end of the first retention, if the entry lowered it; latest if not
 	replenishNs   int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
 	opensGates    bool                      // the settings of a queue with jobs at gates changed
 	clears        bool                      // a touched queue is being cleared or deleted

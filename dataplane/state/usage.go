@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// UsageRow is a usage record and its number. Rows are numbered from 1 without a gap within an incarnation of
-// the store.
+// UsageRow is a usage record and its number. Rows are numbered from 1 without a gap. A restored backup gives
+// the numbers after its last row again, in its new incarnation.
 type UsageRow struct {
 	Seq    uint64
 	Record *Usage
@@ -39,8 +39,8 @@ func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	return nil
 }
 
-// TrimUsage removes the rows numbered below firstSeq, which must lie between the first stored row and the
-// next one.
+// TrimUsage removes the rows numbered below firstSeq, which must be from the number of the first stored row
+// to that of the next row, both included.
 func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	head := tx.head
 	if firstSeq < head.UsageFirstSeq || firstSeq > head.UsageNextSeq {
