@@ -147,8 +147,8 @@ const (
 	LaneRate // only time lifts it
 )
 
-// Room returns the number of the lane's ready jobs that a rule allows to start. If that is 0, by is the limit
-// that keeps all of them back. A nil rule keeps none back.
+// Room returns the number of the lane's ready jobs that a rule allows to start. by is the limit that keeps
+// them all back, or LaneFree if some may start or none is ready. A nil rule keeps none back.
 func (l *Lane) Room(rule *LimitRule, clockNs int64) (room uint64, by LaneLimit) {
 	room = l.GetPending()
 	if rule == nil || room == 0 {
