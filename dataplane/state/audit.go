@@ -10,7 +10,6 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// auditKeyLen is the length of an audit record's key in bytes.
 const auditKeyLen = 1 + 8
 
 func appendAuditKey(b []byte, seq uint64) []byte {

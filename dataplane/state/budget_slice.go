@@ -79,7 +79,6 @@ func (s *Slice) GivesBack(nowNs int64) bool {
 	return s.Free() > 0 && nowNs >= s.KeepNs && (s.Recall != 0 || s.ReservedNanoUsd == 0 && nowNs >= s.UsedNs+int64(job.SliceIdle))
 }
 
-// GiveBack gives the free money back.
 func (s *Slice) GiveBack() {
 	s.GoneNanoUsd += int64(s.Free())
 	s.GrantedNanoUsd = s.ReservedNanoUsd
@@ -138,7 +137,6 @@ func (a *Account) Give(to *Share, amount int64) {
 	a.ReservedNanoUsd += amount
 }
 
-// slices checks the slice and the shares of an account.
 func (c *checker) slices(id [16]byte, a *Account) error {
 	if s := a.Slice; s != nil && (s.ReservedNanoUsd < 0 || s.Free() < 0 || s.WantNanoUsd < 0) {
 		c.report("the slice of budget %q (%x) has %d granted, %d reserved, and wants %d", a.Name, id, s.GrantedNanoUsd, s.ReservedNanoUsd, s.WantNanoUsd)

@@ -6,7 +6,6 @@ import (
 	"sync"
 )
 
-// bulkWords are the actions as clients write them.
 var bulkWords = map[BulkAction]string{
 	BulkAction_BULK_ACTION_RETRY:           "retry",
 	BulkAction_BULK_ACTION_REQUEUE:         "requeue",
@@ -58,7 +57,6 @@ func (r *bulkRows) reset() {
 // touched reports whether the entry has read or changed the record of a bulk operation or of a part.
 func (r *bulkRows) touched() bool { return len(r.bulks.order) > 0 || len(r.parts.order) > 0 }
 
-// encodeBulks writes the changed records of bulk operations.
 func (tx *Tx) encodeBulks() error {
 	if err := tx.bulk.bulks.encode(tx, &bulkKind); err != nil {
 		return err
@@ -205,7 +203,6 @@ func (b *Bulk) Begun() bool {
 	return false
 }
 
-// bulks checks the records of bulk operations.
 func (c *checker) bulks() error {
 	if err := checkRows[Bulk](c, &bulkKind, func(id [16]byte, b *Bulk) error {
 		if (b.FinishedNs == 0) != (b.PurgeNs == 0) {

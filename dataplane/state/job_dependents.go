@@ -37,8 +37,7 @@ func (tx *Tx) Dependents(id job.ID) (*Dependents, error) {
 	return tx.dependents.get(tx, &dependentsKind, id)
 }
 
-// PutDependents stores the record of the jobs that wait for a job. nil removes it, which is allowed only if
-// none waits.
+// PutDependents stores the record of the jobs that wait for a job; nil removes it when none waits any more.
 func (tx *Tx) PutDependents(id job.ID, d *Dependents) error {
 	return tx.dependents.put(tx, &dependentsKind, id, d)
 }

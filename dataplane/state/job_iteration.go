@@ -8,7 +8,6 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// iterationName identifies one iteration of a job.
 type iterationName struct {
 	id     job.ID
 	number uint32
@@ -209,7 +208,6 @@ func (c *checker) iterations() error {
 	return nil
 }
 
-// scoresOf checks the scores of one job.
 func (c *checker) scoresOf(id [16]byte, s *Scores) error {
 	j, err := c.v.Job(id)
 	if err != nil {

@@ -205,13 +205,11 @@ func appendReadyOf(b []byte, queue, key string, priority uint8, number uint64) [
 	return binary.BigEndian.AppendUint64(b, number)
 }
 
-// appendLaneKey appends the key of a lane.
 func appendLaneKey(b []byte, queue, key string) []byte {
 	b = append(append(append(b, prefixLane), queue...), 0)
 	return append(b, key...)
 }
 
-// appendLaneChangesKey appends the key of an entry's lane changes.
 func appendLaneChangesKey(b []byte, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixLaneChanges), index)
 }

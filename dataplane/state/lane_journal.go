@@ -101,7 +101,6 @@ func readJournal(r source) iter.Seq2[*Lane, error] {
 	}
 }
 
-// laneName identifies a lane.
 type laneName struct{ queue, key string }
 
 func (l *Lane) name() laneName { return laneName{l.Queue, l.Key} }

@@ -114,7 +114,6 @@ func (tx *Tx) openLanes(q *queue, first index) {
 	tx.newLane(q, rec)
 }
 
-// addLane creates a lane for a key.
 func (tx *Tx) addLane(q *queue, key string) *lane {
 	return tx.newLane(q, &Lane{Queue: q.rec.Name, Key: key})
 }
@@ -227,8 +226,7 @@ func (tx *Tx) rebase(q *queue) {
 	tx.touch(q)
 }
 
-// ApplyRules makes the lanes of a queue follow the limit rules as the entry's earlier ops left them. It does
-// nothing for an unknown queue.
+// ApplyRules makes the lanes of a queue follow the limit rules as the entry's earlier ops left them.
 func (tx *Tx) ApplyRules(name string) {
 	q := tx.s.queues[name]
 	if q == nil || q.lanes == nil {
@@ -287,7 +285,6 @@ func (tx *Tx) removeLane(l *lane) {
 	tx.touchLane(l)
 }
 
-// removeLanes removes all lanes of a deleted queue.
 func (tx *Tx) removeLanes(q *queue) {
 	if q.lanes == nil {
 		return

@@ -18,7 +18,6 @@ const (
 	jobLocks = 2 // kinds that jobs hold
 )
 
-// lockName identifies a lock.
 type lockName struct {
 	kind  LockKind
 	queue string
@@ -98,7 +97,6 @@ func (tx *Tx) release(name lockName, id [16]byte) error {
 	return nil
 }
 
-// moveLocks updates the locks of a changed job.
 func (tx *Tx) moveLocks(h *entryJob, to index) error {
 	was := h.now
 	if was.locks == to.locks && (was.queue == to.queue || was.locks == [jobLocks]string{}) {

@@ -16,7 +16,6 @@ import (
 // takes 6 KiB.
 const headsKept = 256
 
-// head is one ready job.
 type head struct {
 	number uint64
 	id     job.ID

@@ -79,7 +79,6 @@ func (tx *Tx) resourceChanged(r *Resource, event EventType) {
 	tx.recordEvent(event, "", [16]byte(r.Id))
 }
 
-// checkResource refuses an invalid resource.
 func checkResource(r *Resource) error {
 	switch {
 	case r.Kind == 0:
@@ -92,7 +91,6 @@ func checkResource(r *Resource) error {
 	return nil
 }
 
-// loadResources reads all resources.
 func loadResources(r source) (map[resourceName]*Resource, error) {
 	all := map[resourceName]*Resource{}
 	for rec, err := range scan(r, prefixResource, func() *Resource { return &Resource{} }) {
@@ -113,7 +111,6 @@ func (v *Snapshot) ResourceIndex() (*ResourceIndex, error) {
 	return newResourceIndex(all), nil
 }
 
-// appendResourceKey appends the key of a resource.
 func appendResourceKey(b []byte, kind ResourceKind, name string) []byte {
 	return append(append(b, prefixResource, byte(kind)), name...)
 }

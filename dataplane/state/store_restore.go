@@ -130,8 +130,7 @@ func (s *Store) place(from image.Source, p image.Part, to string) (err error) {
 }
 
 // Held returns the path of the store's table that has the name and the size of a part, or "" if there is
-// none. After a restore the store has the tables of its image under the same names. Held does not compare the
-// content.
+// none, because a restore keeps the names of an image's tables. It does not compare the content.
 func (s *Store) Held(p image.Part) string {
 	if !immutable(p.Name) || !onDisk(s.fs) {
 		return ""
