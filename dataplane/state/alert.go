@@ -138,10 +138,10 @@ func (o *oldest) look(key string) error {
 	return nil
 }
 
-// lookAt reads the ready jobs of one priority in the order of their numbers, which is mostly that of their
-// creation. It stops at a job that was created at or after the oldest ready time found so far, because no job
-// created later can have been ready earlier. It may miss a job from another shard, which has a late number
-// for its age.
+// lookAt reads the ready jobs of one priority in the order of their numbers, which is mostly the order of
+// their creation. It stops at a job that was created at or after the oldest ready time found so far, because
+// no job created later can have been ready earlier. It may miss a job from another shard, which has a late
+// number for its age.
 func (o *oldest) lookAt(key string, priority uint8) error {
 	from := appendReadyOf(nil, o.queue, key, priority, 0)
 	to := appendReadyOf(nil, o.queue, key, priority+1, 0)

@@ -36,8 +36,7 @@ func (c *AuditChain) Records() (first, next uint64) {
 // none.
 func (c *AuditChain) Newest() []byte { return orNoHash(c.GetHash()) }
 
-// Before returns the hash that the first stored record is chained to: that of the last trimmed record, or
-// zeros.
+// Before returns the hash that the first stored record is chained to: the last trimmed record's, or zeros.
 func (c *AuditChain) Before() []byte { return orNoHash(c.GetAnchor()) }
 
 func orNoHash(hash []byte) []byte {

@@ -175,8 +175,8 @@ func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 // FeedHeld returns the size of the stored feed in bytes.
 func (h *Head) FeedHeld() uint64 { return h.GetFeedBytes() - h.GetFeedTrimmedBytes() }
 
-// FeedWithin returns the sequence at which the feed must begin to hold at most the given bytes: that of the
-// first event of an entry, or of the next event if the last entry alone is larger.
+// FeedWithin returns the sequence at which the feed must begin to hold at most the given bytes. It is the
+// first sequence of an entry, or the next event's if the last entry alone is larger.
 func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	if v.head.FeedHeld() <= bytes {
 		return v.head.FeedFirstSeq, nil

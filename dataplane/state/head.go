@@ -15,8 +15,8 @@ func newHead() *Head {
 	return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1, UsageNextSeq: 1, UsageFirstSeq: 1}
 }
 
-// fillDefaults completes a head read from disk. A store written before usage was stored has no numbers of
-// usage rows, and fillDefaults sets them to those of an empty store.
+// fillDefaults completes a head read from disk: a store written before usage was stored lacks the usage
+// numbers, which become 1, as in an empty store.
 func (h *Head) fillDefaults() {
 	h.UsageNextSeq, h.UsageFirstSeq = max(h.UsageNextSeq, 1), max(h.UsageFirstSeq, 1)
 }

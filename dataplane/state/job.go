@@ -44,7 +44,7 @@ func (tx *Tx) entryJob(id job.ID) (*entryJob, error) {
 }
 
 // load reads the stored job, if there is one. An id begins with its creation time, so a new job mostly has a
-// greater id than every stored one. load does not look for a job with such an id.
+// greater id than every stored one. Such an id is not in the store, and load does not look it up.
 func (tx *Tx) load(h *entryJob) error {
 	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
@@ -274,7 +274,7 @@ func (tx *Tx) NewID(queue string) job.ID {
 
 // encodeJobs writes the changed jobs and moves their derived keys, one kind of key after another, because
 // Pebble writes neighbouring keys faster. Ready keys keep the order in which ops first used the jobs, which
-// is mostly that of their numbers. All other keys are sorted by job id, because the ids of jobs created
+// is mostly the order of their numbers. All other keys are sorted by job id, because the ids of jobs created
 // together have no order.
 func (tx *Tx) encodeJobs() error {
 	for _, h := range tx.order {
@@ -345,9 +345,9 @@ func (tx *Tx) encodeReady(h *entryJob) error {
 	return tx.encodeGate(was, is, h.id)
 }
 
-// dropTimers removes the keys of timers that a job no longer has; setTimers writes those of its new timers.
-// They are two passes because a job that fails swaps its lease timer for its retry timer: in one pass,
-// writes would alternate between two distant places.
+// dropTimers removes the keys of timers that a job no longer has; setTimers writes the keys of its new
+// timers. They are two passes because a job that fails swaps its lease timer for its retry timer: in one
+// pass, writes would alternate between two distant places.
 func (tx *Tx) dropTimers(h *entryJob) error {
 	was, is := h.stored.timers(), h.now.timers()
 	for i := range is {

@@ -129,7 +129,7 @@ func (tx *Tx) moveLocks(h *entryJob, to index) error {
 	return nil
 }
 
-// dropTakenLocks makes a job that comes into a queue give up those of its keys that other jobs hold there.
+// dropTakenLocks makes a job that comes into a queue give up each key that another job holds there.
 func (tx *Tx) dropTakenLocks(j *job.Job) error {
 	ix, err := derive(j)
 	if err != nil {

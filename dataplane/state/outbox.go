@@ -12,7 +12,7 @@ import (
 
 // MaxOutboxOps and MaxOutboxBytes bound the ops that wait for another shard before CanSend reports that there
 // is no room. Ops that may be refused ask CanSend, so an unreachable shard costs only the moves to it.
-// CanSend accepts an op while both numbers are below their bounds, so such ops exceed MaxOutboxBytes by at
+// CanSend accepts an op while both numbers are below their bounds, so these ops exceed MaxOutboxBytes by at
 // most one op.
 //
 // Send itself never refuses an op for lack of room, because the consequences of a settled job cannot wait:

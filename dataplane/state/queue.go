@@ -220,10 +220,10 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 }
 
 // NextReady returns the next job of a queue, even if the queue is paused or its own limits are reached; ok is
-// false if no job is ready. The order is (priority, number), or that of mostUrgent in a queue with ageing. In
-// a queue with lanes NextReady returns the next job of the next lane, and ok is false also if limits keep
-// back the jobs of all lanes. NextReady does not take the job: a PutJob that gives the job another state or a
-// gate does.
+// false if no job is ready. The order is (priority, number), or the order of mostUrgent in a queue with
+// ageing. In a queue with lanes NextReady returns the next job of the next lane, and ok is false also if
+// limits keep back the jobs of all lanes. NextReady does not take the job: a PutJob that gives the job
+// another state or a gate does.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {

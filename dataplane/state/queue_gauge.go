@@ -131,8 +131,8 @@ func (o *Oldest) lanes(queue string, first *head) error {
 	return nil
 }
 
-// look finds the first ready job of a level from a number on and keeps it if its number is lower than that of
-// the first job so far.
+// look finds the first ready job of a level from a number on and keeps it if its number is lower than the
+// first job's so far.
 func (o *Oldest) look(queue, key string, priority uint8, from uint64, first *head) error {
 	end := appendReadyOf(nil, queue, key, priority+1, 0)
 	if o.it.SeekGEWithLimit(appendReadyOf(nil, queue, key, priority, from), end) != pebble.IterValid {

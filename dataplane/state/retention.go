@@ -252,8 +252,7 @@ func (r *retentions) next(nowNs int64) int64 {
 }
 
 // readSettled appends the due jobs of a list to ids, up to limit, and notes where the list begins, so that
-// the next read walks only over the tombstones of the jobs removed since this one, not over those of all jobs
-// ever removed.
+// the next read does not walk over the tombstones of all jobs ever removed.
 func (s *Store) readSettled(l dueList, nowNs int64, limit int, ids [][16]byte) ([][16]byte, error) {
 	first := int64(latest)
 	for key, err := range scanKeys(s.gen.db, settledBound(l.queue, l.state, l.oldestNs), settledEnd(l.queue, l.state)) {

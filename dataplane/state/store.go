@@ -23,8 +23,8 @@ type Options struct {
 	FS     vfs.FS  // nil means the disk
 	Shared *Shared // caches shared by the stores of a host; nil gives the store small ones of its own
 
-	// MemTableBytes is the size of one memtable, of which a store has at most memTables; 0 means
-	// DefaultMemTableBytes. A host with many stores sets less.
+	// MemTableBytes is the size of one memtable; 0 means DefaultMemTableBytes. A store has up to memTables of
+	// them. A host with many stores sets less.
 	MemTableBytes int
 
 	wal       bool // keep Pebble's own log, unsynced; only to measure its cost
@@ -44,7 +44,7 @@ type Hooks struct {
 	// arrived or was promoted, an active job ended, or the queue was resumed. fetchable is the number of jobs
 	// that may be fetched now, at least 1.
 	OnReady func(queue string, fetchable int)
-	// OnTimer reports that the commit set timers of the class, of which the earliest is due at dueNs.
+	// OnTimer reports that the commit set timers of the class. dueNs is the earliest of their due times.
 	OnTimer func(class TimerClass, dueNs int64)
 	// OnReplenish reports that rate limits keep back jobs of queues until times that the commit set, the
 	// first until dueNs.

@@ -39,8 +39,8 @@ func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	return nil
 }
 
-// TrimUsage removes the rows numbered below firstSeq, which must be from the number of the first stored row
-// to that of the next row, both included.
+// TrimUsage removes the rows numbered below firstSeq. firstSeq must be at least the number of the first
+// stored row and at most the number of the next row.
 func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	head := tx.head
 	if firstSeq < head.UsageFirstSeq || firstSeq > head.UsageNextSeq {

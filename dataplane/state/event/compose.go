@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Source is the state from which an event is composed: that of the last commit, of a snapshot, or of the
-// running entry. A missing record is nil without an error.
+// Source is the state from which an event is composed: the last commit, a snapshot, or the running entry. A
+// missing record is nil without an error.
 type Source interface {
 	Job(id job.ID) (*job.Job, error)
 	Progress(id job.ID) (*job.Blob, error)
@@ -32,7 +32,7 @@ var (
 //
 // The data contains the facts of the event and of the records it refers to. A late reader of the feed may
 // find the job deleted or changed. Facts of an attempt or a state that a later one has replaced are then
-// absent; those of the later one never take their place. Values that change in place, such as a job's
+// absent; the later one's facts never stand in for them. Values that change in place, such as a job's
 // priority, due time and progress, are the latest. The same event from the same state gives the same bytes on
 // every replica.
 func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
@@ -104,7 +104,7 @@ func (m *moment) read() (err error) {
 }
 
 // attemptError returns the error of the attempt that ended with the event, or nil if it is not stored. If no
-// attempt of the job was running, the error is stored as that of the next attempt.
+// attempt of the job was running, the error is stored as the next attempt's error.
 func (m *moment) attemptError() (*job.AttemptError, error) {
 	if m.job == nil {
 		return nil, nil

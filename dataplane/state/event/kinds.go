@@ -13,7 +13,7 @@ type kind struct {
 	fields []field // members of its data, in order
 }
 
-// kinds lists the events that clients receive: those of each change of a job's state, and other changes that
+// kinds lists the events that clients receive: each event that changes a job's state, and others that
 // somebody may wait for. The remaining events of the feed are only for the view, such as a renewed lease or a
 // changed record.
 //
