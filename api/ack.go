@@ -2,13 +2,13 @@ package api
 
 import "encoding/json"
 
-// AckRequest completes a job, or ends an iteration of an agent's job. Every field is optional. LeaseToken
-// proves the lease; without it, WorkerID does. Without both, the ack is accepted as long as no earlier
-// lease of the job has expired; otherwise the error is LEASE_LOST.
+// AckRequest acks a job: the ack completes the job, or ends an iteration of an agent's job. Every field is
+// optional. LeaseToken names the worker's lease; without it, WorkerID does. Without both, the ack is accepted
+// while the job is active and none of its leases has expired; after an expiry the error is LEASE_LOST.
 //
-// A result that does not match the job's schema fails the attempt with RESULT_MISMATCH. The details of
-// that error list the mismatches (path, reason) and the new state of the job (status, attempt,
-// attempts_remaining, next_attempt_at).
+// A result that does not match the job's schema fails the attempt with RESULT_MISMATCH. The details of that
+// error list the mismatches (path, reason) and the new state of the job (status, attempt, attempts_remaining,
+// next_attempt_at).
 type AckRequest struct {
 	Result     json.RawMessage `json:"result,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
@@ -17,8 +17,8 @@ type AckRequest struct {
 	WorkerID   string          `json:"worker_id,omitempty"`
 	StepStatus string          `json:"step_status,omitempty"` // for a step of a chain: continue (the default) or exit
 
-	// AgentStatus says how an agent's iteration ended: AgentContinue, AgentHold or AgentDone (the
-	// default). Jobs enqueued without an agent may use it too.
+	// AgentStatus says how an agent's iteration ended: AgentContinue, AgentHold or AgentDone (the default).
+	// The ack of a job that was enqueued without an agent may have it too.
 	AgentStatus string          `json:"agent_status,omitempty"`
 	HoldReason  string          `json:"hold_reason,omitempty"` // with AgentHold: what the person must know
 	Trace       json.RawMessage `json:"trace,omitempty"`       // stored with the iteration
@@ -28,7 +28,7 @@ type AckRequest struct {
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
 }
 
-// AckBatchRequest completes several jobs. Each ack succeeds or fails on its own.
+// AckBatchRequest acks several jobs. Each ack succeeds or fails on its own.
 type AckBatchRequest struct {
 	Acks []AckItem `json:"acks"`
 }
@@ -39,22 +39,22 @@ type AckItem struct {
 	AckRequest
 }
 
-// AckResponse confirms a completed job. UsageRejected is the reason why its usage report was set aside;
-// it is absent if the report counts.
+// AckResponse confirms an accepted ack. UsageRejected is the reason why the server set the ack's usage report
+// aside; it is absent if the report counts.
 type AckResponse struct {
 	Status        string `json:"status"`
 	UsageRejected string `json:"usage_rejected,omitempty"`
 }
 
-// AckBatchResponse counts the completed jobs and lists the refused items. UsageRejected lists the
-// completed jobs whose usage reports were set aside.
+// AckBatchResponse counts the accepted acks and lists the errors of the refused ones. UsageRejected lists the
+// accepted acks whose usage reports the server set aside.
 type AckBatchResponse struct {
 	Acked         int              `json:"acked"`
 	Errors        []ItemError      `json:"errors,omitempty"`
 	UsageRejected []UsageRejection `json:"usage_rejected,omitempty"`
 }
 
-// UsageRejection is the reason why the usage report of a completed job was set aside.
+// UsageRejection is the reason why the server set aside the usage report of an accepted ack.
 type UsageRejection struct {
 	JobID  string `json:"job_id"`
 	Reason string `json:"reason"`
@@ -65,7 +65,7 @@ type ItemError struct {
 	JobID string `json:"job_id"`
 	Code  Code   `json:"code"`
 	Error string `json:"error"`
-	// Details are the details of the same error of a single request. With RESULT_MISMATCH they list the
-	// mismatches and the new state of the job.
+	// Details are set only with RESULT_MISMATCH: they list the mismatches and the new state of the job, as
+	// AckRequest says.
 	Details map[string]any `json:"details,omitempty"`
 }

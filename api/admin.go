@@ -25,13 +25,14 @@ type Runtime struct {
 	CPUSysNs  int64 `json:"cpu_sys_ns"`
 }
 
-// Verified is the response of POST /admin/verify, if the stores of the node are sound.
+// Verified is the response of POST /admin/verify if the stores of the node are sound. If one is damaged, the
+// error is UNHEALTHY.
 type Verified struct {
 	Status string          `json:"status"`
 	Shards []VerifiedShard `json:"shards"`
 }
 
-// VerifiedShard describes one shard's store that was read.
+// VerifiedShard describes the sound store of one shard.
 type VerifiedShard struct {
 	Shard        int    `json:"shard"`
 	AppliedIndex uint64 `json:"applied_index"` // the log index of the state that was read

@@ -6,21 +6,22 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Agent makes a job run in iterations, within limits that the server enforces. A job that reaches a limit
-// is held until a person approves it. An absent field means no limit.
+// Agent makes a job run in iterations, within limits that the server enforces. A job that has reached
+// MaxIterations or MaxCostUSD is held before it runs again, until a person approves or rejects it. An attempt
+// that reaches IterationTimeout loses its lease. An absent field means no limit, except that no job continues
+// after 10,000 iterations.
 type Agent struct {
 	MaxIterations    int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       money.Nano `json:"max_cost_usd,omitempty"`      // of all attempts together
 	IterationTimeout Duration   `json:"iteration_timeout,omitempty"` // the longest time for one attempt at an iteration, with or without heartbeats
 }
 
-// FetchedAgent is the state of an agent for the iteration that begins with the fetch. 0 or "0s" means no
-// limit.
+// FetchedAgent is the state of an agent's job at a fetch. In its limits, 0 or "0s" means no limit.
 type FetchedAgent struct {
 	MaxIterations    int        `json:"max_iterations"`
 	MaxCostUSD       money.Nano `json:"max_cost_usd"`
 	IterationTimeout Duration   `json:"iteration_timeout"`
-	Iteration        int        `json:"iteration"`      // the one that begins, from 1
+	Iteration        int        `json:"iteration"`      // the iteration of this attempt, from 1
 	TotalCostUSD     money.Nano `json:"total_cost_usd"` // of the job so far, as counted against max_cost_usd
 }
 
@@ -36,30 +37,30 @@ type Iteration struct {
 	Iteration  int             `json:"iteration"`
 	Status     string          `json:"status"` // continue, hold or done
 	HoldReason *string         `json:"hold_reason"`
-	Checkpoint json.RawMessage `json:"checkpoint"` // of its end; null if it stored none
+	Checkpoint json.RawMessage `json:"checkpoint"` // in force at its end; null if there is none
 	Trace      json.RawMessage `json:"trace"`
 	Result     json.RawMessage `json:"result"`
 	Usage      *Usage          `json:"usage"` // of this iteration alone, with its failed attempts
 	CostUSD    money.Nano      `json:"cost_usd"`
 	Attempt    int             `json:"attempt"` // the attempt that ended it
 	WorkerID   *string         `json:"worker_id"`
-	StartedAt  Time            `json:"started_at"` // of that attempt
+	StartedAt  Time            `json:"started_at"` // when that attempt started
 	CreatedAt  Time            `json:"created_at"` // when the iteration ended
 }
 
-// Iterations lists the iterations of a job, the oldest first. If HasMore is set, the next page is at
-// after= the number of the last one.
+// Iterations lists the iterations of a job, the oldest first. If HasMore is true, the next page is requested
+// with the parameter after set to the number of the last listed iteration.
 type Iterations struct {
 	Iterations []Iteration `json:"iterations"`
 	HasMore    bool        `json:"has_more"`
 }
 
-// ReplayRequest names the iteration from which a new job starts again.
+// ReplayRequest names the iteration with which the new job of a replay begins.
 type ReplayRequest struct {
 	From int `json:"from"` // from 1
 }
 
-// ScoreRequest rates a job. Of each dimension and scorer only the latest value is kept.
+// ScoreRequest rates a job. For each pair of dimension and scorer the server keeps only the latest value.
 type ScoreRequest struct {
 	Dimension string   `json:"dimension"`
 	Value     *float64 `json:"value"`

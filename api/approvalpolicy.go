@@ -6,18 +6,18 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// ApprovalPolicyRequest declares an approval policy, which holds jobs until a person approves them. It
-// needs at least one condition.
+// ApprovalPolicyRequest declares an approval policy, which holds jobs until a person approves or rejects
+// them. It needs at least one condition: Queue, TagKey, CostUSDGt or AgentIterationGt.
 type ApprovalPolicyRequest struct {
 	Name    string `json:"name"`              // unique among policies; shown with a held job
-	Mode    string `json:"mode,omitempty"`    // any (the default) or all of the conditions must hold
+	Mode    string `json:"mode,omitempty"`    // conditions that a job must meet: any (the default) or all
 	Enabled *bool  `json:"enabled,omitempty"` // default true
 
 	Queue            string      `json:"queue,omitempty"`     // the queue of the job
-	TagKey           string      `json:"tag_key,omitempty"`   // a tag of the job
-	TagValue         string      `json:"tag_value,omitempty"` // the value of that tag; requires TagKey
+	TagKey           string      `json:"tag_key,omitempty"`   // the name of a tag of the job
+	TagValue         string      `json:"tag_value,omitempty"` // the value of that tag, "" = any value; requires TagKey
 	CostUSDGt        *money.Nano `json:"cost_usd_gt,omitempty"`
-	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // number of ended iterations that must be exceeded
+	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // the job must have ended more iterations than this
 }
 
 // The values of an approval policy's Mode.

@@ -10,8 +10,8 @@ import (
 )
 
 // AuditRecord is one record of a data plane's audit log. It stands for one op of a management request, or for
-// a number of equal requests without an op, which are refused requests and requests about the node itself.
-// The records of a shard form a chain: Hash covers the record and the hash before it.
+// Count equal requests that proposed no op, such as refused requests and requests about the node itself. The
+// records of a shard form a chain: Hash covers the record and the hash of the record before it.
 type AuditRecord struct {
 	Shard     uint32 `json:"shard"`
 	Seq       uint64 `json:"seq"` // within the shard, from 1, without gaps
@@ -19,10 +19,10 @@ type AuditRecord struct {
 	Principal string `json:"principal"` // id of a key, or "open"; "" = unknown
 	Role      string `json:"role"`
 	Method    string `json:"method"`
-	Path      string `json:"path"` // without the query; for a refusal without an op, the route
+	Path      string `json:"path"` // without the query; for a refusal without an op, the route or "unmatched"
 	Status    int    `json:"status"`
 	RequestID string `json:"request_id"`
-	Op        string `json:"op"`    // its name; "" = the request had no op
+	Op        string `json:"op"`    // name of the op; "" = the request had none
 	Count     uint64 `json:"count"` // number of equal requests
 	Remote    string `json:"remote"`
 	Nonce     string `json:"nonce"`    // hex
@@ -43,7 +43,7 @@ type AuditHeads struct {
 }
 
 // AuditHead describes a shard's audit log: it has the records from FirstSeq up to, but not including,
-// NextSeq. Their chain starts after the hash Anchor and ends with Hash.
+// NextSeq. Anchor is the hash before its first record and Hash that of its last.
 type AuditHead struct {
 	Shard    uint32 `json:"shard"`
 	FirstSeq uint64 `json:"first_seq"`
@@ -64,9 +64,9 @@ type AuditFields struct {
 	Nonce []byte
 }
 
-// AuditHash computes the hash of a record: the SHA-256 of the previous hash (32 zero bytes for the first
-// record) and the fields in their order. A number is eight bytes, big-endian. A text follows its length
-// in four bytes.
+// AuditHash computes the hash of a record: the SHA-256 of the previous record's hash (32 zero bytes for the
+// first record) and the fields in their order. A number is encoded in eight bytes, big-endian. A text, or the
+// nonce, follows its length in four bytes, big-endian.
 func AuditHash(previous [sha256.Size]byte, f AuditFields) [sha256.Size]byte {
 	b := make([]byte, 0, 512)
 	b = append(b, previous[:]...)
@@ -110,16 +110,16 @@ func auditHash(text string) (sum [sha256.Size]byte, err error) {
 	return sum, err
 }
 
-// AuditVerifier verifies the chains of an audit log from its records, without the server: a person who stores
-// the AuditHeads of an earlier time can detect any change since then. The zero AuditVerifier is ready for
-// use.
+// AuditVerifier verifies the chains of an audit log from its records, without the server. A person who stored
+// AuditHeads earlier can detect any later change to the records before them, unless the server has deleted
+// these since. The zero AuditVerifier is ready for use.
 type AuditVerifier struct {
 	shards map[uint32]*AuditHead
 	stood  map[uint32]AuditHead // the heads given to Expect
 }
 
-// Expect sets the heads of the logs before the first Add. The records must lead to these heads, and may
-// continue after them.
+// Expect sets heads that the logs had earlier. Call it before the first Add. The added records must contain
+// these heads and may continue after them.
 func (v *AuditVerifier) Expect(heads AuditHeads) {
 	v.stood = map[uint32]AuditHead{}
 	for _, h := range heads.Shards {
@@ -127,8 +127,9 @@ func (v *AuditVerifier) Expect(heads AuditHeads) {
 	}
 }
 
-// Done compares the added records with the expected heads. now are the present heads, because the oldest
-// records may have been deleted meanwhile.
+// Done, called after the last Add, returns an error if a record before the expected heads was not added. now
+// has the present heads of the logs, because records before its FirstSeq have been deleted and cannot be
+// added. Done checks only the shards of now.
 func (v *AuditVerifier) Done(now AuditHeads) error {
 	for _, end := range now.Shards {
 		stood, expected := v.stood[end.Shard]
@@ -150,7 +151,9 @@ func (v *AuditVerifier) Done(now AuditHeads) error {
 	return nil
 }
 
-// Add checks the next record of its shard. The error says what does not match.
+// Add checks that r is intact and follows the record of the same shard that was added before it, and that the
+// chain matches the expected head. The first record of a shard may have any number. The error says what does
+// not match.
 func (v *AuditVerifier) Add(r AuditRecord) error {
 	if v.shards == nil {
 		v.shards = map[uint32]*AuditHead{}
@@ -188,7 +191,7 @@ func auditBroken(r AuditRecord, format string, args ...any) error {
 	return fmt.Errorf("shard %d: record %d (%s %s) "+format, append([]any{r.Shard, r.Seq, r.Method, r.Path}, args...)...)
 }
 
-// Heads returns the heads of the added records, sorted by shard.
+// Heads returns the heads of the logs that the added records form, sorted by shard.
 func (v *AuditVerifier) Heads() AuditHeads {
 	heads := AuditHeads{Shards: []AuditHead{}}
 	for _, at := range v.shards {

@@ -2,18 +2,18 @@ package api
 
 import "encoding/json"
 
-// NewBatch makes the jobs of an enqueue the members of a batch. When all members have settled, and the
-// batch is not open, the batch is complete and a callback job is created in CallbackQueue.
+// NewBatch makes the jobs of an enqueue the members of a new batch. The batch is complete when it is not open
+// and all members have settled. A callback job is then created in CallbackQueue.
 type NewBatch struct {
 	CallbackQueue   string          `json:"callback_queue,omitempty"`   // absent: no callback job
 	CallbackPayload json.RawMessage `json:"callback_payload,omitempty"` // an object; default {}; the counts are added as "batch"
-	Open            bool            `json:"open,omitempty"`             // more members can be added until it is sealed
-	ParentID        string          `json:"parent_id,omitempty"`        // an open batch of which this one is a member
+	Open            bool            `json:"open,omitempty"`             // more members can be added until the batch is sealed
+	ParentID        string          `json:"parent_id,omitempty"`        // an open batch on the same shard, which gets this one as a member
 }
 
-// Batch is the response of GET /batches/{id}. Its JSON always has every field. A member counts once, when
-// it first settles; a later retry by a person changes nothing. A batch that is a member of another batch
-// has succeeded if all its members have, and failed otherwise.
+// Batch is the response of GET /batches/{id}. Its JSON always has every field. A member counts once, when it
+// first settles; if a person retries it later, the counts stay. A batch that is a member of another batch
+// counts as succeeded if all its own members have succeeded, and as failed otherwise.
 type Batch struct {
 	ID        string `json:"id"`
 	Status    string `json:"status"` // open, running or completed
@@ -22,7 +22,7 @@ type Batch struct {
 	Pending   int64  `json:"pending"` // members not yet settled
 	Succeeded int64  `json:"succeeded"`
 	Failed    int64  `json:"failed"`
-	Cancelled int64  `json:"cancelled"` // or deleted before they settled
+	Cancelled int64  `json:"cancelled"` // including members deleted before they settled
 
 	CallbackQueue   *string         `json:"callback_queue"`
 	CallbackPayload json.RawMessage `json:"callback_payload"`
@@ -40,7 +40,7 @@ const (
 	BatchCompleted = "completed" // all members have settled
 )
 
-// AddToBatchRequest creates members of an open batch, either all or none. The response is an
+// AddToBatchRequest adds new jobs to an open batch, either all or none. The response is an
 // EnqueueBatchResponse.
 type AddToBatchRequest struct {
 	Jobs []EnqueueRequest `json:"jobs"`

@@ -5,43 +5,44 @@ import "github.com/corvo/corvo/billing/money"
 // BudgetRequest declares a budget, a limit on the cost of jobs. It needs at least one limit. An absent
 // field gets its default, also when the request replaces a budget.
 type BudgetRequest struct {
-	Scope  string `json:"scope,omitempty"`  // namespace, queue, tag, key or job; a PUT has it in its path
+	Scope  string `json:"scope,omitempty"`  // namespace, queue, tag, key or job; a PUT has it in the URL path
 	Target string `json:"target,omitempty"` // a queue, a tag as name=value, or a fairness key; "default" for namespace and job
 
 	DailyUSD      *money.Nano `json:"daily_usd,omitempty"`
-	WeeklyUSD     *money.Nano `json:"weekly_usd,omitempty"` // from Monday
+	WeeklyUSD     *money.Nano `json:"weekly_usd,omitempty"` // weeks begin on Monday
 	MonthlyUSD    *money.Nano `json:"monthly_usd,omitempty"`
 	RollingUSD    *money.Nano `json:"rolling_usd,omitempty"`
-	RollingWindow Duration    `json:"rolling_window,omitempty"` // with rolling_usd: the length of the window that ends now
+	RollingWindow Duration    `json:"rolling_window,omitempty"` // required with rolling_usd: the length of the window, which ends now
 	PerJobUSD     *money.Nano `json:"per_job_usd,omitempty"`    // of all attempts of one job
 
-	Timezone string `json:"timezone,omitempty"` // IANA time zone of the days; default UTC
+	Timezone string `json:"timezone,omitempty"` // IANA time zone in which the days begin; default UTC
 	// OnExceed selects what happens to a job that the budget cannot pay for: hold (the default), reject,
 	// throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
 	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an agent
 	// with max_cost_usd. If it is 0 or absent, the budget reserves the rest of per_job_usd. Without
-	// per_job_usd it reserves the moving average of the cost of attempts in the queue of the job, and at
-	// least 1 % of its smallest limit.
+	// per_job_usd it reserves the moving average of the cost of attempts in the job's queue, and at least 1 %
+	// of the budget's smallest limit. If several budgets apply to a job, the largest reserve counts for all
+	// of them.
 	DefaultReserveUSD *money.Nano `json:"default_reserve_usd,omitempty"`
-	Alerts            []uint32    `json:"alerts,omitempty"` // ascending percentages of a limit; each is reported once per window
+	Alerts            []uint32    `json:"alerts,omitempty"` // ascending percentages of each limit; the event budget_alert reports each once per window
 }
 
 // The values of a budget's OnExceed.
 const (
 	ExceedHold      = "hold"       // the job is held until a person approves it
 	ExceedReject    = "reject"     // the job becomes dead
-	ExceedThrottle  = "throttle"   // the job waits until the budget can pay for it; other jobs go first
-	ExceedAlertOnly = "alert_only" // the job runs, and the event budget_exceeded is sent
+	ExceedThrottle  = "throttle"   // the job waits until the budget can pay for it, while other jobs go first; it is held if that can never be
+	ExceedAlertOnly = "alert_only" // the job runs, and the event budget_exceeded reports once per window that the limit is reached
 )
 
 // The values of a budget's ReserveFrom.
 const (
 	ReserveFromDefault  = "default_reserve_usd"
-	ReserveFromPerJob   = "per_job_usd" // the rest of it
+	ReserveFromPerJob   = "per_job_usd" // the rest of per_job_usd
 	ReserveFromEstimate = "estimate"    // the moving average of the cost of attempts in the queue
-	ReserveFromFloor    = "floor"       // 1 % of the smallest limit, because the estimate is lower or unknown
-	ReserveFromNone     = "none"        // a budget of scope job has no reserve of its own
+	ReserveFromFloor    = "floor"       // 1 % of the smallest limit, because the estimate is at most that or unknown
+	ReserveFromNone     = "none"        // the budget has no reserve of its own, as every one of scope job without default_reserve_usd
 )
 
 // Budget is the present state of a budget. Its JSON always has every field.
@@ -59,9 +60,9 @@ type Budget struct {
 	DefaultReserveUSD money.Nano  `json:"default_reserve_usd"` // 0 = reserve_usd is derived
 	Alerts            []uint32    `json:"alerts"`
 
-	// ReserveUSD is the present reserve for an attempt of a job without an estimate. For a budget of
-	// several queues it does not include the average cost of attempts of a single queue; if that is
-	// higher, it is reserved.
+	// ReserveUSD is the present reserve for an attempt of a job without an estimate. In a budget of several
+	// queues it leaves out the average cost of attempts in each queue; an attempt in a queue with a higher
+	// average reserves that average.
 	ReserveUSD  money.Nano `json:"reserve_usd"`
 	ReserveFrom string     `json:"reserve_from"` // default_reserve_usd, per_job_usd, estimate, floor or none
 
@@ -81,13 +82,13 @@ type BudgetWindow struct {
 	LimitUSD     money.Nano `json:"limit_usd"`
 	Start        Time       `json:"start"`
 	End          Time       `json:"end"`
-	SettledUSD   money.Nano `json:"settled_usd"`   // cost up to its reserve
-	OverrunUSD   money.Nano `json:"overrun_usd"`   // cost of running attempts beyond their reserve
-	AvailableUSD money.Nano `json:"available_usd"` // limit + raise - settled - overrun - reserved; negative if overrun
+	SettledUSD   money.Nano `json:"settled_usd"`   // cost within the reserves of the attempts that caused it
+	OverrunUSD   money.Nano `json:"overrun_usd"`   // cost beyond the reserves
+	AvailableUSD money.Nano `json:"available_usd"` // limit + raise - settled - overrun - reserved; negative if overdrawn
 }
 
-// RaiseBudgetRequest raises every limit of a budget until a time, given by For or Until. It replaces an
-// earlier raise. An amount of 0 ends it.
+// RaiseBudgetRequest raises every limit of a budget until a time, given by either For or Until. The raise
+// replaces an earlier one. An amount of 0 ends the raise.
 type RaiseBudgetRequest struct {
 	AmountUSD *money.Nano `json:"amount_usd"` // required
 	For       Duration    `json:"for,omitempty"`

@@ -1,16 +1,17 @@
 package api
 
-// BulkRequest applies one action to many jobs: those in JobIDs, or all that match Filter.
+// BulkRequest applies one action to many jobs: either those in JobIDs, or all that match Filter, which must
+// have a condition.
 type BulkRequest struct {
 	JobIDs      []string      `json:"job_ids,omitempty"` // at most 10,000
 	Filter      *SearchFilter `json:"filter,omitempty"`
 	Action      string        `json:"action"`                  // retry, requeue, cancel, move, change_priority, approve, reject, hold or delete
 	MoveToQueue string        `json:"move_to_queue,omitempty"` // with move
 	Priority    Priority      `json:"priority,omitempty"`      // with change_priority
-	Async       bool          `json:"async,omitempty"`         // return at once, even if there are few jobs
+	Async       bool          `json:"async,omitempty"`         // return at once, even for few jobs
 }
 
-// BulkResponse is the response for an operation that has ended.
+// BulkResponse is the response if the operation has ended.
 type BulkResponse struct {
 	Affected        uint64 `json:"affected"`
 	Errors          uint64 `json:"errors"`
@@ -18,7 +19,7 @@ type BulkResponse struct {
 	BulkOperationID string `json:"bulk_operation_id"` // GET /bulk/{id} lists the errors
 }
 
-// BulkStarted is the response for an operation that continues.
+// BulkStarted is the response if the operation continues after it.
 type BulkStarted struct {
 	BulkOperationID string `json:"bulk_operation_id"`
 	Status          string `json:"status"` // processing
@@ -31,7 +32,7 @@ const (
 	BulkQueued    = "queued"
 	BulkRunning   = "running"
 	BulkCompleted = "completed"
-	BulkFailed    = "failed" // a part of it could not continue
+	BulkFailed    = "failed" // the operation could not continue on some shard
 	BulkCancelled = "cancelled"
 )
 
@@ -40,7 +41,7 @@ type Bulk struct {
 	ID         string        `json:"id"`
 	Status     string        `json:"status"`
 	Action     string        `json:"action"`
-	Total      uint64        `json:"total"`     // an estimate of the number of jobs; at the end, the number that was processed
+	Total      uint64        `json:"total"`     // estimated number of jobs; at the end, the number of processed jobs
 	Processed  uint64        `json:"processed"` // affected + errors
 	Affected   uint64        `json:"affected"`
 	Errors     uint64        `json:"errors"`
@@ -58,8 +59,8 @@ type BulkFailure struct {
 	Error string `json:"error"`
 }
 
-// BulkProgress is one event in the progress of an operation. The last one has a status other than queued
-// and running.
+// BulkProgress is one event in the progress of an operation. An event with a status other than queued or
+// running is the last.
 type BulkProgress struct {
 	Status    string  `json:"status"`
 	Processed uint64  `json:"processed"`

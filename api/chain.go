@@ -2,21 +2,21 @@ package api
 
 import "encoding/json"
 
-// Chain lists jobs that run one after the other. The first step is the enqueued job itself. Each further
-// step starts when the step before it has completed, and its payload has that job's id, queue and result
-// as `previous`.
+// Chain lists jobs that run one after the other. The first step is the enqueued job itself. Each further step
+// is created when the step before it has completed, and its payload has the id, queue and result of that
+// earlier job as `previous`.
 type Chain struct {
 	Steps []ChainStep `json:"steps"`
-	// OnFailure selects what follows a dead step: "stop" (the default), "continue" with the next step,
-	// the name of a queue, or a ChainStep. The payload of the job has `failure`.
+	// OnFailure selects what follows a dead step: "stop" (the default), "continue" with the next step, or a
+	// job given by the name of a queue or as a ChainStep. The payload of that job has `failure`.
 	OnFailure json.RawMessage `json:"on_failure,omitempty"`
-	OnExit    *ChainStep      `json:"on_exit,omitempty"` // runs once at every end of the chain; its payload has `outcome`
+	OnExit    *ChainStep      `json:"on_exit,omitempty"` // runs once when the chain ends, however it ends; its payload has `outcome`
 }
 
 // ChainStep is a future job of a chain.
 type ChainStep struct {
-	Queue   string          `json:"queue"`             // of the first step: the queue of the enqueued job
-	Payload json.RawMessage `json:"payload,omitempty"` // an object; default: the payload of the enqueued job
+	Queue   string          `json:"queue"`             // in the first step it repeats the queue of the enqueued job
+	Payload json.RawMessage `json:"payload,omitempty"` // an object; default: the payload of the enqueued job; the first step leaves it out
 }
 
 // The values of AckRequest.StepStatus.
