@@ -18,8 +18,8 @@ func (c *Client) TakeSnapshot(ctx context.Context) (api.Status, error) {
 	return out, err
 }
 
-// VerifyStore makes the node check the consistency of its stores. It returns an error if they are
-// damaged.
+// VerifyStore makes the node check the consistency of its stores. The error is UNHEALTHY if one is damaged or
+// unreadable.
 func (c *Client) VerifyStore(ctx context.Context) (api.Verified, error) {
 	var out api.Verified
 	err := c.admin(ctx, "verify", &out)

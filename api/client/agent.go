@@ -29,15 +29,17 @@ func (c *Client) Iterations(ctx context.Context, jobID string, page IterationPag
 	return out, err
 }
 
-// Replay creates a job that repeats the agent's job jobID, beginning with the iteration numbered from (the
-// first is 1), and returns the id of the new job.
+// Replay creates a job that repeats the agent's job jobID from the iteration with the given number, of which
+// the first is 1, and returns the id of the new job. The error is NOT_FOUND if the job does not have that
+// iteration, and STATE_CONFLICT if it has none at all.
 func (c *Client) Replay(ctx context.Context, jobID string, from int) (newJobID string, err error) {
 	var out api.EnqueueResponse
 	_, err = c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/replay", body: api.ReplayRequest{From: from}, out: &out, repeat: repeatKeyed})
 	return out.JobID, err
 }
 
-// Score rates a job. Of each pair of dimension and scorer the server keeps only the latest value.
+// Score rates a job. For each pair of dimension and scorer the server keeps only the latest value. The error
+// is CONFLICT if the job has the maximum number of scores.
 func (c *Client) Score(ctx context.Context, jobID, dimension string, value float64, scorer string) error {
 	_, err := c.act(ctx, jobID, "scores", api.ScoreRequest{Dimension: dimension, Value: &value, Scorer: scorer}, repeatKeyed)
 	return err

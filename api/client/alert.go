@@ -23,8 +23,8 @@ func (c *Client) CreateAlertRule(ctx context.Context, req api.AlertRuleRequest) 
 	return alertRules.create(ctx, c, req)
 }
 
-// PutAlertRule replaces an alert rule. If version is not 0 and the present version differs, the error is
-// PRECONDITION_FAILED.
+// PutAlertRule replaces an alert rule. The error is NOT_FOUND if it does not exist. If version is not 0 and
+// the present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) PutAlertRule(ctx context.Context, id string, req api.AlertRuleRequest, version int64) (api.AlertRule, error) {
 	return alertRules.put(ctx, c, req, version, id)
 }

@@ -18,13 +18,14 @@ func (c *Client) ApprovalPolicy(ctx context.Context, id string, r Read) (api.App
 	return approvalPolicies.get(ctx, c, r, id)
 }
 
-// CreateApprovalPolicy creates an approval policy.
+// CreateApprovalPolicy creates an approval policy. The error is CONFLICT if another has its name.
 func (c *Client) CreateApprovalPolicy(ctx context.Context, req api.ApprovalPolicyRequest) (api.ApprovalPolicy, error) {
 	return approvalPolicies.create(ctx, c, req)
 }
 
-// PutApprovalPolicy replaces an approval policy. If version is not 0 and the present version differs, the
-// error is PRECONDITION_FAILED.
+// PutApprovalPolicy replaces an approval policy. The error is NOT_FOUND if it does not exist, and CONFLICT if
+// another has its new name. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) PutApprovalPolicy(ctx context.Context, id string, req api.ApprovalPolicyRequest, version int64) (api.ApprovalPolicy, error) {
 	return approvalPolicies.put(ctx, c, req, version, id)
 }

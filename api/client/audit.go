@@ -20,9 +20,9 @@ type AuditQuery struct {
 	Path              string // beginning of the path
 	Status            string // such as 403, or 4xx
 	After, Before     api.Time
-	Order             string // asc or desc (the default)
+	Order             string // 0 = 50
 	Limit             int
-	Cursor            string // of the page before
+	Cursor            string // Cursor of the previous page
 }
 
 func (q AuditQuery) values() url.Values {
@@ -41,7 +41,7 @@ func (q AuditQuery) values() url.Values {
 	return v
 }
 
-// Audit returns a page of the audit log.
+// Audit returns a page of the audit log. After is inclusive, Before exclusive.
 func (c *Client) Audit(ctx context.Context, q AuditQuery, r Read) (api.AuditPage, error) {
 	var out api.AuditPage
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/audit-logs" + r.with(q.values()), out: &out, repeat: repeatAlways})
@@ -55,8 +55,8 @@ func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) 
 	return out, err
 }
 
-// ExportAudit calls each with every matching audit record, the oldest first, until each returns an error. It
-// ignores Order, Limit and Cursor. Only ctx limits its time, and it is not retried.
+// ExportAudit calls each with every matching audit record, the oldest first. It stops at the first error of
+// each and returns it. It ignores Order, Limit and Cursor. It is not retried, and only ctx limits its time.
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
 	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
 	v.Set("format", "jsonl")
@@ -64,7 +64,8 @@ func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.Au
 }
 
 // VerifyAudit reads the whole audit log and recomputes its chains. If a chain breaks, the error names the
-// record. Store the result: with it you can later check that the log still contains the same records.
+// record. Store the result: AuditVerifier.Expect can later check with it that the log still contains the same
+// records.
 func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 	var v api.AuditVerifier
 	// A strong read, because the newest records may be on their way to this node.
@@ -85,7 +86,8 @@ func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 // maxAuditLine is the largest line of an export, in bytes.
 const maxAuditLine = 1 << 20
 
-// ReadAudit calls each with the records of an export in r, until each returns an error.
+// ReadAudit calls each with the records of an export in r. It stops at the first error of each and returns
+// it.
 func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxAuditLine)
@@ -101,7 +103,7 @@ func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	return lines.Err()
 }
 
-// stream passes a long response to read. Only ctx limits its time, and it is not retried.
+// stream passes a long response to read. It does not retry, and only ctx limits its time.
 func (c *Client) stream(ctx context.Context, method, path string, read func(io.Reader) error) (err error) {
 	req, err := c.request(ctx, call{method: method, path: path}, nil, "")
 	if err != nil {

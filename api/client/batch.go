@@ -18,14 +18,16 @@ func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api
 	return out, err
 }
 
-// AddToBatch creates more members of an open batch, either all or none.
+// AddToBatch creates more members of an open batch, either all or none. The error is STATE_CONFLICT if the
+// batch is sealed.
 func (c *Client) AddToBatch(ctx context.Context, id string, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/jobs"), body: api.AddToBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// SealBatch closes an open batch, which is then complete as soon as all members have settled.
+// SealBatch closes a batch, which is then complete as soon as all members have settled. Sealing it again is
+// no error.
 func (c *Client) SealBatch(ctx context.Context, id string) (api.Batch, error) {
 	var out api.Batch
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/seal"), out: &out, repeat: repeatKeyed})

@@ -10,12 +10,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// bulkWait is the time that the server waits for the end of an operation.
+// bulkWait is the longest time that the server waits for the end of an operation.
 const bulkWait = 20 * time.Second
 
-// Bulk applies one action to many jobs. If the operation has ended with the response, ended has its
-// result. If it continues, because there are many jobs or the request says Async, started has its id. The
-// other result is nil.
+// Bulk applies one action to many jobs. If the operation has ended before the response, ended has its result.
+// If it continues, because it takes long or the request sets Async, started has its id. The other result is
+// nil.
 func (c *Client) Bulk(ctx context.Context, b api.BulkRequest) (ended *api.BulkResponse, started *api.BulkStarted, err error) {
 	var answer json.RawMessage
 	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk", body: b, out: &answer, repeat: repeatKeyed, wait: bulkWait})
@@ -37,8 +37,9 @@ func (c *Client) BulkOperation(ctx context.Context, id string) (api.Bulk, error)
 	return out, err
 }
 
-// CancelBulk cancels a bulk operation. The status is "cancelled", or "cancelling" if some shards have not
-// confirmed it yet.
+// CancelBulk cancels a bulk operation; jobs that it has changed stay changed. The status is "cancelled", or
+// "cancelling" if some shards have not confirmed it yet. The error is STATE_CONFLICT if the operation has
+// ended.
 func (c *Client) CancelBulk(ctx context.Context, id string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodDelete, path: bulkPath(id), out: &out, repeat: repeatAlways})

@@ -18,7 +18,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// These constants limit the wait between tries, unless the server asks for a longer one.
+// The wait before the first retry is at most firstWait. It doubles with each retry up to mostWait, unless the
+// server asks for a longer one.
 const (
 	firstWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Second
@@ -73,9 +74,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 type idempotencyKey struct{}
 
-// WithIdempotencyKey returns a context whose writes carry the Idempotency-Key, so that the caller may
-// repeat a write: the server answers the repeat as it answered the first one. Use one key for one write
-// only.
+// WithIdempotencyKey returns a context whose writes carry the Idempotency-Key, so that the caller may repeat
+// a write: for a day, the server answers the repeat as it answered the first one. Use one key for one write
+// only; the error for another one is IDEMPOTENCY_MISMATCH.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }

@@ -3,8 +3,8 @@
 // over one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
 // repeat can do no harm.
 //
-// The package keeps no state besides its connections. It imports only api and its subpackages, billing and,
-// for the form of keys, tenancy/keyring.
+// The package keeps no state besides its connections. Of this module it imports only api and its subpackages,
+// billing and, for the form of keys, tenancy/keyring.
 package client
 
 import (
@@ -19,10 +19,11 @@ import (
 const (
 	// DefaultRetries is the number of retries after the first try of a call.
 	DefaultRetries = 3
-	// DefaultTimeout limits one try of a call. A fetch adds the time that it waits for a job.
+	// DefaultTimeout limits one try of a call. A call that waits at the server, such as a fetch, gets the
+	// time of that wait in addition.
 	DefaultTimeout = 30 * time.Second
-	// DefaultConnections is the number of idle connections that are kept, so that many goroutines can
-	// share a Client without opening connections again and again.
+	// DefaultConnections is the number of idle connections that are kept for each server, so that many
+	// goroutines can share a Client without opening connections again and again.
 	DefaultConnections = 256
 )
 
@@ -54,10 +55,10 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // state, such as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithKeyedWrites sends every write that a repeat would do twice with an Idempotency-Key of its own, so that
-// it is also retried if its outcome is unknown. It is off by default, because a server remembers each key for
-// a day and only a limited number of them. A busy producer should give keys only to important writes, with
-// WithIdempotencyKey.
+// WithKeyedWrites gives writes that a repeat would do twice an Idempotency-Key of their own, so that they are
+// also retried if their outcome is unknown. Fetches, CreateKey, RotateKey, ClearQueue and TransferLeadership
+// get none. The option is off by default, because a server remembers each key for a day and only a limited
+// number of them. A busy producer should give keys only to important writes, with WithIdempotencyKey.
 func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } }
 
 // WithNamespace sets the namespace, by id or name, for calls of the data plane with a cloud token.

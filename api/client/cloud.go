@@ -49,7 +49,7 @@ func get[R any](ctx context.Context, c *Client, path string) (R, error) {
 // pageItems is the page size of lists, the largest that the control plane allows.
 const pageItems = 1000
 
-// all reads all pages of a list. query has the parameters of the list; nil = none.
+// all reads all pages of a list. query has the parameters of the list, to which all adds its own; nil = none.
 func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	items := []T{}
 	if query == nil {
@@ -113,7 +113,7 @@ func (c *Cloud) CreateOrg(ctx context.Context, req api.CreateOrgRequest) (api.Or
 	return send[api.Org](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs"), body: req, repeat: repeatKeyed})
 }
 
-// CreateNamespace starts the creation of a namespace. Wait for the operation before using it.
+// CreateNamespace starts the creation of a namespace. Call WaitOperation before using the namespace.
 func (c *Cloud) CreateNamespace(ctx context.Context, org string, req api.CreateNamespaceRequest) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "namespaces"), body: req, repeat: repeatKeyed})
 }
@@ -139,8 +139,8 @@ func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNa
 	return send[api.Namespace](ctx, c.Client, call{method: http.MethodPatch, path: cloudPath("namespaces", ns), body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// DeleteNamespace starts the deletion of a namespace with all its data. WaitOperation waits for its end. A
-// version other than 0 must be the current one.
+// DeleteNamespace starts the deletion of a namespace with all its data. WaitOperation waits for its end. If
+// version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
@@ -160,7 +160,7 @@ func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
 }
 
-// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for Overlap.
+// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -188,7 +188,8 @@ func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequ
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
 
-// RevokeNamespaceKey deletes an API key. A version other than 0 must be the current one.
+// RevokeNamespaceKey deletes an API key. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Cloud) RevokeNamespaceKey(ctx context.Context, ns, id string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
@@ -218,18 +219,19 @@ func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
 }
 
-// RotateToken replaces a cloud token by a new one. The old one stays valid for Overlap.
+// RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap.
 func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
 
-// RevokeToken deletes a cloud token. A version other than 0 must be the current one.
+// RevokeToken deletes a cloud token. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 
-// UsageQuery selects usage. With zero times the control plane returns the last 30 days.
+// UsageQuery selects usage. A zero To means now, and a zero From means 30 days before To.
 type UsageQuery struct {
 	From, To time.Time
 	GroupBy  string // "", namespace, queue, model, provider or day
@@ -282,8 +284,8 @@ func (c *Cloud) RemoveAsideUsage(ctx context.Context, seq int64) error {
 // NoOrg selects the rows of no organisation in OperatorAudit.
 const NoOrg = "-"
 
-// OperatorAudit lists the rows of the audit log, the oldest first: the rows of one organisation, the rows of
-// none with NoOrg, and all rows with "". It needs an operator's key.
+// OperatorAudit lists the rows of the audit log, the oldest first: with an organisation its rows, with NoOrg
+// the rows of no organisation, and with "" all rows. It needs an operator's key.
 func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	v := url.Values{}
 	if org != "" {

@@ -31,8 +31,8 @@ func (c *Cloud) PutNamespaceRole(ctx context.Context, ns, name string, req api.R
 	return c.roleOf(ctx, call{method: http.MethodPut, path: cloudPath("namespaces", ns, "roles", name), body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// DeleteNamespaceRole deletes a custom role that no key has. If version is not 0 and the present version
-// differs, the error is PRECONDITION_FAILED.
+// DeleteNamespaceRole deletes a custom role. The error is CONFLICT if a key has the role. If version is not 0
+// and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) DeleteNamespaceRole(ctx context.Context, ns, name string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "roles", name), ifMatch: version, repeat: repeatDeletion(version)})
 	return err

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// eventSilence is the longest silence of a live stream, because a server sends something at least every
-	// 15 seconds.
+	// eventSilence is the silence after which a live stream counts as broken, because a server sends
+	// something at least every 15 seconds.
 	eventSilence = 45 * time.Second
 	// eventLine is the largest line of a stream, in bytes; an event has less than 60 KiB.
 	eventLine = 1 << 20
@@ -29,8 +29,8 @@ type EventQuery struct {
 	Queues []string
 	JobIDs []string
 	Types  []string
-	// After is the id of the event after which to begin; "0" = with the oldest stored event, "" = with
-	// the next event to happen.
+	// After is the id of the event after which to begin; "0" = with the oldest stored event. With "", Events
+	// begins with the next event to happen, and EventPage with the oldest stored one.
 	After string
 }
 
@@ -47,11 +47,11 @@ func (q EventQuery) values(place string) url.Values {
 	return v
 }
 
-// Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, it
+// Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, Events
 // reconnects after the last received event, so that no event is lost or repeated. An event of type
 // api.EventReset reports that the server had to skip events nevertheless. Events yields an error and ends
-// when ctx ends, or when the server refuses the request with a code that is not retryable. It also ends so if
-// no server accepts the first connection within the Client's retries.
+// when ctx ends, when the server refuses the request with a code that is not retryable, or when no server
+// accepts the first connection within the Client's retries.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}
@@ -85,7 +85,7 @@ type eventStream struct {
 	query  EventQuery // After is the id of the last received event
 	yield  func(api.Event, error) bool
 
-	begun bool // a server has accepted the stream
+	begun bool // a server has accepted the stream once
 	came  bool // the present connection has received something
 	left  bool // the caller has stopped
 }
@@ -161,7 +161,7 @@ func (s *eventStream) dispatch(id, data string) error {
 	return nil
 }
 
-// EventPage returns up to limit stored events after q.After; 0 = the default of the server.
+// EventPage returns up to limit stored events after q.After; a limit of 0 is the default of the server.
 func (c *Client) EventPage(ctx context.Context, q EventQuery, limit int) (api.EventPage, error) {
 	var out api.EventPage
 	v := q.values("after_seq")

@@ -22,7 +22,7 @@ type unreadJob struct {
 	err error
 }
 
-// read decodes a response. After an error f has none of its jobs.
+// read decodes a response. After an error f has the jobs that were decoded before the error.
 func (f *fetched) read(text []byte) error {
 	f.jobs, f.unread = nil, nil // drop the jobs of an earlier try
 	if f.one {
@@ -51,7 +51,7 @@ func (f *fetched) read(text []byte) error {
 // add decodes one job. The error means that not even its id and lease token could be decoded.
 func (f *fetched) add(text []byte) error {
 	var j api.FetchedJob
-	err := json.Unmarshal(text, &j) // after a faulty field the others are decoded still, also id and token
+	err := json.Unmarshal(text, &j) // after a faulty field json decodes the others too, such as id and token
 	switch {
 	case err == nil:
 		f.jobs = append(f.jobs, j)
@@ -63,9 +63,9 @@ func (f *fetched) add(text []byte) error {
 	return nil
 }
 
-// refuse fails the jobs that cannot be decoded, because they would be as unreadable at the next attempt.
-// It returns an error if there are no other jobs, and if the server could not be told: such a job stays
-// leased.
+// refuse fails the jobs that cannot be decoded, because the next attempt could not decode them either. It
+// returns their errors if f has no other jobs, and an error for each job of whose failure the server could
+// not be told: that job stays leased until its lease expires.
 func (f *fetched) refuse(ctx context.Context, c *Client) error {
 	ctx = WithIdempotencyKey(ctx, "") // drop the key of the fetch: one key is for one write
 	var unread, untold []error

@@ -36,7 +36,7 @@ func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (a
 // WithIdempotencyKey. LEASE_LOST then means that the job of that key is no longer leased: continue with a new
 // key.
 //
-// A job that cannot be decoded is an error; Fetch has failed its attempt at the server.
+// If the job cannot be decoded, Fetch fails its attempt at the server and returns an error.
 func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJob, error) {
 	out := fetched{one: true}
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req)})
@@ -50,8 +50,9 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 }
 
 // FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is. It
-// fails the attempts of jobs that cannot be decoded. They are an error only if there are no other jobs, or if
-// the server could not be told; then the error comes together with the other jobs, which are leased.
+// fails the attempts of jobs that cannot be decoded. They cause an error only if there are no other jobs, or
+// if the server could not be told. The other jobs, which are leased, are returned even together with an
+// error.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
 	if refused := out.refuse(ctx, c); err == nil {

@@ -16,54 +16,60 @@ func (c *Client) act(ctx context.Context, jobID, what string, body any, again re
 	return out.Status, err
 }
 
-// Retry makes a settled job run again, from its first attempt.
+// Retry makes a settled job run again, from its first attempt. The error is STATE_CONFLICT if the job has not
+// settled, and CONFLICT if another job holds its unique key.
 func (c *Client) Retry(ctx context.Context, jobID string) error {
 	_, err := c.act(ctx, jobID, "retry", nil, repeatKeyed)
 	return err
 }
 
-// Cancel cancels a job. The status is "cancelled", or "cancelling" until the worker that runs the job
-// stops.
+// Cancel cancels a job. The status is "cancelled", or "cancelling" until the worker that runs the job ends
+// the attempt. The error is STATE_CONFLICT if the job is completed or dead.
 func (c *Client) Cancel(ctx context.Context, jobID string) (status string, err error) {
 	return c.act(ctx, jobID, "cancel", nil, repeatAlways)
 }
 
-// Hold keeps a waiting job from being fetched. reason may be "".
+// Hold keeps a waiting job from being fetched until Approve or Reject. reason may be "". The error is
+// STATE_CONFLICT if the job does not wait.
 func (c *Client) Hold(ctx context.Context, jobID, reason string) error {
 	_, err := c.act(ctx, jobID, "hold", api.ReasonRequest{Reason: reason}, repeatKeyed)
 	return err
 }
 
-// Approve releases a held job.
+// Approve releases a held job. The error is STATE_CONFLICT if the job is not held, and BUDGET_EXCEEDED if a
+// budget would hold it again.
 func (c *Client) Approve(ctx context.Context, jobID string) error {
 	_, err := c.act(ctx, jobID, "approve", nil, repeatKeyed)
 	return err
 }
 
-// ApproveWith releases a held job with the changes in req to its payload, checkpoint or agent.
+// ApproveWith is Approve with the changes in req to the job's payload, checkpoint or agent.
 func (c *Client) ApproveWith(ctx context.Context, jobID string, req api.ApproveRequest) error {
 	_, err := c.act(ctx, jobID, "approve", req, repeatKeyed)
 	return err
 }
 
-// Reject makes a held job dead. reason may be "".
+// Reject makes a held job dead, with reason as its error. reason may be "". The error is STATE_CONFLICT if
+// the job is not held.
 func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 	_, err := c.act(ctx, jobID, "reject", api.ReasonRequest{Reason: reason}, repeatKeyed)
 	return err
 }
 
-// Move moves a job to another queue.
+// Move moves a job to another queue. The error is STATE_CONFLICT if the job is active or cancelled, or cannot
+// leave its shard for that of the queue, because it has iterations, scores or unresolved dependencies.
 func (c *Client) Move(ctx context.Context, jobID, queue string) error {
 	return c.MoveWith(ctx, jobID, api.MoveJobRequest{Queue: queue})
 }
 
-// MoveWith moves a job as req says.
+// MoveWith is Move with the options in req.
 func (c *Client) MoveWith(ctx context.Context, jobID string, req api.MoveJobRequest) error {
 	_, err := c.act(ctx, jobID, "move", req, repeatKeyed)
 	return err
 }
 
-// Delete deletes a job. The status is "deleted", or "deleting" until the worker that runs the job stops.
+// Delete deletes a job. The status is "deleted", or "deleting" until the worker that runs the job ends the
+// attempt.
 func (c *Client) Delete(ctx context.Context, jobID string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodDelete, path: "/api/v1/jobs/" + url.PathEscape(jobID), out: &out, repeat: repeatKeyed})

@@ -30,8 +30,8 @@ func (c *Client) Key(ctx context.Context, id string) (api.Key, error) {
 	return keys.get(ctx, c, Read{}, id)
 }
 
-// SetKey replaces everything of an API key except its secret. It also applies to the key's open streams
-// and waiting fetches. If version is not 0 and the present version differs, the error is
+// SetKey replaces everything of an API key except its secret. The change also applies to the key's open
+// streams and waiting fetches. If version is not 0 and the present version differs, the error is
 // PRECONDITION_FAILED.
 func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return keys.put(ctx, c, req, version, id)
@@ -46,8 +46,9 @@ func (c *Client) RotateKey(ctx context.Context, id string, req api.RotateRequest
 	return out, err
 }
 
-// RevokeKey deletes an API key. Its open streams and waiting fetches end at once. A version other than 0 must
-// be the current one.
+// RevokeKey deletes an API key. Its open streams and waiting fetches end at once. The error is CONFLICT if no
+// other key could administer the namespace. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) RevokeKey(ctx context.Context, id string, version int64) error {
 	return keys.delete(ctx, c, version, id)
 }

@@ -40,7 +40,8 @@ func (c *Client) ClusterStatus(ctx context.Context) (api.ClusterStatus, error) {
 	return out, err
 }
 
-// AddNode adds a waiting node to the cluster. address is that of its raft listener.
+// AddNode invites a waiting node into the cluster and returns when the node has accepted. address is that of
+// its raft listener.
 func (c *Client) AddNode(ctx context.Context, address string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/join", body: api.ClusterJoinRequest{Address: address}, repeat: repeatAlways})
 	return err

@@ -23,14 +23,16 @@ func (c *Client) CreatePrice(ctx context.Context, req api.PriceRequest) (api.Pri
 	return prices.create(ctx, c, req)
 }
 
-// PutPrice replaces a price of the namespace. If version is not 0 and the present version differs, the
-// error is PRECONDITION_FAILED.
+// PutPrice replaces a price of the namespace. The error is NOT_FOUND if it does not exist, and STATE_CONFLICT
+// for a price of the server. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) PutPrice(ctx context.Context, id string, req api.PriceRequest, version int64) (api.Price, error) {
 	return prices.put(ctx, c, req, version, id)
 }
 
-// DeletePrice deletes a price of the namespace. Costs that were computed with it stay. If version is not
-// 0 and the present version differs, the error is PRECONDITION_FAILED.
+// DeletePrice deletes a price of the namespace. Costs that were computed with it stay. The error is
+// STATE_CONFLICT for a price of the server. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) DeletePrice(ctx context.Context, id string, version int64) error {
 	return prices.delete(ctx, c, version, id)
 }

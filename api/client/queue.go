@@ -19,7 +19,8 @@ func (c *Client) Queues(ctx context.Context, r Read) ([]api.Queue, error) {
 	return out, err
 }
 
-// Throughput returns the counts of the last minute in the queues that the key may see.
+// Throughput returns the counts of the last minute in the queues that the key may see, as the node has read
+// them since its start.
 func (c *Client) Throughput(ctx context.Context) (api.Throughput, error) {
 	var out api.Throughput
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/metrics/throughput", out: &out, repeat: repeatAlways})
@@ -33,7 +34,8 @@ func (c *Client) Queue(ctx context.Context, name string, r Read) (api.Queue, err
 	return out, err
 }
 
-// PauseQueue stops fetches from a queue. Jobs can still be enqueued.
+// PauseQueue stops fetches from a queue. Jobs can still be enqueued. Like all calls that set something of a
+// queue, it creates the queue if the queue does not exist.
 func (c *Client) PauseQueue(ctx context.Context, name string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/pause"), repeat: repeatAlways})
 	return err
@@ -75,30 +77,31 @@ func (c *Client) Throttle(ctx context.Context, name string, req api.ThrottleRequ
 	return err
 }
 
-// Unthrottle removes the limit of Throttle.
+// Unthrottle removes the limit of Throttle. It does not create a queue: the error is then NOT_FOUND.
 func (c *Client) Unthrottle(ctx context.Context, name string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: queuePath(name, "/throttle"), repeat: repeatAlways})
 	return err
 }
 
-// DrainQueue stops fetches from a queue. The status is "draining" while jobs of the queue are active, and
-// then "drained". ResumeQueue ends the drain.
+// DrainQueue stops fetches from a queue, like PauseQueue. The status is "draining" while jobs of the queue
+// are active, and then "drained"; call DrainQueue again to see it change. ResumeQueue ends the drain.
 func (c *Client) DrainQueue(ctx context.Context, name string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/drain"), out: &out, repeat: repeatAlways})
 	return out.Status, err
 }
 
-// ClearQueue removes the pending, scheduled and retrying jobs of a queue. If that takes long, the status is
-// "clearing" and the server continues after the response.
+// ClearQueue removes the pending, scheduled and retrying jobs that the queue has now. If that takes long, the
+// status is "clearing" and the server continues after the response.
 func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, error) {
 	var out api.Cleared
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/clear"), out: &out, repeat: repeatRefused})
 	return out, err
 }
 
-// DeleteQueue deletes a queue and its jobs. With ifSettled the error is STATE_CONFLICT while a job has not
-// settled. If the deletion takes long, as with active jobs, the server continues after the response.
+// DeleteQueue deletes a queue and its jobs; active ones are cancelled first. With ifSettled the error is
+// STATE_CONFLICT while a job has not settled. If the deletion takes long, the server continues after the
+// response.
 func (c *Client) DeleteQueue(ctx context.Context, name string, ifSettled bool) error {
 	path := queuePath(name, "") + "?confirm=true"
 	if ifSettled {

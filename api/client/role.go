@@ -27,8 +27,8 @@ func (c *Client) PutRole(ctx context.Context, name string, req api.RoleRequest, 
 	return roles.put(ctx, c, req, version, name)
 }
 
-// DeleteRole deletes a custom role that no key has. If version is not 0 and the present version differs,
-// the error is PRECONDITION_FAILED.
+// DeleteRole deletes a custom role. The error is CONFLICT if a key has the role. If version is not 0 and the
+// present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) DeleteRole(ctx context.Context, name string, version int64) error {
 	return roles.delete(ctx, c, version, name)
 }

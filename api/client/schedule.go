@@ -33,13 +33,14 @@ func (c *Client) schedule(ctx context.Context, k call) (api.Schedule, error) {
 	return out, err
 }
 
-// CreateSchedule creates a schedule.
+// CreateSchedule creates a schedule. The error is CONFLICT if another has its name.
 func (c *Client) CreateSchedule(ctx context.Context, req api.ScheduleRequest) (api.Schedule, error) {
 	return c.schedule(ctx, call{method: http.MethodPost, path: "/api/v1/schedules", body: req, repeat: repeatKeyed})
 }
 
-// PutSchedule replaces a schedule. If version is not 0 and the present version differs, the error is
-// PRECONDITION_FAILED.
+// PutSchedule replaces a schedule. An absent field gets its default; in particular, a paused schedule resumes
+// unless req.Paused is true. The error is NOT_FOUND if there is no such schedule. If version is not 0 and the
+// present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) PutSchedule(ctx context.Context, id string, req api.ScheduleRequest, version int64) (api.Schedule, error) {
 	return c.schedule(ctx, call{method: http.MethodPut, path: schedulePath(id, ""), body: req, ifMatch: version, repeat: repeatKeyed})
 }
@@ -51,14 +52,15 @@ func (c *Client) DeleteSchedule(ctx context.Context, id string, version int64) e
 	return err
 }
 
-// RunSchedule creates a job of the schedule now, outside of its times, and returns the id of the job.
+// RunSchedule creates a job of the schedule now, outside of its times and even during a pause, and returns
+// the id of the job. The error is CONFLICT if another job holds the schedule's unique key.
 func (c *Client) RunSchedule(ctx context.Context, id string) (string, error) {
 	var out api.ScheduleRunResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: schedulePath(id, "/run"), out: &out, repeat: repeatKeyed})
 	return out.JobID, err
 }
 
-// PauseSchedule stops a schedule until ResumeSchedule.
+// PauseSchedule stops the runs of a schedule until ResumeSchedule, or until PutSchedule without Paused.
 func (c *Client) PauseSchedule(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: schedulePath(id, "/pause"), repeat: repeatAlways})
 	return err
@@ -70,7 +72,9 @@ func (c *Client) ResumeSchedule(ctx context.Context, id string) error {
 	return err
 }
 
-// NextRuns returns the next n times at which a schedule runs.
+// NextRuns returns the next n times at which a schedule runs, without jitter and as if it were not paused. n
+// is from 1 to 100; otherwise the error is VALIDATION_ERROR. There are fewer times if the schedule ends
+// before.
 func (c *Client) NextRuns(ctx context.Context, id string, n int) ([]api.Time, error) {
 	var out []api.Time
 	_, err := c.do(ctx, call{method: http.MethodGet, path: schedulePath(id, "/next?n="+strconv.Itoa(n)), out: &out, repeat: repeatAlways})

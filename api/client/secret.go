@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Secret is an API key generated on this machine. Text is the key. The control plane needs only ID and
-// Hash to accept it.
+// Secret is a namespace's API key that was generated on this machine. The control plane needs only ID and
+// Hash to accept the key, so Text need not leave the machine.
 type Secret struct {
 	Text string
 	ID   string

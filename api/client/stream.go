@@ -28,8 +28,9 @@ const (
 	streamPing = 15 * time.Second
 	// maxRedirects is the number of times that a frame follows a NOT_LEADER response.
 	maxRedirects = 3
-	// giveBackWait is the time that a closing stream waits for jobs that no caller waits for any more, and
-	// again for returning them. giveBackLines is the number of jobs that are returned at the same time.
+	// giveBackWait is the time that Close waits for responses with jobs that no caller waits for any more,
+	// and then again for the return of such jobs. giveBackLines is the number of jobs that are returned at
+	// the same time.
 	giveBackWait  = 2 * time.Second
 	giveBackLines = 8
 	// clientName is the value of X-Corvo-Client-Name.
@@ -48,7 +49,7 @@ type Frame struct {
 type FrameResult struct {
 	Acked     int
 	AckErrors []api.ItemError
-	JobIDs    []string // of the enqueues
+	JobIDs    []string // of the enqueues, in their order
 	Jobs      []api.FetchedJob
 	JobErrors []api.ItemError // jobs that cannot be decoded; the stream fails their attempts
 }
@@ -78,8 +79,8 @@ func (c *Client) Stream() *Stream {
 	return &Stream{client: c, http: streamHTTP(c.http), credit: make(chan struct{}, streamWindow), at: c.base}
 }
 
-// streamHTTP returns a copy of an HTTP client that uses only HTTP/2. A transport other than that of
-// net/http stays as it is.
+// streamHTTP returns a copy of an HTTP client that uses only HTTP/2. A transport that is no *http.Transport
+// stays as it is.
 func streamHTTP(h *http.Client) *http.Client {
 	own := *h
 	own.Timeout = 0
@@ -105,7 +106,8 @@ func streamHTTP(h *http.Client) *http.Client {
 // Enqueues should have unique keys.
 //
 // If ctx is cancelled, no fetched job is lost: Do returns a response that has come already, and gives the
-// jobs of a later response back to their queues.
+// jobs of a later response back to their queues. If a deadline passes, that of ctx or the Client's timeout,
+// the connection counts as broken and all its frames under way fail.
 func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 	m, err := wireFrame(f)
 	if err != nil {
@@ -258,7 +260,8 @@ func (s *Stream) giveBack(jobs []api.FetchedJob) {
 }
 
 // take converts a response. It fails the attempts of jobs that cannot be decoded, because the next attempt
-// could not decode them either. It does so in the background, while the caller works on the other jobs.
+// could not decode them either. Unless the stream is closed, it does so in the background, while the caller
+// works on the other jobs.
 func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
 	out, unread, err := readFrame(m)
 	if len(unread) > 0 {

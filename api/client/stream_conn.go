@@ -202,8 +202,8 @@ func (c *streamConn) abandon(why error) {
 	}
 }
 
-// finish ends the connection: at once, or, if frames under way have fetched jobs, after their responses,
-// but at most after giveBackWait.
+// finish passes an error to all waiting callers and ends the connection: at once if no frame under way
+// fetches jobs, and otherwise after the responses, at the latest after giveBackWait.
 func (c *streamConn) finish() {
 	c.mu.Lock()
 	c.retired = true

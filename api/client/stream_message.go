@@ -114,7 +114,7 @@ func errorOf(text string) (*api.Error, bool) {
 }
 
 // readJob decodes a job. The strings of a message share its memory, which a job that runs for hours would
-// keep alive, so the strings that live as long are copied.
+// keep alive, so readJob copies the strings that the job keeps.
 func readJob(m *workerpb.FetchBatchJob, j *api.FetchedJob) error {
 	*j = api.FetchedJob{
 		JobID: strings.Clone(m.JobId), Queue: strings.Clone(m.Queue), Payload: raw(m.PayloadJson), Attempt: int(m.Attempt), MaxRetries: int(m.MaxRetries),

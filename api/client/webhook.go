@@ -24,8 +24,9 @@ func (c *Client) CreateWebhook(ctx context.Context, req api.WebhookRequest) (api
 	return webhooks.create(ctx, c, req)
 }
 
-// PutWebhook replaces a webhook. Without a secret in the request the present one stays. If version is not
-// 0 and the present version differs, the error is PRECONDITION_FAILED.
+// PutWebhook replaces a webhook. The error is NOT_FOUND if it does not exist. Without a secret in the request
+// the present one stays. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) PutWebhook(ctx context.Context, id string, req api.WebhookRequest, version int64) (api.Webhook, error) {
 	return webhooks.put(ctx, c, req, version, id)
 }

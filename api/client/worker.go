@@ -43,8 +43,8 @@ const (
 	anyQueue = "*"
 )
 
-// These are the causes for which the context of a handler ends; context.Cause returns one. A handler that
-// returns ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the
+// These are the causes for which the context of a running handler ends; context.Cause returns one. A handler
+// that returns ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the
 // checkpoint at once, and the attempt does not count.
 var (
 	ErrCancelled = errors.New("the server says to stop: the job was cancelled, or its lease is another's")
@@ -215,8 +215,9 @@ func (c *Client) once() *Client {
 	return &one
 }
 
-// Health returns the handler of GET /healthz. It does not report whether the server can be reached,
-// because a restart of the worker would not help.
+// Health returns the handler of GET /healthz. It answers 200 while Run runs, also during the drain, and 503
+// otherwise. It does not report whether the server can be reached, because a restart of the worker would not
+// help.
 func (w *Worker) Health() http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		status, code, running := "stopped", http.StatusServiceUnavailable, 0

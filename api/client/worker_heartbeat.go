@@ -33,8 +33,8 @@ func (r *run) heartbeatLoop() {
 // heartbeatInterval returns the time between heartbeats.
 func (r *run) heartbeatInterval() time.Duration { return min(heartbeatEvery, r.lease/3) }
 
-// heartbeat sends heartbeats for all jobs. It releases a job without a report at once, so that the job's end
-// need not wait for the response.
+// heartbeat sends heartbeats for all jobs, except lost ones and those about which another call is under way.
+// It releases a job without a report at once, so that the job's end need not wait for the response.
 func (r *run) heartbeat() {
 	var some []jobReport
 	bytes := 0
@@ -68,7 +68,8 @@ type jobReport struct {
 	report report
 }
 
-// sendHeartbeat sends a heartbeat and then releases the jobs that had a report.
+// sendHeartbeat sends a heartbeat and then releases the jobs that had a report. If the server refuses the
+// heartbeat, it sends one for each job.
 func (r *run) sendHeartbeat(ctx context.Context, jobs []jobReport) {
 	err := r.renew(ctx, jobs)
 	for _, b := range jobs {

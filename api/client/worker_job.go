@@ -12,9 +12,10 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Job is a job that a handler runs. The values that the handler sets are sent with the next heartbeat or
-// with the end of the job, whichever is first. A value that cannot be encoded as JSON fails the attempt.
-// A Job is safe for the goroutines of its handler.
+// Job is a job that a handler runs. Progress, checkpoint and usage are sent with the next heartbeat, or,
+// except for progress, with the end of the attempt if that is sooner. The other values are sent with the ack,
+// after the handler has returned nil. A value that cannot be encoded as JSON fails the attempt. The
+// goroutines of a handler may use its Job concurrently.
 type Job struct {
 	api.FetchedJob
 
@@ -22,8 +23,8 @@ type Job struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// reporting is held during each call to the server about the job. Without an order of these calls the
-	// server could not tell a repeat from a new report of usage.
+	// reporting is held during each call to the server about the job, because the server recognises a
+	// repeated report of usage only if no other report came in between.
 	reporting chan struct{}
 	settled   chan struct{} // closed after the last call about the job
 
@@ -58,7 +59,8 @@ func (j *Job) Decode(payload any) error {
 	return nil
 }
 
-// Resume decodes the checkpoint of an earlier attempt. It returns false if there is none.
+// Resume decodes the checkpoint that the attempt starts with, such as that of an earlier attempt. It returns
+// false if there is none.
 func (j *Job) Resume(checkpoint any) (bool, error) {
 	if len(j.Checkpoint) == 0 || string(j.Checkpoint) == "null" {
 		return false, nil
@@ -151,8 +153,8 @@ func withinLimits(u api.ReportedUsage) bool {
 	return true
 }
 
-// Save sends the values that were set, and returns when the server has stored them, so that a crash of
-// the worker loses none of them.
+// Save sends the progress, checkpoint and usage that were set, and returns when the server has stored them,
+// so that a crash of the worker loses none of them.
 func (j *Job) Save(ctx context.Context) error {
 	if err := j.acquire(ctx); err != nil {
 		return err
@@ -175,22 +177,23 @@ func (j *Job) Continue(calls ...api.ToolCall) {
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentContinue, "", calls
 }
 
-// Hold makes a person decide whether the job continues, when the handler returns nil.
+// Hold makes a person decide whether the job continues after the handler has returned nil. It replaces an
+// earlier Continue, and Continue an earlier Hold.
 func (j *Job) Hold(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentHold, reason, nil
 }
 
-// ExitChain skips the remaining steps of the chain, when the handler returns nil.
+// ExitChain skips the remaining steps of the chain if the handler returns nil.
 func (j *Job) ExitChain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcome.StepStatus = "exit"
 }
 
-// BudgetExceeded reports whether the job has cost more than its budgets allow. Its handler should then
-// finish.
+// BudgetExceeded reports whether the last heartbeat found that the job has cost more than its budgets allow.
+// Its handler should then finish.
 func (j *Job) BudgetExceeded() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -263,7 +266,7 @@ func (j *Job) leaseEnd() time.Time {
 	return j.until
 }
 
-// renewed extends the lease.
+// renewed extends the lease to until, unless it is over or already longer.
 func (j *Job) renewed(until time.Time, over bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -287,7 +290,8 @@ func (j *Job) takeReport() report {
 	return now
 }
 
-// restoreReport puts back values that the server did not accept, unless there are newer ones.
+// restoreReport puts back a report that may not have reached the server. Newer progress and a newer
+// checkpoint win.
 func (j *Job) restoreReport(r report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

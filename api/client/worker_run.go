@@ -48,7 +48,8 @@ type transport interface {
 	close()
 }
 
-// fetchLoop fetches jobs while ctx lasts. It returns an error if further fetches have no prospect.
+// fetchLoop fetches jobs while ctx lasts. It returns an error if the server refuses a fetch and would refuse
+// it again.
 func (r *run) fetchLoop(ctx context.Context) error {
 	for failures := 0; ; {
 		free := r.freeSlots(ctx)
@@ -87,7 +88,7 @@ func (r *run) fetchLoop(ctx context.Context) error {
 	}
 }
 
-// freeSlots waits for a free slot and takes all free ones. It returns 0 when ctx ends.
+// freeSlots waits for a free slot and takes all free ones, up to maxFetch. It returns 0 when ctx ends.
 func (r *run) freeSlots(ctx context.Context) (n int) {
 	select {
 	case <-ctx.Done():
@@ -114,9 +115,8 @@ func transient(err error) bool {
 	return e.Code.Retryable() || e.Code == api.Internal
 }
 
-// start starts a job that was just leased. During a drain, or without a slot, the job returns to its
-// queue. A job with a fault, because it cannot be decoded, fails: it would be as unreadable at the next
-// attempt.
+// start starts a job that was just leased. During a drain, or without a slot, the job returns to its queue. A
+// job with a fault, because it cannot be decoded, fails: the next attempt could not decode it either.
 func (r *run) start(ctx context.Context, fetched api.FetchedJob, fault error, slot bool) {
 	lease := time.Duration(fetched.LeaseDuration) * time.Second
 	j := &Job{FetchedJob: fetched, run: r, slot: slot, fault: fault, reporting: make(chan struct{}, 1), settled: make(chan struct{})}

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// leaseSlack is the time after the end of a lease for which the end of a job is still sent. The worker
-	// counts a renewed lease from the sending of the heartbeat, so the server's lease ends a little later.
+	// leaseSlack is the time after the end of a lease during which the worker still sends the end of its job.
+	// The worker counts a renewed lease from the sending of the heartbeat, so the server's lease ends a
+	// little later.
 	leaseSlack = 5 * time.Second
 	// These constants limit one batch of acks.
 	ackBatchItems = 256
@@ -125,7 +126,7 @@ func (r *run) fail(ctx context.Context, j *Job, err error) {
 }
 
 // failureText returns the texts of an error for the server. After the worker's shutdown has ended the
-// context, every error counts as its consequence.
+// context, every error except a panic counts as a consequence of the shutdown.
 func failureText(ctx context.Context, err error) (text, backtrace string) {
 	cause := context.Cause(ctx)
 	var p *panicked
