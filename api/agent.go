@@ -27,7 +27,7 @@ type FetchedAgent struct {
 
 // The values of AckRequest.AgentStatus.
 const (
-	AgentContinue = "continue" // the job becomes pending for its next iteration
+	AgentContinue = "continue" // the job goes on with its next iteration, after its tool calls have settled
 	AgentHold     = "hold"     // the job is held until a person approves or rejects it
 	AgentDone     = "done"     // the job is completed; the default
 )

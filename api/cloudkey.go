@@ -9,16 +9,16 @@ type CreateCloudKeyRequest struct {
 	Hash string `json:"hash,omitempty"` // hex SHA-256 of the whole text of the key
 }
 
-// RotateKeyRequest replaces a key by a new one with the same name, roles and scope. The old key stays
-// valid for Overlap.
+// RotateKeyRequest replaces a key by a new one with the same name, roles and scope. The old key stays valid
+// for Overlap after the rotation.
 type RotateKeyRequest struct {
 	Overlap Duration `json:"overlap,omitempty"` // default 0s, at most 168h
 	ID      string   `json:"id,omitempty"`      // as in CreateCloudKeyRequest
 	Hash    string   `json:"hash,omitempty"`
 }
 
-// CloudKey is the response of a create or rotate. APIKey is present if the control plane generated the
-// secret, and no later response contains it.
+// CloudKey is the response to the creation or rotation of a key. APIKey is present if the control plane
+// generated the secret, and no later response contains it.
 type CloudKey struct {
 	Key
 	APIKey string `json:"api_key,omitempty"`

@@ -21,7 +21,7 @@ type UsageTotals struct {
 	ResponseBytes money.Count `json:"response_bytes"`
 }
 
-// UsageGroup is the usage with one key.
+// UsageGroup is the usage of one group. Key is the group's namespace, queue, model, provider or day.
 type UsageGroup struct {
 	Key string `json:"key"`
 	UsageTotals
@@ -33,15 +33,15 @@ type UsageReport struct {
 	To     Time         `json:"to"`
 	Totals UsageTotals  `json:"totals"`
 	Groups []UsageGroup `json:"groups"` // ordered by key
-	// AsOf is the time at which the newest usage was applied; absent if there is none. Hosts deliver
-	// usage within seconds while they reach the control plane.
+	// AsOf is the time at which the control plane applied the newest usage; absent if there is none. Hosts
+	// deliver usage within seconds while they reach the control plane.
 	AsOf *Time `json:"as_of,omitempty"`
 }
 
 // AsideUsage is usage that the control plane refused while its namespace was being deleted. No report
 // contains it; an operator decides whether to charge for it.
 type AsideUsage struct {
-	Seq         int64           `json:"seq"` // of its row in the audit log; never that of another frame
+	Seq         int64           `json:"seq"` // of its row in the audit log; no other frame ever has it
 	At          Time            `json:"at"`
 	Org         string          `json:"org"`       // its id
 	Namespace   string          `json:"namespace"` // its id

@@ -14,9 +14,8 @@ type EnqueueRequest struct {
 
 	Priority    Priority `json:"priority,omitempty"`     // default normal
 	ScheduledAt Time     `json:"scheduled_at,omitempty"` // default now; a past time counts as now
-	// ExpireAfter is the lifetime of the job from its creation. When it is over the job becomes dead,
-	// even while it runs, and is not retried. Default: never. "0s" means never, even if the queue has
-	// another default.
+	// ExpireAfter is the lifetime of the job from its creation, above 0. When it is over the job becomes
+	// dead, even while it runs, and is not retried. Default: never.
 	ExpireAfter Duration `json:"expire_after,omitempty"`
 
 	MaxRetries         *int     `json:"max_retries,omitempty"`          // the largest number of attempts, the first one included; default 3
@@ -25,8 +24,8 @@ type EnqueueRequest struct {
 	RetryMaxDelay      Duration `json:"retry_max_delay,omitempty"`      // largest delay; default 10m
 	RetryJitterPercent *int     `json:"retry_jitter_percent,omitempty"` // random part of a delay, 0 to 100; default 0
 
-	// UniqueKey is a name that only one job of the queue can hold at a time. If another job holds it, no
-	// job is created and the response names that job.
+	// UniqueKey is a name that only one job of the queue can hold at a time. If another job of the queue
+	// holds it, no job is created and the response names that job.
 	UniqueKey    string `json:"unique_key,omitempty"`
 	UniquePeriod int    `json:"unique_period,omitempty"` // seconds for which the job holds the key at most; default 3600
 	// UniqueUntil selects when the job releases its key: when it settles ("settled", the default) or only
@@ -35,8 +34,8 @@ type EnqueueRequest struct {
 	UniqueUntil string `json:"unique_until,omitempty"`
 
 	// DebounceKey and Debounce go together: the job is scheduled after that time. While it waits, another
-	// enqueue with the same key creates no job, but restarts the wait and replaces payload, tags, headers
-	// and priority. They cannot be combined with ScheduledAt or UniqueKey.
+	// enqueue with the same key creates no job, but restarts the wait and replaces the job's payload, tags,
+	// headers and priority. They cannot be combined with ScheduledAt or UniqueKey.
 	DebounceKey string   `json:"debounce_key,omitempty"`
 	Debounce    Duration `json:"debounce,omitempty"`
 
@@ -44,16 +43,16 @@ type EnqueueRequest struct {
 	// the parent need not exist, and its outcome has no effect.
 	ParentID string `json:"parent_id,omitempty"`
 
-	// FairnessKey names the beneficiary of the job, such as a customer: a queue divides itself among the
-	// keys of its waiting jobs, by the time that their jobs take. FairnessWeight sets the share of the
-	// key, 1 to 1000, from then on: weight 3 gets three times as much as weight 1. Default: unchanged,
+	// FairnessKey names the beneficiary of the job, such as a customer: a queue divides itself among the keys
+	// of its waiting jobs, by the time that their jobs take. FairnessWeight sets the share of the key, 1 to
+	// 1000, for this and later jobs: weight 3 gets three times as much as weight 1. Default: unchanged,
 	// initially 1.
 	FairnessKey    string `json:"fairness_key,omitempty"`
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
 	// Model is the model that the job will use, known before its first usage report.
 	Model string `json:"model,omitempty"`
-	// CostEstimateUSD is the expected cost of one attempt, which budgets reserve. Default: the limit of
-	// its agent, or else the reserve of the budget.
+	// CostEstimateUSD is the expected cost of one attempt, which budgets reserve. Default: what is left of
+	// the agent's max_cost_usd, or else the reserve of the budgets.
 	CostEstimateUSD *money.Reported `json:"cost_estimate_usd,omitempty"`
 
 	Tags       Strings         `json:"tags,omitempty"`       // searchable
@@ -68,7 +67,7 @@ type EnqueueRequest struct {
 
 	Chain            *Chain   `json:"chain,omitempty"`             // jobs that follow this one
 	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs to wait for, each once
-	DependencyPolicy string   `json:"dependency_policy,omitempty"` // if one of them ends without success: fail (the default), hold or ignore
+	DependencyPolicy string   `json:"dependency_policy,omitempty"` // if one of them ends without success: fail the job (the default), hold it or ignore that
 	Provider         string   `json:"provider,omitempty"`          // provider of models whose limits apply; default: that of the queue
 }
 
@@ -82,10 +81,10 @@ const (
 // created.
 type EnqueueResponse struct {
 	JobID          string `json:"job_id"`
-	Status         string `json:"status"`          // pending, scheduled, duplicate or debounced
-	UniqueExisting bool   `json:"unique_existing"` // JobID is the id of an existing job
-	// Result is the result of the existing job, if it has completed and holds its key for the whole
-	// period.
+	Status         string `json:"status"`          // pending, scheduled (also with dependencies), duplicate or debounced
+	UniqueExisting bool   `json:"unique_existing"` // JobID is the id of an existing job, with duplicate and debounced
+	// Result is the result of the existing job of a duplicate, if that job has completed and holds its key
+	// until the end of the period.
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
@@ -95,8 +94,8 @@ type EnqueueBatchRequest struct {
 	Batch *NewBatch        `json:"batch,omitempty"` // absent: the jobs are members of no batch
 }
 
-// EnqueueBatchResponse has an id and a result for each job, by position. The status is 201, or 200 if no
-// job was created.
+// EnqueueBatchResponse has an id and a result for each job, in the order of the request. The HTTP status is
+// 201, or 200 if no job was created.
 type EnqueueBatchResponse struct {
 	JobIDs  []string          `json:"job_ids"`
 	BatchID string            `json:"batch_id,omitempty"` // of the batch, if there is one

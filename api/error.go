@@ -84,7 +84,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Retryable reports whether the same request may succeed later.
+// Retryable reports whether the same request may succeed later. It returns false for an unknown code.
 func (c Code) Retryable() bool { return codes[c].retryable }
 
 // Codes lists every code, sorted.
@@ -106,7 +106,8 @@ type Error struct {
 	cause      error
 }
 
-// Errorf returns an Error with a formatted message. A %w verb records the cause.
+// Errorf returns an Error with a formatted message. A single %w verb records the cause, whose text the
+// message then contains.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}

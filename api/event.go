@@ -13,9 +13,9 @@ type Event struct {
 	Data  json.RawMessage `json:"data"`   // an object whose fields depend on the type
 }
 
-// EventReset is the type of the event that reports that a stream skips events. Its data has the reason,
-// and the sequence next_seq with which the stream continues. The client must read the skipped events by
-// other means.
+// EventReset is the type of the event that reports that a stream skips events. Its data has the reason, and
+// in next_seq the sequence number with which the stream continues. The client must read the skipped events in
+// another way.
 const EventReset = "RESET"
 
 // The reasons in the data of a RESET event.
@@ -35,7 +35,7 @@ type EventPage struct {
 // JobEvents is the response of GET /jobs/{id}/events: the history of a job, the oldest event first.
 type JobEvents struct {
 	Events []JobEvent `json:"events"`
-	// Dropped is the number of missing events in the middle of a long history, of which the first and
+	// Dropped is the number of events missing from the middle of a long history, because only the first and
 	// last events are kept.
 	Dropped int64 `json:"dropped"`
 }
@@ -45,5 +45,5 @@ type JobEvent struct {
 	Type    string          `json:"type"`
 	At      Time            `json:"at"`
 	Attempt int             `json:"attempt"` // attempts counted at that time
-	Data    json.RawMessage `json:"data"`    // the data that is still known
+	Data    json.RawMessage `json:"data"`    // as far as the job still has it
 }

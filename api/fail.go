@@ -4,7 +4,8 @@ package api
 // pending at once, and the attempt does not count.
 const WorkerShutdown = "worker_shutdown"
 
-// FailRequest ends an attempt without success. It proves the lease as an AckRequest does.
+// FailRequest ends an attempt without success. It proves the lease like an AckRequest. Every field is
+// optional.
 type FailRequest struct {
 	Error      string         `json:"error,omitempty"`
 	Backtrace  string         `json:"backtrace,omitempty"`
@@ -13,10 +14,10 @@ type FailRequest struct {
 	WorkerID   string         `json:"worker_id,omitempty"`
 }
 
-// FailResponse is the new state of the job. UsageRejected is the reason why its usage report was set
-// aside; it is absent if the report counts.
+// FailResponse is the new state of the job. UsageRejected is the reason why the server set the request's
+// usage report aside; it is absent if the report counts.
 type FailResponse struct {
-	Status            string `json:"status"` // retrying, dead or cancelled
+	Status            string `json:"status"` // retrying, also after WorkerShutdown; dead or cancelled
 	Attempt           int    `json:"attempt"`
 	NextAttemptAt     Time   `json:"next_attempt_at,omitempty"`
 	AttemptsRemaining int    `json:"attempts_remaining"`

@@ -3,16 +3,17 @@ package api
 import "encoding/json"
 
 // FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. A repeated
-// request with the same Idempotency-Key returns the jobs of the first one, with the same lease tokens, as
-// long as one of the leases holds, and then LEASE_LOST. A fetch that returned no job is not remembered.
+// request with the same Idempotency-Key returns the jobs of the first one, with the same lease tokens, while
+// one of the leases holds; after that the error is LEASE_LOST. A fetch that returned no job is not
+// remembered.
 type FetchRequest struct {
 	Queues   []string `json:"queues"`
 	WorkerID string   `json:"worker_id,omitempty"`
 	Hostname string   `json:"hostname,omitempty"`
-	// Timeout is the number of seconds to wait for a job: 0 to 60, default 30; a larger value is reduced
-	// to 60. The response comes half a second before the end.
+	// Timeout is the number of seconds to wait for a job: 0 to 60, default 30; a larger value is reduced to
+	// 60. If no job comes, the response is sent half a second before the end of that time.
 	Timeout *int `json:"timeout,omitempty"`
-	// LeaseDuration is the length of the lease without a heartbeat, in seconds; default 60.
+	// LeaseDuration is the length of the lease without a heartbeat, in seconds, at most 86400; 0 = 60.
 	LeaseDuration int `json:"lease_duration,omitempty"`
 	// Concurrency is the number of jobs that the worker runs at once, for GET /workers; 0 = unknown.
 	Concurrency int `json:"concurrency,omitempty"`
@@ -22,7 +23,7 @@ type FetchRequest struct {
 // job.
 type FetchBatchRequest struct {
 	FetchRequest
-	Count *int `json:"count,omitempty"` // default 1; a larger value than 512 is reduced to 512
+	Count *int `json:"count,omitempty"` // at least 1, default 1; more than 512 is reduced to 512
 }
 
 // FetchedJob is a job leased to a worker. LeaseToken proves the lease in ack, fail and heartbeat.

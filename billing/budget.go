@@ -9,13 +9,13 @@ import (
 
 // A budget limits the money that may be spent in a window of time. The expected cost of a job is reserved
 // before it runs. When it has ended, its actual cost is settled up to the reservation. The cost above the
-// reservation is the overrun, because work that has run already cannot be refused. All three reduce the
-// limit, so that no job starts without money left, however many start at once:
+// reservation is the overrun, because work that has run already cannot be refused. Settled, overrun and
+// reserved money is not available, so that no job starts without money left, however many start at once:
 //
 //	available = limit - settled - overrun - reserved
 //
-// Amounts are never negative here. A sum that does not fit a Nano becomes money.Max, because a budget
-// that full has nothing available either way.
+// Amounts are never negative here. A sum that does not fit a Nano becomes money.Max, because it leaves
+// nothing available of any limit.
 
 // Sums are the amounts spent in a window.
 type Sums struct {

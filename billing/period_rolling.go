@@ -6,10 +6,10 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// A rolling window is the last LengthMs milliseconds before any moment. The amounts are kept in
-// RollingSlices slices of equal length, so that the window takes the same memory however many amounts it
-// holds. A slice that lies only partly in the window counts whole. So the budget counts an amount for up
-// to one slice longer than necessary, and never shorter.
+// A rolling window is the last LengthMs milliseconds before a moment. The amounts are kept in RollingSlices
+// slices of equal length, so that the window takes the same memory however many amounts it holds. A slice
+// that lies only partly in the window counts whole. So the budget counts an amount for up to one slice too
+// long, but never too short.
 
 // RollingSlices is the number of slices in a rolling window. Rolling keeps one more, because a window
 // that begins within a slice also ends within one.
@@ -51,8 +51,8 @@ func (r *Rolling) Add(s Sums, nowNs int64) {
 	r.put(now, s)
 }
 
-// FallsTo returns the time at which at most that amount is spent in the window, if nothing more is spent
-// after nowNs.
+// FallsTo returns the time from which on at most the given amount is spent in the window, if nothing more is
+// spent after nowNs.
 func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	if len(r.Settled) == 0 {
 		return nowNs
@@ -60,8 +60,8 @@ func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	first := oldest(r.slice(nowNs))
 	var left Sums
 	at := nowNs
-	// It goes from the newest slice to the oldest, so that Add cannot have capped the sum of the slices
-	// left.
+	// The loop adds the slices up from the newest, instead of subtracting the oldest from their sum, because
+	// that sum may be capped.
 	for n := r.Newest; n >= first; n-- {
 		if left = left.Add(r.at(n)); left.Spent() > most {
 			at = int64(n+keptSlices) * sliceNs(r.LengthMs)
@@ -74,8 +74,9 @@ func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	return max(at, nowNs)
 }
 
-// Over returns r with another window length. Each amount moves to the last moment at which it can have
-// been spent, at most nowNs, so that no amount leaves the new window too early.
+// Over returns r with another window length. Each amount moves to the last moment at which it can have been
+// spent, at most nowNs, so that no amount leaves the new window too early. If the length is the same, the
+// result shares r's amounts.
 func (r Rolling) Over(lengthMs, nowNs int64) Rolling {
 	if r.LengthMs == lengthMs {
 		return r

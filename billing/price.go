@@ -54,7 +54,8 @@ type Price struct {
 }
 
 // Rate returns the cost of tokens. It rounds the cost of each kind of token half up to a nano-dollar. The
-// error is ErrOverflow if the sum does not fit. The caller must pass no negative prices or tokens.
+// error is ErrOverflow if the sum does not fit, and also for negative prices or tokens, which the caller must
+// not pass.
 func (p Price) Rate(t Tokens) (money.Nano, error) {
 	var sum money.Nano
 	for _, d := range [...]struct {
@@ -72,7 +73,7 @@ func (p Price) Rate(t Tokens) (money.Nano, error) {
 	return sum, nil
 }
 
-// rate returns tokens x price / perTokens, rounded half up. The product has 128 bits.
+// rate returns tokens x price / perTokens, rounded half up. It computes in 128 bits.
 func rate(tokens int64, price money.Nano) (money.Nano, error) {
 	if tokens < 0 || price < 0 {
 		return 0, fmt.Errorf("%d tokens at %d nano-dollars: neither may be negative", tokens, int64(price))
@@ -154,8 +155,8 @@ func withPrice(of []tiers, price Price) []tiers {
 // Empty reports whether no price is known.
 func (p *Prices) Empty() bool { return p == nil || len(p.exact)+len(p.lengths) == 0 }
 
-// Ceiling returns the highest known price of each kind of token, which is the most that a model with a
-// known price can cost.
+// Ceiling returns the highest price of each kind of token among all prices given to NewPrices, also replaced
+// ones. No model with a known price costs more.
 func (p *Prices) Ceiling() Price {
 	if p == nil {
 		return Price{}
@@ -169,8 +170,8 @@ func (p *Prices) Ceiling() Price {
 //   - for the same model or prefix, the price of the provider, then a price for any provider;
 //   - for the same provider, the highest tier that the input exceeds.
 //
-// If provider is "" and only prices of named providers match, Match returns the price with the highest
-// cost.
+// If provider is "" and only prices of named providers match, Match returns the price with the highest cost.
+// It returns false if no price matches, as for a model that only other providers price.
 func (p *Prices) Match(provider, model string, t Tokens) (Price, bool) {
 	if p == nil || model == "" {
 		return Price{}, false
@@ -228,7 +229,7 @@ func choose(of []tiers, provider string, t Tokens) (best Price, found bool) {
 	return best, found
 }
 
-// tier returns the highest tier that the input exceeds.
+// tier returns the price of the highest tier that the input exceeds, if there is one.
 func (t tiers) tier(context int64) (Price, bool) {
 	for _, price := range t.prices {
 		if price.OverInput == 0 || context > price.OverInput {
@@ -244,8 +245,8 @@ type PriceBook struct {
 	Prices  []Price `json:"prices"`
 }
 
-// ParsePriceBook parses the JSON form of a price book. It refuses unknown fields, a missing version, a
-// price without provider or model, two prices for the same tokens, and negative numbers.
+// ParsePriceBook parses the JSON form of a price book. It refuses unknown fields, a missing version, a price
+// without provider or model, two prices with the same provider, model and tier, and negative numbers.
 func ParsePriceBook(text []byte) (PriceBook, error) {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()

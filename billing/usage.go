@@ -23,20 +23,20 @@ type Quantities struct {
 	ResponseBytes int64 `json:"response_bytes,omitempty"`
 }
 
-// MaxReportCost and MaxReportTokens limit one usage report of a worker. A larger report is set aside and
-// no sum contains it: a program that reports a million dollars for one call has reported nano-dollars as
-// dollars.
+// MaxReportCost and MaxReportTokens limit one usage report of a worker, inclusively. A larger report is set
+// aside and no sum contains it, because a program that reports more than a million dollars for one call has
+// reported nano-dollars as dollars.
 const (
 	MaxReportCost   = 1_000_000 * money.Dollar
 	MaxReportTokens = 1_000_000_000_000 // of all kinds together
 )
 
-// ErrOverflow means that a sum or a cost does not fit an int64. The rows of a frame hold int64s, so the
-// sender of a frame then begins another one, and no receiver ever refuses a frame for its size. Receivers add
-// the rows up in Totals, which do not overflow.
+// ErrOverflow means that a sum or a cost does not fit an int64. The rows of a frame hold int64s, so if a sum
+// in a row overflows, the sender begins another frame. Therefore no receiver ever refuses a frame for its
+// sums. Receivers add the rows up in Totals, which do not overflow.
 var ErrOverflow = errors.New("the sum of the usage does not fit")
 
-// fields returns the meters in the order of their declaration.
+// fields returns pointers to the meters, in the order of their declaration.
 func (q *Quantities) fields() [10]*int64 {
 	return [...]*int64{
 		&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
@@ -44,7 +44,7 @@ func (q *Quantities) fields() [10]*int64 {
 	}
 }
 
-// Add adds other. If the sum of any meter overflows, q stays unchanged.
+// Add adds other. If the sum of any meter overflows, the error is ErrOverflow and q stays unchanged.
 func (q *Quantities) Add(other Quantities) error {
 	sum := *q
 	more := other.fields()
@@ -67,7 +67,8 @@ type Totals struct {
 	Requests, RequestBytes, ResponseBytes                           money.Count
 }
 
-// Meters returns the totals in the order of their declaration. The unit of the cost is the nano-dollar.
+// Meters returns pointers to the totals, in the order of their declaration. The unit of the cost is the
+// nano-dollar.
 func (t *Totals) Meters() [10]*money.Count {
 	return [...]*money.Count{
 		&t.Reports, &t.RejectedReports, &t.InputTokens, &t.OutputTokens, &t.CacheCreationTokens, &t.CacheReadTokens, (*money.Count)(&t.Cost),
@@ -90,7 +91,7 @@ type Dimensions struct {
 	Provider string `json:"provider,omitempty"`
 }
 
-// Row is the usage with the same Dimensions.
+// Row is the summed usage of one combination of Dimensions.
 type Row struct {
 	Dimensions
 	Quantities
@@ -117,7 +118,7 @@ type Frame struct {
 	Rows []Row  `json:"rows"`
 }
 
-// Validate returns an error that describes what is wrong with the frame.
+// Validate returns an error that describes what is wrong with the frame, or nil.
 func (f Frame) Validate() error {
 	switch {
 	case f.Namespace == "" || f.Stream == "" || f.Incarnation == "":

@@ -48,10 +48,11 @@ func Allow(who Principal, what Permission, where Where) error {
 	return nil
 }
 
-// MayGrant checks a key that the principal creates, changes or revokes. It returns an *api.Error FORBIDDEN if the
-// built-in roles or the queue scope of the key go beyond the principal's own permissions there. The caller checks
-// the key's custom roles with MayGive. The operators of the cloud have no permissions in tenants' data and may
-// still grant all, because somebody must create an organisation's first token.
+// MayGrant checks a key that the principal creates, changes or revokes in the place where. It returns an
+// *api.Error FORBIDDEN if the built-in roles or the queue scope of the key go beyond the principal's own
+// permissions there. The caller checks the key's custom roles with MayGive. The operators of the cloud have
+// no permissions in tenants' data and may still grant all, because somebody must create an organisation's
+// first token.
 func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	if who.Org == EveryOrg {
 		return nil

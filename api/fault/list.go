@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MaxListed bounds the fields that a refusal lists. It counts the others.
+	// MaxListed bounds the fields that a refusal lists. The refusal counts the other fields.
 	MaxListed = 100
-	// maxSaid bounds the fields that its message repeats.
+	// maxSaid bounds the fields that the message of a refusal repeats.
 	maxSaid = 3
 )
 
@@ -33,8 +33,9 @@ type List struct {
 // The gravest code of a list is the code of its error.
 var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.InvalidFilter: 3, api.PayloadTooLarge: 4, api.ValidationError: 5}
 
-// Add records a fault of a field. A code that gravity lacks is the least grave. The text continues the field's name, as in "is
-// missing". Only the first fault of a field is kept, because it may cause the later ones.
+// Add records a fault of a field. A code that gravity lacks is the least grave. The text continues the
+// field's name, as in "is missing". Of a field only the text of the first fault is kept, because it may cause
+// the later ones; the code of each fault counts.
 func (l *List) Add(code api.Code, field, format string, args ...any) {
 	if l.code == "" || gravity[code] > gravity[l.code] {
 		l.code = code
@@ -57,7 +58,7 @@ func (l *List) Invalid(field, format string, args ...any) {
 	l.Add(api.ValidationError, field, format, args...)
 }
 
-// Detail adds a detail to the error, beside the fields.
+// Detail adds a detail to the error, beside the fields. It is no fault by itself.
 func (l *List) Detail(name string, value any) {
 	if l.details == nil {
 		l.details = map[string]any{}

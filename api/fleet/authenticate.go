@@ -22,7 +22,7 @@ const (
 	// UnknownKeyTTL is the time for which a key is refused without a wait, after it was revoked or a wait
 	// for it was in vain.
 	UnknownKeyTTL = 10 * time.Second
-	// maxUnknownKeys is the largest number of remembered unknown keys.
+	// maxUnknownKeys is the number of remembered unknown keys at which the directory forgets them all.
 	maxUnknownKeys = 10_000
 )
 
@@ -30,8 +30,8 @@ const (
 // namespace, a document with it may still be on its way: a key works as soon as the control plane has
 // answered its creation. So Authenticate waits, and refuses the request only when later heartbeats have
 // proved that there is no such document. If it cannot find out, the error is LEADER_UNAVAILABLE. good reports
-// whether the namespace can be used in its present state; if not, Authenticate waits for a better document.
-// nil accepts every state.
+// whether the namespace can be used in its present state; nil accepts every state. If it cannot be used,
+// Authenticate waits for a better document. If none comes, it returns the last one without an error.
 func (m *Member) Authenticate(ctx context.Context, directory *Directory, credential, hint string, good func(Doc) bool) (who tenancy.Principal, doc Doc, err error) {
 	var news bool
 	switch proven := m.Await(ctx, func() bool { who, doc, news, err = m.ask(directory, credential, hint, good); return !news }); {
@@ -51,10 +51,10 @@ func undecided() *api.Error {
 	return e
 }
 
-// Await waits until done returns true, or until heartbeats have proved that no document is on its way; then
-// proven is true. Await gives up and returns false after UnknownKeyWait, at the end of ctx, while the control
-// plane is down, and when MaxWaiting requests wait already. It calls done at once, and again after every
-// heartbeat and every new document.
+// Await waits until done returns true, or until heartbeats have proved that no document is on its way; only
+// then is proven true. Await gives up after UnknownKeyWait, at the end of ctx, and at once if the member is
+// not connected to the control plane or MaxWaiting requests wait already. It calls done at once, and again
+// after every heartbeat and every new document.
 func (m *Member) Await(ctx context.Context, done func() bool) (proven bool) {
 	if done() || !m.Connected() || !m.pulse.wait() {
 		return false

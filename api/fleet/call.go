@@ -25,7 +25,8 @@ func (m *Member) Report(ctx context.Context, r Report) error {
 	return m.call(ctx, http.MethodPost, ReportPath, r, nil)
 }
 
-// LastUsage returns the number up to which the control plane has applied the usage of a source.
+// LastUsage returns the number up to which the control plane has applied the usage of a source, or 0 if it
+// has none.
 func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error) {
 	query := url.Values{"namespace": {s.Namespace}, "stream": {s.Stream}, "incarnation": {s.Incarnation}}
 	var a UsageAnswer

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// CatalogueSlackBytes is the number of outdated bytes above which the file is rewritten, in addition to as
-// many bytes as the current records have.
+// CatalogueSlackBytes is the size by which the outdated bytes of the file may exceed the bytes of its current
+// records. Above that the file is rewritten.
 const CatalogueSlackBytes = 1 << 20
 
 // catalogueFormat is the version of the file.
@@ -26,9 +26,10 @@ const catalogueFormat = 1
 // Catalogue stores the newest document of each namespace on disk, with the trusted keys, so that a host or
 // gateway that starts while the control plane is down can serve.
 //
-// Each line of the file is a CRC-32C in hex, a space and a JSON record. The file only grows at its end
-// until it is replaced as a whole. A torn last line was never acknowledged and is cut off; any other
-// damage refuses the file. Only one process may open it. It is safe for concurrent use.
+// Each line of the file is a CRC-32C in hex, a space and a JSON record. The file only grows at its end until
+// it is replaced as a whole. OpenCatalogue cuts off a torn last line, because it was never acknowledged, and
+// refuses a file with any other damage. Only one process may open the file. A Catalogue is safe for
+// concurrent use.
 type Catalogue struct {
 	path string
 
@@ -136,8 +137,9 @@ func (r record) verify() error {
 	return nil
 }
 
-// Put stores a message durably before it returns. It fits Follow.Keep. Keys must come before the
-// documents that they sign. A known document or key set changes nothing.
+// Put stores a message durably before it returns. It fits Follow.Keep. Keys must come before the documents
+// that they sign, because Put refuses a document that no trusted key signed. A known document or key set
+// changes nothing.
 func (c *Catalogue) Put(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +155,7 @@ func (c *Catalogue) Buffer(m Message) error {
 	return c.put(m, c.buffer)
 }
 
-// Flush writes the buffered messages durably and returns the number up to which the file has every
+// Flush writes the buffered messages durably and returns the number up to which the file then has every
 // document. After a failure the next Flush rewrites the whole file.
 func (c *Catalogue) Flush() (number int64, err error) {
 	c.mu.Lock()
@@ -205,7 +207,7 @@ func (c *Catalogue) putKeys(jwks []byte, keep func(record) error) error {
 	return nil
 }
 
-// Forget durably removes the document of a namespace. Its number still counts in Number.
+// Forget durably removes the document of a namespace. Number still counts that document.
 func (c *Catalogue) Forget(namespace string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +217,8 @@ func (c *Catalogue) Forget(namespace string) error {
 	return c.append(record{Number: c.number, Forget: namespace})
 }
 
-// Number returns the greatest number that was ever stored, after which a member follows the stream.
+// Number returns the greatest number that was ever stored or buffered. A member follows the stream from
+// there.
 func (c *Catalogue) Number() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +232,7 @@ func (c *Catalogue) Trusted() token.Set {
 	return c.trusted
 }
 
-// Close closes the file. Put has already made its messages durable.
+// Close closes the file. It does not write the messages that Buffer took since the last Flush.
 func (c *Catalogue) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

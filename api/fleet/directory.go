@@ -54,8 +54,8 @@ func NewDirectory() *Directory {
 	return &Directory{entries: map[string]*entry{}, names: map[orgName]*entry{}, keys: map[string]*keyRef{}}
 }
 
-// Put stores a document. It returns false if the directory has the same or a newer document of the
-// namespace.
+// Put stores a document, whose slices the caller must not change any more. It returns false if the directory
+// has the same or a newer document of the namespace.
 func (dir *Directory) Put(d Doc) bool {
 	p := newEntry(d)
 	dir.mu.Lock()
@@ -169,7 +169,8 @@ func (dir *Directory) Namespace(id string) (Doc, bool) {
 	return p.doc, true
 }
 
-// Docs returns the newest documents of all namespaces, absent ones included, sorted by id.
+// Docs returns the newest documents of all namespaces, absent ones included, sorted by id. The caller must
+// not change their slices.
 func (dir *Directory) Docs() []Doc {
 	dir.mu.RLock()
 	defer dir.mu.RUnlock()

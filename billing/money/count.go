@@ -39,7 +39,7 @@ func (c Count) Compare(d Count) int {
 	return cmp.Or(cmp.Compare(c.hi, d.hi), cmp.Compare(c.lo, d.lo))
 }
 
-// Int64 converts c to an int64. A Count beyond its range becomes math.MinInt64 or math.MaxInt64.
+// Int64 converts c to an int64. A Count that does not fit becomes math.MinInt64 or math.MaxInt64.
 func (c Count) Int64() int64 {
 	switch {
 	case c.hi == int64(c.lo)>>63:
@@ -56,13 +56,13 @@ func (c Count) String() string { return string(c.append(nil, 0)) }
 // MarshalJSON encodes c as a JSON number, in the digits of String.
 func (c Count) MarshalJSON() ([]byte, error) { return c.append(nil, 0), nil }
 
-// UnmarshalJSON decodes a whole JSON number. null leaves c unchanged. A number in quotes is refused,
-// because it is a string.
+// UnmarshalJSON decodes a whole JSON number of at most 38 digits. null leaves c unchanged. A number in quotes
+// is refused, because it is a string.
 func (c *Count) UnmarshalJSON(data []byte) error {
 	return c.read(data, 0, reflect.TypeFor[Count]())
 }
 
-// read decodes a JSON number with at most that many decimals.
+// read decodes a JSON number with at most the given decimals, in units of 10^-decimals.
 func (c *Count) read(data []byte, decimals int, into reflect.Type) error {
 	if string(data) == "null" {
 		return nil
@@ -116,7 +116,7 @@ func (c Count) digit(d uint64) Count {
 
 func (c Count) negative() Count { return Count{^c.hi, ^c.lo}.Add(Count{0, 1}) }
 
-// append appends c / 10^decimals without an exponent and without trailing zeros.
+// append appends c / 10^decimals without an exponent and without trailing zeros in the fraction.
 func (c Count) append(b []byte, decimals int) []byte {
 	if c.hi < 0 {
 		b = append(b, '-')

@@ -1,6 +1,5 @@
-// Package money represents an amount of US dollars as a whole number of billionths, and converts it
-// exactly from and to decimal text. It knows no prices, budgets or ledgers, and imports only
-// api/text.
+// Package money represents an amount of US dollars as a whole number of billionths, and converts it exactly
+// from and to decimal text. It knows no prices, budgets or ledgers. Of this module it imports only api/text.
 package money
 
 import (
@@ -22,7 +21,8 @@ const (
 // decimals is the largest number of digits after the decimal point.
 const decimals = 9
 
-// Parse, Round and the JSON methods wrap one of these errors.
+// All functions wrap one of these errors, except that the JSON methods return a *json.UnmarshalTypeError for
+// a JSON value that is no number.
 var (
 	ErrSyntax    = errors.New("not a decimal number")
 	ErrPrecision = errors.New("more than nine decimals")

@@ -9,8 +9,8 @@ import (
 )
 
 // Parse parses a dollar amount written as a JSON number, with or without an exponent: "12", "0.000000001",
-// "1.23e-7". The result is exact. Text with more than nine decimals is ErrPrecision (trailing zeros do not
-// count), and an amount beyond Min or Max is ErrRange. All other text that is not a JSON number is ErrSyntax.
+// "1.23e-7". The result is exact. A number with more than nine decimals is ErrPrecision (trailing zeros do
+// not count), and an amount beyond Min or Max is ErrRange. Text that is not a JSON number is ErrSyntax.
 func Parse(text string) (Nano, error) { return parse(text, exactly) }
 
 // Round parses a JSON number as Parse does, but returns the nearest Nano: it rounds more than nine
@@ -19,7 +19,7 @@ func Parse(text string) (Nano, error) { return parse(text, exactly) }
 // is ErrSyntax.
 func Round(text []byte) (Nano, error) { return parse(text, nearest) }
 
-// RoundWhole parses a JSON number and returns the nearest int64, with the rounding of Round.
+// RoundWhole parses a JSON number and returns the nearest int64, with the rounding and the limits of Round.
 func RoundWhole(text []byte) (int64, error) { return read(text, 0, nearest) }
 
 // RoundFloat rounds f as Round rounds the shortest decimal form of f. NaN is ErrSyntax; infinities become
@@ -63,7 +63,7 @@ func parse[T string | []byte](text T, how precision) (Nano, error) {
 	return Nano(n), err
 }
 
-// read parses a number in units of 10^-decimals.
+// read parses a number and returns it in units of 10^-decimals.
 func read[T string | []byte](amount T, decimals int, how precision) (int64, error) {
 	n, err := scan(amount)
 	if err != nil {

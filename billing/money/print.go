@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// String formats the amount in dollars as a decimal number without an exponent and without trailing
-// zeros. Parse reads it back.
+// String formats the amount in dollars as a decimal number without an exponent and without trailing zeros in
+// the fraction. Parse reads it back.
 func (n Nano) String() string {
 	var buf [24]byte
 	return string(n.append(buf[:0]))
@@ -49,7 +49,8 @@ func (n Nano) append(b []byte) []byte {
 	if fraction == 0 {
 		return b
 	}
-	// The digit in front keeps the leading zeros of the fraction; the point replaces it.
+	// Adding a dollar puts a 1 before the fraction, which keeps the leading zeros of the fraction; the point
+	// then replaces the 1.
 	point := len(b)
 	b = strconv.AppendUint(b, uint64(Dollar)+fraction, 10)
 	b[point] = '.'

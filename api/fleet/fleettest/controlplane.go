@@ -25,8 +25,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// Heartbeat is the time between heartbeats of its streams: shorter than in production, so that tests wait
-// less.
+// Heartbeat is the time between heartbeats of the streams. It is shorter than in production, so that tests
+// wait less.
 const Heartbeat = 20 * time.Millisecond
 
 // ControlPlane is a control plane in memory. It is safe for concurrent use.
@@ -48,7 +48,7 @@ type ControlPlane struct {
 	ends     int // how often End closed all streams
 	lifetime time.Duration
 	joins    int
-	refused  int // joins
+	refused  int // refused joins
 	streams  int // opened so far
 	reports  []fleet.Report
 	last     map[billing.Source]uint64
@@ -122,7 +122,7 @@ func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string
 	return credential
 }
 
-// Put gives a document the next number, signs it and publishes it.
+// Put gives a document the next number, signs it, publishes it and returns it.
 func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
 	c.change(func() {
 		c.number++
@@ -145,7 +145,7 @@ func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
 	return fleet.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
 }
 
-// Inject sends a line to all followers, whatever its contents.
+// Inject sends a line on all open streams, whatever its contents.
 func (c *ControlPlane) Inject(m fleet.Message) { c.change(func() { c.raw = append(c.raw, m) }) }
 
 // Rotate makes a new signing key. If quiet is set, the key is published, but the streams do not announce
@@ -170,7 +170,7 @@ func (c *ControlPlane) Retire() { c.change(func() { c.keys, c.hidden = c.keys[le
 // SetDown breaks all present and future connections, until it is set to false.
 func (c *ControlPlane) SetDown(down bool) { c.change(func() { c.down = down }) }
 
-// End closes all streams in order, as at the end of a token.
+// End closes all open streams without an error, as the real control plane does when a token expires.
 func (c *ControlPlane) End() { c.change(func() { c.ends++ }) }
 
 // SetSilent keeps streams open and sends nothing on them.
@@ -179,7 +179,7 @@ func (c *ControlPlane) SetSilent(silent bool) { c.change(func() { c.silent = sil
 // SetLifetime sets the lifetime of the tokens of future joins.
 func (c *ControlPlane) SetLifetime(d time.Duration) { c.change(func() { c.lifetime = d }) }
 
-// LoseAnswers applies the next n frames and drops the answers.
+// LoseAnswers applies the next n frames and breaks their connections instead of answering.
 func (c *ControlPlane) LoseAnswers(n int) { c.change(func() { c.lose = n }) }
 
 // Trusted returns the published keys.
@@ -404,7 +404,8 @@ func write(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// Eventually waits until a condition is true, up to a minute, because a machine may stall.
+// Eventually waits until a condition is true. It fails the test after a minute, because a machine may stall
+// for a while.
 func Eventually(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(time.Minute)
