@@ -6,7 +6,7 @@ type AlertWatch struct {
 	Name      string   `json:"name"`
 	When      string   `json:"when"`   // queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent)
 	Queue     string   `json:"queue"`  // "" = all queues
-	Target    string   `json:"target"` // with budget: the watched budget, as scope/target
+	Target    string   `json:"target"` // if when is budget: the watched budget, as scope/target
 	Op        string   `json:"op"`     // > or <
 	Threshold float64  `json:"threshold"`
 	For       Duration `json:"for"` // the time for which the condition must hold
@@ -18,7 +18,7 @@ type AlertRuleRequest struct {
 	Name      string   `json:"name"`
 	When      string   `json:"when"`
 	Queue     string   `json:"queue,omitempty"`  // default: all queues
-	Target    string   `json:"target,omitempty"` // with budget: the watched budget, as scope/target
+	Target    string   `json:"target,omitempty"` // if when is budget: the watched budget, as scope/target
 	Op        string   `json:"op,omitempty"`     // > (the default) or <
 	Threshold *float64 `json:"threshold"`
 	For       Duration `json:"for,omitempty"` // default: the rule fires at once

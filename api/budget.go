@@ -22,8 +22,8 @@ type BudgetRequest struct {
 	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an agent
 	// with max_cost_usd. If it is 0 or absent, the budget reserves the rest of per_job_usd. Without
 	// per_job_usd it reserves the moving average of the cost of attempts in the job's queue, and at least 1 %
-	// of the budget's smallest limit. If several budgets apply to a job, the largest reserve counts for all
-	// of them.
+	// of the budget's smallest limit. All budgets that apply to a job reserve the same amount, the largest of
+	// their reserves; a reserve that is not declared is cut to the smallest of their limits.
 	DefaultReserveUSD *money.Nano `json:"default_reserve_usd,omitempty"`
 	Alerts            []uint32    `json:"alerts,omitempty"` // ascending percentages of each limit; the event budget_alert reports each once per window
 }

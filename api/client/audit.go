@@ -20,9 +20,9 @@ type AuditQuery struct {
 	Path              string // beginning of the path
 	Status            string // such as 403, or 4xx
 	After, Before     api.Time
-	Order             string // 0 = 50
-	Limit             int
-	Cursor            string // Cursor of the previous page
+	Order             string // asc or desc (the default)
+	Limit             int    // 0 = 50
+	Cursor            string // of the previous page
 }
 
 func (q AuditQuery) values() url.Values {

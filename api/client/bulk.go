@@ -39,7 +39,7 @@ func (c *Client) BulkOperation(ctx context.Context, id string) (api.Bulk, error)
 
 // CancelBulk cancels a bulk operation; jobs that it has changed stay changed. The status is "cancelled", or
 // "cancelling" if some shards have not confirmed it yet. The error is STATE_CONFLICT if the operation has
-// ended.
+// ended without a cancellation.
 func (c *Client) CancelBulk(ctx context.Context, id string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodDelete, path: bulkPath(id), out: &out, repeat: repeatAlways})

@@ -37,7 +37,7 @@ func (c *Client) Hold(ctx context.Context, jobID, reason string) error {
 }
 
 // Approve releases a held job. The error is STATE_CONFLICT if the job is not held, and BUDGET_EXCEEDED if a
-// budget would hold it again.
+// budget holds it and still lacks the money.
 func (c *Client) Approve(ctx context.Context, jobID string) error {
 	_, err := c.act(ctx, jobID, "approve", nil, repeatKeyed)
 	return err

@@ -73,8 +73,8 @@ func (c *Client) ResumeSchedule(ctx context.Context, id string) error {
 }
 
 // NextRuns returns the next n times at which a schedule runs, without jitter and as if it were not paused. n
-// is from 1 to 100; otherwise the error is VALIDATION_ERROR. There are fewer times if the schedule ends
-// before.
+// is from 1 to 100; otherwise the error is VALIDATION_ERROR. There are fewer times if the cron
+// expression matches no more; if it matches none, the error is INVALID_CRON.
 func (c *Client) NextRuns(ctx context.Context, id string, n int) ([]api.Time, error) {
 	var out []api.Time
 	_, err := c.do(ctx, call{method: http.MethodGet, path: schedulePath(id, "/next?n="+strconv.Itoa(n)), out: &out, repeat: repeatAlways})

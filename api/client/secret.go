@@ -11,7 +11,7 @@ import (
 // Secret is a namespace's API key that was generated on this machine. The control plane needs only ID and
 // Hash to accept the key, so Text need not leave the machine.
 type Secret struct {
-	Text string
+	Text string // the key
 	ID   string
 	Hash string // hex SHA-256 of Text
 }

@@ -48,8 +48,8 @@ type Frame struct {
 // FrameResult is the response to a Frame.
 type FrameResult struct {
 	Acked     int
-	AckErrors []api.ItemError
-	JobIDs    []string // of the enqueues, in their order
+	AckErrors []api.ItemError // without Details
+	JobIDs    []string        // of the enqueues, in their order
 	Jobs      []api.FetchedJob
 	JobErrors []api.ItemError // jobs that cannot be decoded; the stream fails their attempts
 }
