@@ -9,7 +9,7 @@ type AlertWatch struct {
 	Target    string   `json:"target"` // if when is budget: the watched budget, as scope/target
 	Op        string   `json:"op"`     // > or <
 	Threshold float64  `json:"threshold"`
-	For       Duration `json:"for"` // the time for which the condition must hold
+	For       Duration `json:"for"` // how long the condition must hold before the rule fires
 }
 
 // AlertRuleRequest declares an alert rule. An absent field gets its default, also when the request

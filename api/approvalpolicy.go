@@ -50,7 +50,8 @@ type ApproveRequest struct {
 	Agent      *AgentChanges   `json:"agent,omitempty"` // only for an agent's job
 }
 
-// AgentChanges are new limits of an agent. An absent limit stays.
+// AgentChanges are new limits of an agent. An absent limit stays. The error is STATE_CONFLICT if the job has
+// already reached one of its limits after the change.
 type AgentChanges struct {
 	MaxIterations    *int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd,omitempty"`

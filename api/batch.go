@@ -40,8 +40,8 @@ const (
 	BatchCompleted = "completed" // all members have settled
 )
 
-// AddToBatchRequest adds new jobs to an open batch, either all or none. The response is an
-// EnqueueBatchResponse.
+// AddToBatchRequest adds new jobs to an open batch, either all or none. Their queues must lie on the batch's
+// shard. The response is an EnqueueBatchResponse.
 type AddToBatchRequest struct {
 	Jobs []EnqueueRequest `json:"jobs"`
 }

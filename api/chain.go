@@ -16,7 +16,7 @@ type Chain struct {
 // ChainStep is a future job of a chain.
 type ChainStep struct {
 	Queue   string          `json:"queue"`             // in the first step it repeats the queue of the enqueued job
-	Payload json.RawMessage `json:"payload,omitempty"` // an object; default: the payload of the enqueued job; the first step leaves it out
+	Payload json.RawMessage `json:"payload,omitempty"` // an object; default: the payload of the enqueued job; leave it out in the first step
 }
 
 // The values of AckRequest.StepStatus.

@@ -88,7 +88,7 @@ type EnqueueResponse struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// EnqueueBatchRequest creates several jobs, either all or none.
+// EnqueueBatchRequest creates several jobs, either all or none, so their queues must lie on one shard.
 type EnqueueBatchRequest struct {
 	Jobs  []EnqueueRequest `json:"jobs"`
 	Batch *NewBatch        `json:"batch,omitempty"` // absent: the jobs are members of no batch

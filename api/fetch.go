@@ -5,7 +5,8 @@ import "encoding/json"
 // FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. A repeated
 // request with the same Idempotency-Key returns the jobs of the first one, with the same lease tokens, while
 // one of the leases holds; after that the error is LEASE_LOST. A fetch that returned no job is not
-// remembered.
+// remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on different
+// shards.
 type FetchRequest struct {
 	Queues   []string `json:"queues"`
 	WorkerID string   `json:"worker_id,omitempty"`

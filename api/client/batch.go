@@ -10,7 +10,8 @@ import (
 
 func batchPath(id, action string) string { return "/api/v1/batches/" + url.PathEscape(id) + action }
 
-// CreateBatch creates a batch and its first members, either all or none.
+// CreateBatch creates a batch and its first members, either all or none. The error is CROSS_SHARD if their
+// queues lie on different shards.
 func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	req := api.EnqueueBatchRequest{Jobs: jobs, Batch: &batch}
@@ -19,7 +20,7 @@ func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api
 }
 
 // AddToBatch creates more members of an open batch, either all or none. The error is STATE_CONFLICT if the
-// batch is sealed.
+// batch is sealed, and CROSS_SHARD if a queue lies on another shard than the batch.
 func (c *Client) AddToBatch(ctx context.Context, id string, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/jobs"), body: api.AddToBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})

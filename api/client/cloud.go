@@ -145,7 +145,9 @@ func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
 
-// CreateNamespaceKey creates an API key of a namespace.
+// CreateNamespaceKey creates an API key of a namespace. Give req an ID and a Hash of your own, because
+// otherwise a lost response loses the secret: the repeat then gets CONFLICT, and its message names the key to
+// revoke.
 func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -160,7 +162,8 @@ func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
 }
 
-// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap.
+// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap. req should
+// have an ID and a Hash, as in CreateNamespaceKey.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -204,7 +207,8 @@ func repeatDeletion(version int64) repeat {
 	return repeatKeyed
 }
 
-// CreateToken creates a cloud token of an organisation.
+// CreateToken creates a cloud token of an organisation. req should have an ID and a Hash, as in
+// CreateNamespaceKey.
 func (c *Cloud) CreateToken(ctx context.Context, org string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -219,7 +223,8 @@ func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
 }
 
-// RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap.
+// RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap. req should have
+// an ID and a Hash, as in CreateNamespaceKey.
 func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -231,7 +236,8 @@ func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) 
 	return err
 }
 
-// UsageQuery selects usage. A zero To means now, and a zero From means 30 days before To.
+// UsageQuery selects usage. A zero To means the end of the present hour, and a zero From means 30 days before
+// To. The control plane truncates both to the hour.
 type UsageQuery struct {
 	From, To time.Time
 	GroupBy  string // "", namespace, queue, model, provider or day
@@ -320,7 +326,8 @@ func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
 	}
 }
 
-// CreateHost registers a host or gateway. It needs an operator's key.
+// CreateHost registers a host or gateway. If the response is lost, the credential is lost too: the error is
+// CONFLICT, and another must be registered. It needs an operator's key.
 func (c *Cloud) CreateHost(ctx context.Context, req api.CreateHostRequest) (api.CreatedHost, error) {
 	return send[api.CreatedHost](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts"), body: req, repeat: repeatKeyed})
 }

@@ -20,7 +20,8 @@ func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.Enque
 	return out, err
 }
 
-// EnqueueBatch creates several jobs, either all or none.
+// EnqueueBatch creates several jobs, either all or none. The error is CROSS_SHARD if their queues lie on
+// different shards.
 func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})

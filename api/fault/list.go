@@ -69,8 +69,7 @@ func (l *List) Detail(name string, value any) {
 // Any reports whether the list has a fault.
 func (l *List) Any() bool { return l.code != "" }
 
-// Err returns the faults as one *api.Error, in the order of the fields, or nil without a
-// fault.
+// Err returns the faults, sorted by field, as one *api.Error, or nil if there are none.
 func (l *List) Err() error {
 	if !l.Any() {
 		return nil
