@@ -162,8 +162,8 @@ func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
 }
 
-// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap. req should
-// have an ID and a Hash, as in CreateNamespaceKey.
+// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap. Without an ID
+// and a Hash in req, a lost response loses the secret, as with CreateNamespaceKey.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -207,8 +207,8 @@ func repeatDeletion(version int64) repeat {
 	return repeatKeyed
 }
 
-// CreateToken creates a cloud token of an organisation. req should have an ID and a Hash, as in
-// CreateNamespaceKey.
+// CreateToken creates a cloud token of an organisation. Without an ID and a Hash in req, a lost response loses
+// the secret, as with CreateNamespaceKey.
 func (c *Cloud) CreateToken(ctx context.Context, org string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -223,8 +223,8 @@ func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
 }
 
-// RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap. req should have
-// an ID and a Hash, as in CreateNamespaceKey.
+// RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap. Without an ID and
+// a Hash in req, a lost response loses the secret, as with CreateNamespaceKey.
 func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }

@@ -53,7 +53,8 @@ func (c *Client) SetConcurrency(ctx context.Context, name string, most int) erro
 	return err
 }
 
-// PutQueue replaces all settings of a queue, or creates the queue.
+// PutQueue replaces all settings of a queue, or creates the queue. An absent setting gets its default; in
+// particular, a paused or draining queue resumes unless req.Paused is true.
 func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequest) (api.Queue, error) {
 	var out api.Queue
 	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, version: &out.Version, repeat: repeatAlways})

@@ -31,8 +31,8 @@ func (c *Client) PutWebhook(ctx context.Context, id string, req api.WebhookReque
 	return webhooks.put(ctx, c, req, version, id)
 }
 
-// DeleteWebhook deletes a webhook and its pending deliveries. If version is not 0 and the present version
-// differs, the error is PRECONDITION_FAILED.
+// DeleteWebhook deletes a webhook; its pending deliveries are given up. If version is not 0 and the present
+// version differs, the error is PRECONDITION_FAILED.
 func (c *Client) DeleteWebhook(ctx context.Context, id string, version int64) error {
 	return webhooks.delete(ctx, c, version, id)
 }
