@@ -19,7 +19,8 @@ func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	return out, err
 }
 
-// Ready checks that the node can serve requests. It needs no key.
+// Ready checks that the node can serve requests. If not, the error is UNHEALTHY, or LEADER_UNAVAILABLE if
+// only a leader is missing. It needs no key.
 func (c *Client) Ready(ctx context.Context) (api.Health, error) {
 	var out api.Health
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz", out: &out, repeat: repeatAlways})

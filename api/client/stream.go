@@ -237,8 +237,8 @@ func (s *Stream) redirect(leader string) error {
 	return nil
 }
 
-// Close closes the stream. Frames under way get an error. Close gives the jobs that they have fetched back to
-// their queues, for which it waits a few seconds at most.
+// Close closes the stream. Frames under way get an error. If these frames fetch jobs, Close gives the jobs
+// back to their queues, for which it waits a few seconds at most.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -57,7 +57,8 @@ var (
 // is lost, or when the worker has drained for too long (see ErrCancelled); the handler should then return.
 type Handler func(ctx context.Context, j *Job) error
 
-// Worker fetches jobs and calls handlers for them. Only Client is required. Set the fields before Run.
+// Worker fetches jobs and calls handlers for them. Only Client and a handler are required. Set the fields
+// before Run.
 type Worker struct {
 	Client *Client
 
@@ -122,8 +123,9 @@ func (w *Worker) Handle(queue string, h Handler) {
 
 // Run works until ctx ends, and then drains: it fetches no more jobs and lets running jobs continue for
 // DrainTimeout. Then it cancels the contexts of the remaining ones, saves their checkpoints, returns these
-// jobs to their queues, and returns nil. It returns an error if the worker is misconfigured or runs already,
-// if it cannot listen at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
+// jobs to their queues, and returns nil. It leaves a handler behind that does not return soon after its
+// context has ended. Run returns an error if the worker is misconfigured or runs already, if it cannot listen
+// at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.newRun(ctx)
 	if err != nil {

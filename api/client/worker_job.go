@@ -177,8 +177,8 @@ func (j *Job) Continue(calls ...api.ToolCall) {
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentContinue, "", calls
 }
 
-// Hold makes a person decide whether the job continues after the handler has returned nil. It replaces an
-// earlier Continue, and Continue an earlier Hold.
+// Hold makes a person decide whether the job continues after the handler has returned nil. Of several calls
+// of Continue and Hold the last one counts.
 func (j *Job) Hold(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -266,7 +266,8 @@ func (j *Job) leaseEnd() time.Time {
 	return j.until
 }
 
-// renewed extends the lease to until, unless it is over or already longer.
+// renewed extends the lease to until, unless it is over or already longer, and stores whether the job is over
+// its budgets.
 func (j *Job) renewed(until time.Time, over bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
