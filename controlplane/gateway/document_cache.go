@@ -39,12 +39,12 @@ const (
 	HearFirst = time.Second
 )
 
-// kept stores the documents and the session on disk. A restarted gateway serves by them while the control
-// plane is down. The gateway can fetch all of it again, so neither unusable files nor a failed write stop a
-// gateway that follows the control plane. Only a directory that cannot be opened, locked or reset makes New
-// fail. Any goroutine may call buffer, wake and state. The goroutine of run alone may call the other methods
-// until run has returned.
-type kept struct {
+// documentCache stores the documents and the session on disk. A restarted gateway serves by them while the
+// control plane is down. The gateway can fetch all of it again, so neither unusable files nor a failed write
+// stop a gateway that follows the control plane. Only a directory that cannot be opened, locked or reset
+// makes New fail. Any goroutine may call buffer, wake and state. The goroutine of run alone may call the
+// other methods until run has returned.
+type documentCache struct {
 	dir       string
 	log       *slog.Logger
 	lock      io.Closer
@@ -56,41 +56,41 @@ type kept struct {
 	fault     atomic.Pointer[error]
 }
 
-// openKept opens or creates the directory and returns its documents. Only one process may open it.
-func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept, docs []fleet.Doc, err error) {
+// openDocumentCache opens or creates the directory and returns its documents. Only one process may open it.
+func openDocumentCache(dir, credential string, now time.Time, log *slog.Logger) (_ *documentCache, docs []fleet.Doc, err error) {
 	if err := durable.MakeDir(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
 	}
-	k := &kept{dir: dir, log: log, news: make(chan struct{}, 1)}
-	if k.lock, err = durable.Lock(dir); err != nil {
+	c := &documentCache{dir: dir, log: log, news: make(chan struct{}, 1)}
+	if c.lock, err = durable.Lock(dir); err != nil {
 		return nil, nil, fmt.Errorf("data directory %s: %w: each gateway has one of its own", dir, err)
 	}
-	if docs, k.refused = k.load(credential); k.refused != nil {
+	if docs, c.refused = c.load(credential); c.refused != nil {
 		log.Warn("the gateway cannot use the documents of an earlier run: it serves nothing until the control plane answers",
-			"directory", dir, "error", k.refused)
-		if err := k.reset(); err != nil {
-			return nil, nil, errors.Join(err, k.lock.Close())
+			"directory", dir, "error", c.refused)
+		if err := c.reset(); err != nil {
+			return nil, nil, errors.Join(err, c.lock.Close())
 		}
 		docs = nil
 	}
-	if k.session.LastHeartbeat.After(now) { // the clock was set back
-		k.session.LastHeartbeat = now
+	if c.session.LastHeartbeat.After(now) { // the clock was set back
+		c.session.LastHeartbeat = now
 	}
-	return k, docs, nil
+	return c, docs, nil
 }
 
 // load reads both files. The error says why they cannot be used. A new directory without documents and
 // session is no error, but documents without a session are one, and so is a session without its documents.
-func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
-	session, missing := fleet.ReadSession(k.path(SessionFile))
+func (c *documentCache) load(credential string) (docs []fleet.Doc, err error) {
+	session, missing := fleet.ReadSession(c.path(SessionFile))
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return nil, missing
 	}
-	if k.catalogue, docs, err = fleet.OpenCatalogue(k.path(CatalogueFile)); err != nil {
+	if c.catalogue, docs, err = fleet.OpenCatalogue(c.path(CatalogueFile)); err != nil {
 		return nil, err
 	}
 	_, id, _ := keyring.Parse(credential)
-	switch number := k.catalogue.Number(); {
+	switch number := c.catalogue.Number(); {
 	case missing != nil && number == 0:
 		return nil, nil // created, but without a document and a session so far
 	case missing != nil:
@@ -100,50 +100,50 @@ func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	case number < session.Number:
 		return nil, fmt.Errorf("the newest document is %d, and %d has been seen: the catalogue is an old copy", number, session.Number)
 	}
-	k.session = session
+	c.session = session
 	return docs, nil
 }
 
 // reset renames the files and starts with an empty catalogue and no session.
-func (k *kept) reset() error {
-	k.session = fleet.Session{}
-	if k.catalogue != nil {
-		if err := k.catalogue.Close(); err != nil {
+func (c *documentCache) reset() error {
+	c.session = fleet.Session{}
+	if c.catalogue != nil {
+		if err := c.catalogue.Close(); err != nil {
 			return err
 		}
 	}
 	for _, name := range []string{CatalogueFile, SessionFile} {
-		if err := os.Rename(k.path(name), k.path(name+refusedSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(c.path(name), c.path(name+refusedSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	var err error
-	k.catalogue, _, err = fleet.OpenCatalogue(k.path(CatalogueFile))
+	c.catalogue, _, err = fleet.OpenCatalogue(c.path(CatalogueFile))
 	return err
 }
 
-func (k *kept) path(name string) string { return filepath.Join(k.dir, name) }
+func (c *documentCache) path(name string) string { return filepath.Join(c.dir, name) }
 
 // buffer adds a message of the stream to those that run writes next.
-func (k *kept) buffer(m fleet.Message) error {
-	defer k.wake()
-	return k.catalogue.Buffer(m)
+func (c *documentCache) buffer(m fleet.Message) error {
+	defer c.wake()
+	return c.catalogue.Buffer(m)
 }
 
 // wake makes run check whether there is something to write.
-func (k *kept) wake() {
+func (c *documentCache) wake() {
 	select {
-	case k.news <- struct{}{}:
+	case c.news <- struct{}{}:
 	default:
 	}
 }
 
 // run writes the buffered messages and the session until ctx ends, in a goroutine of its own, because a slow
 // disk must not delay a revocation. session returns nil before the first heartbeat.
-func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func() time.Time) {
+func (c *documentCache) run(ctx context.Context, session func() *fleet.Session, now func() time.Time) {
 	for {
 		select {
-		case <-k.news:
+		case <-c.news:
 		case <-ctx.Done():
 			return
 		}
@@ -152,48 +152,48 @@ func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func(
 		case <-ctx.Done():
 			return
 		}
-		k.save(session(), now())
+		c.save(session(), now())
 	}
 }
 
 // save writes the buffered messages and then the session, so that a session never refers to a document that
 // the catalogue lacks. It logs an error and shows it in /readyz. The gateway continues, and a later save
 // tries the write again.
-func (k *kept) save(s *fleet.Session, now time.Time) {
-	if now.Before(k.notBefore) {
+func (c *documentCache) save(s *fleet.Session, now time.Time) {
+	if now.Before(c.notBefore) {
 		return // the next heartbeat wakes run again
 	}
-	if err := k.write(s); err != nil {
-		k.notBefore = now.Add(saveAgain)
-		k.log.Error("the gateway cannot write its documents: after a restart it would use older ones", "directory", k.dir, "error", err)
-		k.fault.Store(&err)
+	if err := c.write(s); err != nil {
+		c.notBefore = now.Add(saveAgain)
+		c.log.Error("the gateway cannot write its documents: after a restart it would use older ones", "directory", c.dir, "error", err)
+		c.fault.Store(&err)
 		return
 	}
-	k.fault.Store(nil)
+	c.fault.Store(nil)
 }
 
-func (k *kept) write(s *fleet.Session) error {
-	number, err := k.catalogue.Flush()
+func (c *documentCache) write(s *fleet.Session) error {
+	number, err := c.catalogue.Flush()
 	if err != nil || s == nil {
 		return err
 	}
 	s.Number = number
-	if s.HostToken == k.session.HostToken && s.Number == k.session.Number && s.LastHeartbeat.Sub(k.session.LastHeartbeat) < SaveEvery {
+	if s.HostToken == c.session.HostToken && s.Number == c.session.Number && s.LastHeartbeat.Sub(c.session.LastHeartbeat) < SaveEvery {
 		return nil
 	}
-	if err := s.Write(k.path(SessionFile)); err != nil {
+	if err := s.Write(c.path(SessionFile)); err != nil {
 		return err
 	}
-	k.session = *s
+	c.session = *s
 	return nil
 }
 
 // state returns the text for /readyz. The error is in the log.
-func (k *kept) state() string {
-	if k.fault.Load() != nil {
+func (c *documentCache) state() string {
+	if c.fault.Load() != nil {
 		return "no: the last write failed"
 	}
 	return "yes"
 }
 
-func (k *kept) close() error { return errors.Join(k.catalogue.Close(), k.lock.Close()) }
+func (c *documentCache) close() error { return errors.Join(c.catalogue.Close(), c.lock.Close()) }

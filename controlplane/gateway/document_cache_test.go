@@ -104,7 +104,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			c.harm(t, w, dir)
 			w.plane.SetDown(true)
 			w.start(func(c *Config) { c.DataDir = dir })
-			if err := w.gateway.kept.refused; err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := w.gateway.cache.refused; err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("refused because %v, want %q", err, c.want)
 			}
 			for _, path := range []string{"/api/v1/queues", "/readyz"} {

@@ -91,9 +91,9 @@ type Gateway struct {
 	handler   http.Handler
 	tracer    trace.Tracer
 	log       *slog.Logger
-	kept      *kept       // nil without Config.DataDir
-	known     atomic.Bool // every document has come, or those of an earlier run are used
-	flight    flight
+	cache     *documentCache // nil without Config.DataDir
+	known     atomic.Bool    // every document has come, or those of an earlier run are used
+	inflight  inflight
 	limits    ratelimit.Limiter
 	keyRates  keyRates
 	meter     *meter
@@ -129,8 +129,8 @@ func New(c Config) (*Gateway, error) {
 		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
 	}
 	if err := g.open(); err != nil {
-		if g.kept != nil {
-			err = errors.Join(err, g.kept.close())
+		if g.cache != nil {
+			err = errors.Join(err, g.cache.close())
 		}
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
@@ -146,10 +146,10 @@ func (g *Gateway) open() (err error) {
 	}
 	if c.DataDir != "" {
 		var docs []fleet.Doc
-		if g.kept, docs, err = openKept(c.DataDir, c.Credential, c.Now(), c.Logger); err != nil {
+		if g.cache, docs, err = openDocumentCache(c.DataDir, c.Credential, c.Now(), c.Logger); err != nil {
 			return err
 		}
-		member.Trusted, member.Last = g.kept.catalogue.Trusted(), g.kept.session
+		member.Trusted, member.Last = g.cache.catalogue.Trusted(), g.cache.session
 		for _, d := range docs {
 			g.directory.Put(d)
 		}
@@ -227,20 +227,20 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })
 	work.Go(func() { g.meter.run(ctx) })
-	if g.kept != nil {
-		if !g.kept.session.LastHeartbeat.IsZero() {
+	if g.cache != nil {
+		if !g.cache.session.LastHeartbeat.IsZero() {
 			work.Go(func() { g.serveOffline(ctx) })
 		}
-		work.Go(func() { g.kept.run(ctx, g.session, g.config.Now) })
+		work.Go(func() { g.cache.run(ctx, g.session, g.config.Now) })
 	}
 	err := g.member.Run(ctx, g.follow())
 	work.Wait()
 	g.meter.flush()
 	g.member.Close()
-	if g.kept != nil {
-		g.kept.notBefore = time.Time{}
-		g.kept.save(g.session(), g.config.Now())
-		err = errors.Join(err, g.kept.close())
+	if g.cache != nil {
+		g.cache.notBefore = time.Time{}
+		g.cache.save(g.session(), g.config.Now())
+		err = errors.Join(err, g.cache.close())
 	}
 	g.cloud.close()
 	if t, ok := g.transport.(*transports); ok {
@@ -254,7 +254,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // another gateway. It may be called more than once.
 func (g *Gateway) Drain() {
 	why := unavailable("this gateway is shutting down: nothing was done, try again")
-	g.flight.drain(why)
+	g.inflight.drain(why)
 	g.cloud.drain(why)
 }
 
@@ -264,15 +264,15 @@ func (g *Gateway) take(d fleet.Doc) error {
 	if t, ok := g.transport.(*transports); ok {
 		t.take(d)
 	}
-	g.flight.check(d.Namespace, g.shutOut)
+	g.inflight.check(d.Namespace, g.shutOut)
 	return nil
 }
 
 // follow returns the configuration of the stream of documents.
 func (g *Gateway) follow() fleet.Follow {
 	f := fleet.Follow{OnDoc: g.take, OnNumber: g.heartbeat}
-	if g.kept != nil {
-		f.After, f.Keep = g.kept.catalogue.Number(), g.kept.buffer
+	if g.cache != nil {
+		f.After, f.Keep = g.cache.catalogue.Number(), g.cache.buffer
 	}
 	return f
 }
@@ -282,8 +282,8 @@ func (g *Gateway) heartbeat(number int64) {
 	if !g.known.Swap(true) {
 		g.log.Info("the gateway has all documents and serves requests", "document", number)
 	}
-	if g.kept != nil {
-		g.kept.wake()
+	if g.cache != nil {
+		g.cache.wake()
 	}
 }
 
@@ -304,7 +304,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			g.flight.checkAll(g.shutOut)
+			g.inflight.checkAll(g.shutOut)
 			g.keyRates.forget(g.config.Now())
 		case <-ctx.Done():
 			return
@@ -313,7 +313,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 }
 
 // shutOut returns the reason why a running request must end, or nil.
-func (g *Gateway) shutOut(p *passage) error {
+func (g *Gateway) shutOut(p *inflightRequest) error {
 	_, doc, err := g.directory.Authenticate(p.credential, p.hint, g.config.Now())
 	if err == nil && doc.Namespace != p.namespace {
 		err = api.Errorf(api.NotFound, "the namespace does not have that name any more")

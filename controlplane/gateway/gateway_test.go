@@ -89,7 +89,7 @@ func (w *town) start(change ...func(*Config)) {
 		}
 	})
 	w.t.Cleanup(w.stop)
-	if c.DataDir == "" || g.kept.refused == nil {
+	if c.DataDir == "" || g.cache.refused == nil {
 		fleettest.Eventually(w.t, "the gateway is ready", func() bool { return g.Ready() == nil })
 	}
 }

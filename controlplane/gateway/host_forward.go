@@ -42,9 +42,9 @@ var polls = map[string]bool{
 	rpc.Prefix + "Fetch": true, rpc.Prefix + "FetchBatch": true, rpc.Prefix + "Subscribe": true,
 }
 
-// trip is the state of a forwarded request. The context of the request to the host holds it.
-type trip struct {
-	passage
+// proxiedRequest is the state of a forwarded request. The context of the request to the host holds it.
+type proxiedRequest struct {
+	inflightRequest
 	host         string // its id
 	serviceToken string // proves to the host that the request comes from a gateway
 	target       *url.URL
@@ -53,16 +53,16 @@ type trip struct {
 	err          error   // why there is no response
 }
 
-type tripKey struct{}
+type proxiedKey struct{}
 
-func tripOf(ctx context.Context) *trip { return ctx.Value(tripKey{}).(*trip) }
+func proxiedOf(ctx context.Context) *proxiedRequest { return ctx.Value(proxiedKey{}).(*proxiedRequest) }
 
 // forward authenticates a request and forwards it to the host of its namespace. It returns the error of a request
 // that gets no response from the host.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	t := &trip{passage: passage{
+	t := &proxiedRequest{inflightRequest: inflightRequest{
 		credential: serve.Credential(r), hint: r.Header.Get(api.NamespaceHeader), cancel: cancel,
 		poll: polls[r.URL.Path], stream: r.URL.Path == streamPath,
 	}}
@@ -72,7 +72,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	if err := g.findHost(ctx, t, r); err != nil {
 		return err
 	}
-	defer g.flight.end(&t.passage)
+	defer g.inflight.end(&t.inflightRequest)
 
 	ctx = telemetry.FromHeader(ctx, r.Header)
 	ctx, span := g.tracer.Start(ctx, telemetry.SpanGateway, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
@@ -106,13 +106,13 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	// host would refuse the request of a valid client, and the gateway would take the host for failing.
 	r.Header.Del("Connection")
 	// ServeHTTP panics with http.ErrAbortHandler if a response breaks off.
-	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, tripKey{}, t)))
+	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, proxiedKey{}, t)))
 	return t.err
 }
 
 // findHost authenticates a request, finds its host and adds the request to those under way. It refuses with
 // LEADER_UNAVAILABLE while the gateway is not ready, the namespace is not open, or the gateway has no service token.
-func (g *Gateway) findHost(ctx context.Context, t *trip, r *http.Request) error {
+func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Request) error {
 	if err := g.Ready(); err != nil {
 		// Without documents a gateway must not call a credential invalid.
 		return unavailable(err.Error() + "; try again")
@@ -131,14 +131,14 @@ func (g *Gateway) findHost(ctx context.Context, t *trip, r *http.Request) error 
 		return unavailable("the gateway has been without the control plane for too long: try again")
 	}
 	t.namespace, t.host = doc.Namespace, doc.Host
-	g.flight.begin(&t.passage)
+	g.inflight.begin(&t.inflightRequest)
 	// A document that arrived after admit ended only the requests that were under way by then. This request was
 	// not yet one of them, so findHost checks it by the new document.
 	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {
 		return nil
 	}
-	if err := g.shutOut(&t.passage); err != nil {
-		g.flight.end(&t.passage)
+	if err := g.shutOut(&t.inflightRequest); err != nil {
+		g.inflight.end(&t.inflightRequest)
 		return err
 	}
 	return nil
@@ -183,7 +183,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // rewrite builds the request to the host. The proxy has removed hop-by-hop and forwarding headers;
 // rewrite removes the headers that only a gateway may set.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
-	t := tripOf(p.In.Context())
+	t := proxiedOf(p.In.Context())
 	address(p, t.target)
 	h := p.Out.Header
 	dropForged(h)
@@ -210,12 +210,12 @@ var errHostRefused = errors.New("the host does not know the credential, or not t
 // answered checks the response of the host before the client gets it. It turns a refused credential into an
 // error.
 func (g *Gateway) answered(r *http.Response) error {
-	t := tripOf(r.Request.Context())
+	t := proxiedOf(r.Request.Context())
 	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
 	// same result: the host may know of a revocation first, or not know the key yet.
 	if r.StatusCode == http.StatusUnauthorized || r.Header.Get(rpc.CodeHeader) == string(api.Unauthorized) {
 		var shutOut error
-		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.passage); return shutOut != nil })
+		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.inflightRequest); return shutOut != nil })
 		return cmp.Or(shutOut, errHostRefused)
 	}
 	t.reached = true
@@ -230,7 +230,7 @@ func (g *Gateway) answered(r *http.Response) error {
 
 // unanswered sets the error of a request without a response.
 func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) {
-	t := tripOf(r.Context())
+	t := proxiedOf(r.Context())
 	ctx := r.Context()
 	var shutOut *api.Error
 	switch {

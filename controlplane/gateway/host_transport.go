@@ -28,7 +28,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !rpc.Is(r) {
 		return t.requests.RoundTrip(r)
 	}
-	namespace := tripOf(r.Context()).namespace
+	namespace := proxiedOf(r.Context()).namespace
 	calls, ok := t.calls.Load(namespace)
 	if !ok {
 		two := new(http.Protocols)

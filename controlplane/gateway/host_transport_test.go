@@ -48,9 +48,9 @@ func TestNamespacesShareNoConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t := &trip{target: target}
+		t := &proxiedRequest{target: target}
 		t.namespace = namespace
-		r, err := http.NewRequestWithContext(context.WithValue(ctx, tripKey{}, t), http.MethodPost, host.URL+rpc.Prefix+"Ack", body)
+		r, err := http.NewRequestWithContext(context.WithValue(ctx, proxiedKey{}, t), http.MethodPost, host.URL+rpc.Prefix+"Ack", body)
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (g *Gateway) age() time.Duration {
 func (g *Gateway) Ready() error {
 	if !g.known.Load() {
 		why := "the control plane has not been reached since the gateway started"
-		if g.kept != nil && g.kept.refused != nil {
+		if g.cache != nil && g.cache.refused != nil {
 			why += ", and the documents of an earlier run cannot be used: see the log"
 		}
 		return errors.New("the namespaces are not known yet: " + why)
@@ -63,8 +63,8 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 		return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"namespaces": err.Error()}})
 	}
 	checks := map[string]string{"control_plane": following}
-	if g.kept != nil {
-		checks["documents_kept"] = g.kept.state()
+	if g.cache != nil {
+		checks["documents_kept"] = g.cache.state()
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }

@@ -12,7 +12,7 @@ import (
 
 // admit applies the rate limits to a request, authenticates it and returns the document of its namespace. The limit
 // of the client's address comes before the authentication, the limit of its key after it.
-func (g *Gateway) admit(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
+func (g *Gateway) admit(ctx context.Context, t *proxiedRequest, r *http.Request) (doc fleet.Doc, err error) {
 	err = g.limits.Admit(r, g.config.Now(), func() (*ratelimit.Bucket, error) {
 		who, found, err := g.member.Authenticate(ctx, g.directory, t.credential, t.hint, reachable)
 		if doc = found; err != nil || g.config.Limits.PerKey == 0 {

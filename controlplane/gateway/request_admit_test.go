@@ -124,8 +124,8 @@ func TestSlowReader(t *testing.T) {
 	fmt.Fprintf(conn, "GET /api/v1/queues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
 	within(t, left, "the host need not send on to who does not read")
 	fleettest.Eventually(t, "nothing is under way", func() bool {
-		w.gateway.flight.mu.Lock()
-		defer w.gateway.flight.mu.Unlock()
-		return len(w.gateway.flight.passages) == 0
+		w.gateway.inflight.mu.Lock()
+		defer w.gateway.inflight.mu.Unlock()
+		return len(w.gateway.inflight.requests) == 0
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// passage is one request that is forwarded to a host.
-type passage struct {
+// inflightRequest is one request that is forwarded to a host.
+type inflightRequest struct {
 	credential, hint string
 	namespace        string // of its document
 	poll             bool   // it may wait for work or events, and changes nothing meanwhile
@@ -16,7 +16,7 @@ type passage struct {
 }
 
 // drain cancels a poll, or ends the body of a stream. Other requests continue.
-func (p *passage) drain(why error) {
+func (p *inflightRequest) drain(why error) {
 	switch {
 	case p.poll:
 		p.cancel(why)
@@ -25,48 +25,48 @@ func (p *passage) drain(why error) {
 	}
 }
 
-// flight holds the requests under way, by namespace, so that the gateway can end a request when its
-// credential ends. The zero flight is ready for use.
-type flight struct {
+// inflight holds the requests under way, by namespace, so that the gateway can end a request when its
+// credential ends. The zero inflight is ready for use.
+type inflight struct {
 	mu       sync.Mutex
-	passages map[string]map[*passage]struct{}
+	requests map[string]map[*inflightRequest]struct{}
 	draining error // the error that new polls get at once, while the bodies of new streams end; nil = not draining
 }
 
 // begin adds a request; end removes it.
-func (f *flight) begin(p *passage) {
+func (f *inflight) begin(p *inflightRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining != nil {
 		p.drain(f.draining)
 	}
-	if f.passages == nil {
-		f.passages = map[string]map[*passage]struct{}{}
+	if f.requests == nil {
+		f.requests = map[string]map[*inflightRequest]struct{}{}
 	}
-	all := f.passages[p.namespace]
+	all := f.requests[p.namespace]
 	if all == nil {
-		all = map[*passage]struct{}{}
-		f.passages[p.namespace] = all
+		all = map[*inflightRequest]struct{}{}
+		f.requests[p.namespace] = all
 	}
 	all[p] = struct{}{}
 }
 
-func (f *flight) end(p *passage) {
+func (f *inflight) end(p *inflightRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.passages[p.namespace]
+	all := f.requests[p.namespace]
 	delete(all, p)
 	if len(all) == 0 {
-		delete(f.passages, p.namespace)
+		delete(f.requests, p.namespace)
 	}
 }
 
 // drain cancels all present and future polls, and ends the bodies of present and future streams.
-func (f *flight) drain(why error) {
+func (f *inflight) drain(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.draining = why
-	for _, all := range f.passages {
+	for _, all := range f.requests {
 		for p := range all {
 			p.drain(why)
 		}
@@ -74,10 +74,10 @@ func (f *flight) drain(why error) {
 }
 
 // check ends the requests of a namespace for which shutOut returns an error.
-func (f *flight) check(namespace string, shutOut func(*passage) error) {
+func (f *inflight) check(namespace string, shutOut func(*inflightRequest) error) {
 	f.mu.Lock()
-	var all []*passage
-	for p := range f.passages[namespace] {
+	var all []*inflightRequest
+	for p := range f.requests[namespace] {
 		all = append(all, p)
 	}
 	f.mu.Unlock()
@@ -88,10 +88,10 @@ func (f *flight) check(namespace string, shutOut func(*passage) error) {
 	}
 }
 
-func (f *flight) checkAll(shutOut func(*passage) error) {
+func (f *inflight) checkAll(shutOut func(*inflightRequest) error) {
 	f.mu.Lock()
 	var namespaces []string
-	for n := range f.passages {
+	for n := range f.requests {
 		namespaces = append(namespaces, n)
 	}
 	f.mu.Unlock()
