@@ -74,7 +74,7 @@ func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 // recall replaces the answer for a job that is not here and has not moved, if another job holds its key, with
 // that holder and its present state.
 func (nj *NewJob) recall(tx *state.Tx, e *Enqueued) error {
-	k, has := nj.key()
+	k, has := nj.jobKey()
 	if !has {
 		return nil
 	}

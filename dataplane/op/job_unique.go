@@ -11,26 +11,26 @@ import (
 // is not created while another job holds its unique key. A new job whose debounce key another job holds
 // postpones that holder instead. A job holds its debounce key only while it is scheduled.
 
-// key is a unique or debounce key of a queue.
-type key struct {
+// jobKey is a unique or debounce key of a queue.
+type jobKey struct {
 	kind  state.LockKind
 	queue string
 	text  string
 }
 
-// key returns the job's own key, if it has one. Of two keys, which Validate refuses, the unique key counts.
-func (nj *NewJob) key() (k key, has bool) {
+// jobKey returns the job's own key, if it has one. Of two keys, which Validate refuses, the unique key counts.
+func (nj *NewJob) jobKey() (k jobKey, has bool) {
 	switch {
 	case nj.Options.GetUniqueKey() != "":
-		return key{state.LockUnique, nj.Queue, nj.Options.GetUniqueKey()}, true
+		return jobKey{state.LockUnique, nj.Queue, nj.Options.GetUniqueKey()}, true
 	case nj.Options.GetDebounceKey() != "":
-		return key{state.LockDebounce, nj.Queue, nj.Options.GetDebounceKey()}, true
+		return jobKey{state.LockDebounce, nj.Queue, nj.Options.GetDebounceKey()}, true
 	}
-	return key{}, false
+	return jobKey{}, false
 }
 
 // found returns the outcome of an enqueue that finds the key held.
-func (k key) found() Found {
+func (k jobKey) found() Found {
 	if k.kind == state.LockDebounce {
 		return Found_FOUND_DEBOUNCED
 	}
@@ -39,7 +39,7 @@ func (k key) found() Found {
 
 // holder returns the job that holds the key. A unique key whose period is over is free, even before ReleaseUnique
 // has freed it.
-func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
+func (k jobKey) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	id, taken, err = tx.Locked(k.kind, k.queue, k.text)
 	if err != nil || !taken || k.kind != state.LockUnique {
 		return id, taken, err
@@ -86,7 +86,7 @@ func (o *Enqueue) matchKeys(tx *state.Tx) (keyMatches, error) {
 	var all keyMatches
 	m := keyMatcher{tx: tx}
 	for i, nj := range o.Jobs {
-		if _, has := nj.key(); !has {
+		if _, has := nj.jobKey(); !has {
 			continue
 		}
 		if all == nil {
@@ -104,11 +104,11 @@ func (o *Enqueue) matchKeys(tx *state.Tx) (keyMatches, error) {
 // keyMatcher looks up the holders of keys and remembers which of the op's own jobs takes a key.
 type keyMatcher struct {
 	tx    *state.Tx
-	taken map[key]job.ID
+	taken map[jobKey]job.ID
 }
 
 func (m *keyMatcher) match(id []byte, nj *NewJob) (keyMatch, error) {
-	k, has := nj.key()
+	k, has := nj.jobKey()
 	if !has {
 		return keyMatch{}, nil
 	}
@@ -123,7 +123,7 @@ func (m *keyMatcher) match(id []byte, nj *NewJob) (keyMatch, error) {
 		return keyMatch{k.found(), holder}, nil
 	}
 	if m.taken == nil {
-		m.taken = map[key]job.ID{}
+		m.taken = map[jobKey]job.ID{}
 	}
 	m.taken[k] = job.ID(id)
 	return keyMatch{}, nil

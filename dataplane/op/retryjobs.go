@@ -60,7 +60,7 @@ func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	if j.Options.GetUniqueKey() == "" || j.Detail.GetUniqueExpiresNs() <= tx.ClockNs() {
 		return nil, nil
 	}
-	k := key{state.LockUnique, j.Queue, j.Options.GetUniqueKey()}
+	k := jobKey{state.LockUnique, j.Queue, j.Options.GetUniqueKey()}
 	owner, taken, err := k.holder(tx)
 	switch {
 	case err != nil || owner == job.ID(j.Id):
