@@ -38,8 +38,8 @@ type Host struct {
 	Namespaces int  // placed on it
 }
 
-// Cell is the last report of a host about the namespace; zero if the host has not reported on it.
-type Cell struct {
+// CellReport is the last report of a host about the namespace; zero if the host has not reported on it.
+type CellReport struct {
 	Generation int64  // on which the host acts
 	State      string // a word of wire.CellReport
 	Error      string
@@ -51,7 +51,7 @@ type Cell struct {
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
 // empty namespace under its name would be worse than none. So if that host does not report, Next waits for
 // it.
-func Next(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:
 		return provision(ns, hosts, cell)
@@ -61,7 +61,7 @@ func Next(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	return Step{}
 }
 
-func provision(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+func provision(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	if ns.HostID == "" {
 		return place(ns, hosts)
 	}
@@ -77,7 +77,7 @@ func provision(ns fleet.Namespace, hosts []Host, cell Cell) Step {
 	return await("%s is opening it", naming(ns, hosts))
 }
 
-func remove(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	if ns.HostID == "" {
 		return Step{Kind: Remove} // it was never placed
 	}
@@ -113,7 +113,7 @@ func place(ns fleet.Namespace, hosts []Host) Step {
 
 // follow reports whether the host is alive and acts on the present generation; if not, it returns the step
 // that waits for that, with the reason.
-func follow(ns fleet.Namespace, hosts []Host, cell Cell) (Step, bool) {
+func follow(ns fleet.Namespace, hosts []Host, cell CellReport) (Step, bool) {
 	name := naming(ns, hosts)
 	alive := false
 	for _, h := range hosts {

@@ -21,7 +21,7 @@ type scenario struct {
 	name  string
 	ns    fleet.Namespace
 	hosts []Host
-	cell  Cell
+	cell  CellReport
 }
 
 func ns(phase fleet.Phase, host string, generation int64) fleet.Namespace {
@@ -39,37 +39,37 @@ var (
 
 // The scenarios, in the order of a namespace's life.
 var scenarios = []scenario{
-	{"no host at all", ns(fleet.Provisioning, "", 1), nil, Cell{}},
-	{"no host alive", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 0, false)}, Cell{}},
-	{"the only host alive is in another region", ns(fleet.Provisioning, "", 1), []Host{{ID: "h1", Region: "us", Alive: true}}, Cell{}},
-	{"one host", ns(fleet.Provisioning, "", 1), alive, Cell{}},
-	{"the emptiest host", ns(fleet.Provisioning, "", 1), []Host{host("h1", 2, true), host("h2", 1, true), host("h3", 3, true)}, Cell{}},
-	{"of equals the first by id", ns(fleet.Provisioning, "", 1), []Host{host("h3", 1, true), host("h2", 1, true)}, Cell{}},
-	{"an emptier host is dead", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 9, true)}, Cell{}},
-	{"placed, the host has not heard of it", ns(fleet.Provisioning, "h1", 1), alive, Cell{}},
-	{"opening", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Opening}},
-	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Failed, Error: "disk full"}},
-	{"the host died before opening", ns(fleet.Provisioning, "h1", 1), dead, Cell{}},
-	{"the host died before opening, another lives", ns(fleet.Provisioning, "h1", 1), append([]Host{host("h2", 0, true)}, dead...), Cell{}},
-	{"the host died after opening, before it was settled", ns(fleet.Provisioning, "h1", 1), dead, Cell{Generation: 1, State: wire.Opened}},
-	{"the host is registered no more", ns(fleet.Provisioning, "h1", 1), nil, Cell{Generation: 1, State: wire.Opened}},
-	{"open", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Opened}},
-	{"open at a stale generation", ns(fleet.Provisioning, "h1", 2), alive, Cell{Generation: 1, State: wire.Opened}},
-	{"open at a generation of the future", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 2, State: wire.Opened}},
-	{"active", ns(fleet.Active, "h1", 1), alive, Cell{Generation: 1, State: wire.Opened}},
-	{"active on a dead host", ns(fleet.Active, "h1", 1), dead, Cell{}},
-	{"deleted before it was placed", ns(fleet.Deleting, "", 2), alive, Cell{}},
-	{"deleted before it was placed, no host", ns(fleet.Deleting, "", 2), nil, Cell{}},
-	{"deleted while opening", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 1, State: wire.Opening}},
-	{"deleted while open", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 1, State: wire.Opened}},
-	{"deleting, the host has not heard of the namespace", ns(fleet.Deleting, "h1", 2), alive, Cell{}},
-	{"closing", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Closing}},
-	{"cannot delete its data", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Failed, Error: "disk gone"}},
-	{"deleting, the host is dead", ns(fleet.Deleting, "h1", 2), dead, Cell{Generation: 1, State: wire.Opened}},
-	{"absent, but of an older generation", ns(fleet.Deleting, "h1", 3), alive, Cell{Generation: 2, State: wire.Gone}},
-	{"absent", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Gone}},
-	{"absent, and then the host died", ns(fleet.Deleting, "h1", 2), dead, Cell{Generation: 2, State: wire.Gone}},
-	{"deleted", ns(fleet.Deleted, "h1", 2), alive, Cell{Generation: 2, State: wire.Gone}},
+	{"no host at all", ns(fleet.Provisioning, "", 1), nil, CellReport{}},
+	{"no host alive", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 0, false)}, CellReport{}},
+	{"the only host alive is in another region", ns(fleet.Provisioning, "", 1), []Host{{ID: "h1", Region: "us", Alive: true}}, CellReport{}},
+	{"one host", ns(fleet.Provisioning, "", 1), alive, CellReport{}},
+	{"the emptiest host", ns(fleet.Provisioning, "", 1), []Host{host("h1", 2, true), host("h2", 1, true), host("h3", 3, true)}, CellReport{}},
+	{"of equals the first by id", ns(fleet.Provisioning, "", 1), []Host{host("h3", 1, true), host("h2", 1, true)}, CellReport{}},
+	{"an emptier host is dead", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 9, true)}, CellReport{}},
+	{"placed, the host has not heard of it", ns(fleet.Provisioning, "h1", 1), alive, CellReport{}},
+	{"opening", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opening}},
+	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Failed, Error: "disk full"}},
+	{"the host died before opening", ns(fleet.Provisioning, "h1", 1), dead, CellReport{}},
+	{"the host died before opening, another lives", ns(fleet.Provisioning, "h1", 1), append([]Host{host("h2", 0, true)}, dead...), CellReport{}},
+	{"the host died after opening, before it was settled", ns(fleet.Provisioning, "h1", 1), dead, CellReport{Generation: 1, State: wire.Opened}},
+	{"the host is registered no more", ns(fleet.Provisioning, "h1", 1), nil, CellReport{Generation: 1, State: wire.Opened}},
+	{"open", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"open at a stale generation", ns(fleet.Provisioning, "h1", 2), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"open at a generation of the future", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 2, State: wire.Opened}},
+	{"active", ns(fleet.Active, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"active on a dead host", ns(fleet.Active, "h1", 1), dead, CellReport{}},
+	{"deleted before it was placed", ns(fleet.Deleting, "", 2), alive, CellReport{}},
+	{"deleted before it was placed, no host", ns(fleet.Deleting, "", 2), nil, CellReport{}},
+	{"deleted while opening", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 1, State: wire.Opening}},
+	{"deleted while open", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"deleting, the host has not heard of the namespace", ns(fleet.Deleting, "h1", 2), alive, CellReport{}},
+	{"closing", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 2, State: wire.Closing}},
+	{"cannot delete its data", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 2, State: wire.Failed, Error: "disk gone"}},
+	{"deleting, the host is dead", ns(fleet.Deleting, "h1", 2), dead, CellReport{Generation: 1, State: wire.Opened}},
+	{"absent, but of an older generation", ns(fleet.Deleting, "h1", 3), alive, CellReport{Generation: 2, State: wire.Gone}},
+	{"absent", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 2, State: wire.Gone}},
+	{"absent, and then the host died", ns(fleet.Deleting, "h1", 2), dead, CellReport{Generation: 2, State: wire.Gone}},
+	{"deleted", ns(fleet.Deleted, "h1", 2), alive, CellReport{Generation: 2, State: wire.Gone}},
 }
 
 // The golden file tells the plans as a story for people, and shows a change of plans as a diff.
@@ -111,7 +111,7 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 		for i := range random.IntN(4) {
 			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3)})
 		}
-		cell := Cell{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
+		cell := CellReport{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
 		step := Next(n, hosts, cell)
 		witness := cell.Generation == n.Generation
 		ok := false
@@ -143,7 +143,7 @@ func TestPlacementSpreads(t *testing.T) {
 	t.Parallel()
 	hosts := []Host{host("h1", 0, true), host("h2", 0, true), host("h3", 0, true)}
 	for range 30 {
-		step := Next(ns(fleet.Provisioning, "", 1), hosts, Cell{})
+		step := Next(ns(fleet.Provisioning, "", 1), hosts, CellReport{})
 		for i := range hosts {
 			if hosts[i].ID == step.Host {
 				hosts[i].Namespaces++

@@ -28,7 +28,7 @@ type Observations struct {
 type observed struct {
 	seen     time.Time // time of its last request of any kind
 	reported time.Time // time of its last report; zero = none since this process started
-	cells    map[string]plan.Cell
+	cells    map[string]plan.CellReport
 }
 
 // NewObservations returns the empty observations of a process that has just started.
@@ -57,9 +57,9 @@ func (o *Observations) Touch(id string) {
 // Observe records a host's report, which lists all its cells, in a term of this process's leadership. It
 // ignores a report of an earlier term than the present one.
 func (o *Observations) Observe(term uint64, id string, r wire.Report) {
-	cells := make(map[string]plan.Cell, len(r.Cells))
+	cells := make(map[string]plan.CellReport, len(r.Cells))
 	for _, c := range r.Cells {
-		cells[c.Namespace] = plan.Cell{Generation: c.Generation, State: c.State, Error: c.Error}
+		cells[c.Namespace] = plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,14 +118,14 @@ func (o *Observations) alive(h *observed) bool {
 	return !h.reported.IsZero() && o.now().Sub(h.reported) <= AliveLimit
 }
 
-// Cell returns a host's last report on a namespace, or the zero Cell if the host has reported nothing on it.
-func (o *Observations) Cell(host, namespace string) plan.Cell {
+// Cell returns a host's last report on a namespace, or the zero CellReport if the host has reported nothing on it.
+func (o *Observations) Cell(host, namespace string) plan.CellReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if h := o.hosts[host]; h != nil {
 		return h.cells[namespace]
 	}
-	return plan.Cell{}
+	return plan.CellReport{}
 }
 
 // Fresh returns a channel that is closed when a report differs from the last or a host comes back to life.

@@ -263,7 +263,7 @@ func TestObservations(t *testing.T) {
 		if !news() {
 			t.Error("a first report is no news")
 		}
-		for of, want := range map[[2]string]plan.Cell{
+		for of, want := range map[[2]string]plan.CellReport{
 			{"h", "ns_1"}: {Generation: 2, State: wire.Opening},
 			{"h", "ns_2"}: {},
 			{"g", "ns_1"}: {},
@@ -295,12 +295,12 @@ func TestObservations(t *testing.T) {
 			t.Error("the return of a host is no news")
 		}
 		o.Observe(1, "h", wire.Report{})
-		if o.Cell("h", "ns_1") != (plan.Cell{}) {
+		if o.Cell("h", "ns_1") != (plan.CellReport{}) {
 			t.Error("a report is all a host has, and what it left out is remembered")
 		}
 		o.Observe(1, "h", report)
 		o.Lead(2)
-		if _, seen := o.Seen("h"); o.Alive("h") || o.Cell("h", "ns_1") != (plan.Cell{}) || !seen {
+		if _, seen := o.Seen("h"); o.Alive("h") || o.Cell("h", "ns_1") != (plan.CellReport{}) || !seen {
 			t.Error("a report of an earlier term counts in the next one, or its request is forgotten")
 		}
 		o.Observe(1, "h", report)
