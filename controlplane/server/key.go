@@ -29,9 +29,9 @@ const maxKeyLife = 100 * 365 * 24 * time.Hour
 // keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
 // organisation. Their routes differ in nothing else but the path.
 type keyOwner struct {
-	kind  keyring.Kind
-	noun  string
-	roles []tenancy.Role // built-in ones that a key may have
+	kind     keyring.Kind
+	kindName string
+	roles    []tenancy.Role // built-in ones that a key may have
 	// custom lists the custom roles that a key of this owner may have; nil = the owner has none.
 	custom func(s *Server, q request, owner string) ([]fleet.Role, error)
 	locate func(*Server, request, tenancy.Permission) (string, error)
@@ -41,7 +41,7 @@ type keyOwner struct {
 
 var (
 	namespaceKeys = keyOwner{
-		kind: keyring.Namespace, noun: "API key", roles: tenancy.Roles(), read: tenancy.KeyManage, manage: tenancy.KeyManage,
+		kind: keyring.Namespace, kindName: "API key", roles: tenancy.Roles(), read: tenancy.KeyManage, manage: tenancy.KeyManage,
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
 			ns, err := s.namespace(q, what)
 			return string(ns.ID), err
@@ -51,7 +51,7 @@ var (
 		},
 	}
 	cloudTokens = keyOwner{
-		kind: keyring.Org, noun: "cloud token", read: tenancy.OrgRead, manage: tenancy.OrgManage,
+		kind: keyring.Org, kindName: "cloud token", read: tenancy.OrgRead, manage: tenancy.OrgManage,
 		roles: []tenancy.Role{tenancy.Admin, tenancy.Operator, tenancy.ReadOnly},
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
 			org, err := s.org(q, what)
@@ -148,9 +148,9 @@ func (s *Server) writeNewKey(w http.ResponseWriter, d keyOwner, secret secret, i
 	case secret.text != "" && id != secret.id:
 		// The request repeats another under the same Idempotency-Key: the secret minted for this one is not
 		// registered, and the first one was not stored.
-		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created %s %s and received its secret, which is not stored: revoke it and create another", d.noun, id)
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created %s %s and received its secret, which is not stored: revoke it and create another", d.kindName, id)
 	case !ok:
-		return api.Errorf(api.NotFound, "%s %s was created and has been revoked since", d.noun, id)
+		return api.Errorf(api.NotFound, "%s %s was created and has been revoked since", d.kindName, id)
 	}
 	return serve.WriteJSON(w, http.StatusCreated, api.CloudKey{Key: s.toKey(made), APIKey: secret.text})
 }
@@ -308,7 +308,7 @@ func (s *Server) key(q request, d keyOwner, what tenancy.Permission) (fleet.Cred
 	id := q.PathValue("id")
 	c, ok := s.store.Credential(id)
 	if !ok || c.Kind != d.kind || c.Owner != owner {
-		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.noun, text.Quote(id))
+		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.kindName, text.Quote(id))
 	}
 	return c, nil
 }

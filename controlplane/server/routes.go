@@ -103,9 +103,9 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Check whether the process works", Response: api.Health{}},
 		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Check whether this server can take requests", Response: api.Health{}},
 	}
-	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "API key", namespaceKeys)...)
+	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
-	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "cloud token", cloudTokens)...)
+	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)
 }
@@ -128,8 +128,8 @@ func (s *Server) elsewhere(http.ResponseWriter, *http.Request) error {
 }
 
 // keyRoutes returns the routes for the keys of one kind of owner.
-func (s *Server) keyRoutes(path, noun string, d keyOwner) []serve.Route {
-	article := "a "
+func (s *Server) keyRoutes(path string, d keyOwner) []serve.Route {
+	noun, article := d.kindName, "a "
 	if noun[0] == 'A' {
 		article = "an "
 	}
