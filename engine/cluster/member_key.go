@@ -195,7 +195,7 @@ func (c *Cluster) idTaken(why error) error {
 
 // errIDTaken refuses this process because another one holds its ID.
 func errIDTaken(id, says string) error {
-	return api.Errorf(api.Conflict, "another process holds node id %q, as node %q says: give this node its own id (--node-id and an empty data directory), or remove %q first (corvo cluster remove %[1]s)", id, says, id)
+	return api.Errorf(api.Conflict, "another process holds node id %q, as node %q says: give this node its own id (--node-id and an empty data directory), or stop and remove %q first (in a bare cluster: corvo cluster remove %[1]s)", id, says, id)
 }
 
 // exchangeKeys sends this member's keys to the others and takes over theirs. It returns a CONFLICT if one of
