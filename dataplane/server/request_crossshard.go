@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/corvo/corvo/api"
@@ -31,6 +32,31 @@ func rememberedElsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at
 		}
 	}
 	return result, nil, nil
+}
+
+// commitEverywhere proposes an op on every shard in turn and sets the positions in the answer's header. build
+// returns a new op for each shard. Each shard remembers the request's Idempotency-Key for itself, so after a
+// failure a repeat of the request changes only the shards that have not done the op. A key that another request
+// has used on some shard is refused before the first shard does the op, as far as this node knows the shards.
+func commitEverywhere[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, build func() op.Op) error {
+	for _, c := range q.shards.All() {
+		if _, err := op.Remembered(c.State(), build(), c.NowNs()); err != nil {
+			return err
+		}
+	}
+	var written []position
+	for _, c := range q.shards.All() {
+		_, at, err := propose[R](r.Context(), s, c, q.ordered(build()))
+		if at != 0 {
+			q.applied()
+		}
+		if err != nil {
+			return err
+		}
+		written = append(written, position{c.Shard(), at})
+	}
+	setIndex(w, written...)
+	return nil
 }
 
 // together returns the one shard of all queues, the home shard if there are no queues, or CROSS_SHARD if they

@@ -24,8 +24,7 @@ func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
 }
 
 // putSettings sets the settings on every shard in turn. If one shard fails, the shards before it have the new
-// settings, and the client's repeat sets them on all. With an Idempotency-Key only the first shard gets them,
-// because commit then finds the key on that shard.
+// settings, and the client's repeat sets them on the others too.
 func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	var body api.Settings
 	q, err := s.begin(r, &body)
@@ -40,11 +39,11 @@ func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	if err := unversioned(r, "settings have no version that If-Match could insist on: leave it out"); err != nil {
 		return err
 	}
-	for _, c := range q.shards.All() {
-		o := &op.SetSettings{Meta: proto.Clone(q.meta).(*op.Meta), Settings: proto.Clone(wanted).(*state.Settings)}
-		if _, err := commit[*op.SetSettingsResult](s, w, r, &q, c, o); err != nil {
-			return err
-		}
+	build := func() op.Op {
+		return &op.SetSettings{Meta: proto.Clone(q.meta).(*op.Meta), Settings: proto.Clone(wanted).(*state.Settings)}
+	}
+	if err := commitEverywhere[*op.SetSettingsResult](s, w, r, &q, build); err != nil {
+		return err
 	}
 	return writeSettings(w, wanted)
 }
