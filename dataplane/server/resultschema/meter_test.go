@@ -74,6 +74,7 @@ func TestNoWorkIsHidden(t *testing.T) {
 		{"false items", `{"allOf":` + repeat(50, `{"items":false}`) + `}`, repeat(megabyte/2-10, "1"), false},
 		{"numbers", `{"items":{"allOf":` + repeat(50, `{"multipleOf":3e-399}`) + `}}`, repeat(100_000, "1.5e-300"), false},
 		{"deep mismatches", `{"type":["array","string"],"items":{"$ref":"#"}}`, nested(500, "[", strings.Trim(repeat(300_000, "1"), "[]"), "]"), false},
+		{"many members under a long name", `{}`, `{"` + strings.Repeat("a", megabyte/2) + `":` + repeat(200_000, "1") + `}`, true},
 		{"names of many members", `{"required":` + repeat(1, `"`+strings.Repeat("a", 60_000)+`"`) + `}`, "{}", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

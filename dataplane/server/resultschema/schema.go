@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -183,37 +184,38 @@ func parse(data []byte) (any, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("has something after its end")
 	}
-	if path, ok := unwieldy(doc, ""); ok {
-		return nil, fmt.Errorf("has a number at %q that is too long to be compared: use at most %d digits, and an exponent up to %d", path, maxNumber, maxNumber)
+	if path, ok := unwieldy(doc); ok {
+		return nil, fmt.Errorf("has a number at %q that is too long to be compared: use at most %d digits, and an exponent up to %d", pointer(path), maxNumber, maxNumber)
 	}
 	return doc, nil
 }
 
 // unwieldy returns the path of a number that would take very long to compute with exactly, as a check does,
-// because a few bytes can stand for a billion digits.
-func unwieldy(v any, path string) (at string, found bool) {
+// because a few bytes can stand for a billion digits. It builds the path only for such a number, because building
+// one for each value would take quadratic time.
+func unwieldy(v any) (path []string, found bool) {
 	switch v := v.(type) {
 	case json.Number:
 		text := string(v)
 		if len(text) > maxNumber {
-			return path, true
+			return nil, true
 		}
 		if i := strings.IndexAny(text, "eE"); i >= 0 {
 			e, err := strconv.Atoi(text[i+1:])
-			return path, err != nil || e > maxNumber || e < -maxNumber
+			return nil, err != nil || e > maxNumber || e < -maxNumber
 		}
 	case map[string]any:
 		for name, value := range v {
-			if at, found := unwieldy(value, path+"/"+name); found {
-				return at, true
+			if path, found := unwieldy(value); found {
+				return slices.Insert(path, 0, name), true
 			}
 		}
 	case []any:
 		for i, value := range v {
-			if at, found := unwieldy(value, path+"/"+strconv.Itoa(i)); found {
-				return at, true
+			if path, found := unwieldy(value); found {
+				return slices.Insert(path, 0, strconv.Itoa(i)), true
 			}
 		}
 	}
-	return "", false
+	return nil, false
 }
