@@ -6,9 +6,13 @@ import (
 	"sync"
 )
 
-// maxCached bounds the schemas kept compiled, in bytes of their text. Compiled they take some tens of times
-// as much.
+// maxCached bounds the schemas kept compiled, in bytes of their text and perInstruction bytes for each instruction
+// of their expressions. Compiled they take some tens of times as much.
 const maxCached = 1 << 20
+
+// perInstruction is the share of one instruction in maxCached. A dozen bytes of an expression can have a thousand
+// instructions, so the text alone would be no bound.
+const perInstruction = 2
 
 // compiled caches the recently used schemas by their text. The meaning of a schema depends only on its text,
 // so all namespaces of a process share the cache.
@@ -43,7 +47,7 @@ func (c *cache) get(data []byte, make func([]byte) (*Schema, error)) (*Schema, e
 	if err != nil {
 		return nil, err
 	}
-	c.keep(&cached{hash: hash, bytes: len(data), schema: s})
+	c.keep(&cached{hash: hash, bytes: len(data) + perInstruction*s.instructions, schema: s})
 	return s, nil
 }
 

@@ -126,19 +126,38 @@ func (t *threads) add(pc uint32) {
 // instructions returns an upper bound of the number of instructions of a compiled expression, or a number over
 // most. It does not expand repetitions, because a kilobyte of them can stand for a million instructions.
 func instructions(tree *syntax.Regexp, most int) int {
-	n := 2
-	switch tree.Op {
-	case syntax.OpLiteral:
-		n += len(tree.Rune)
-	case syntax.OpRepeat:
-		times := max(tree.Min, tree.Max, 1)
-		return min(n+times*(1+instructions(tree.Sub[0], most)), most+1)
-	}
+	return min(2+sizeOfTree(tree, most), most+1) // each program begins with a failure and ends with a match
+}
+
+func sizeOfTree(tree *syntax.Regexp, most int) int {
+	n := 0
 	for _, sub := range tree.Sub {
 		if n > most {
-			break
+			return most + 1
 		}
-		n += 1 + instructions(sub, most)
+		n += sizeOfTree(sub, most)
 	}
-	return min(n, most+1)
+	switch tree.Op {
+	case syntax.OpConcat:
+	case syntax.OpLiteral:
+		n = len(tree.Rune)
+	case syntax.OpCapture:
+		n += 2
+	case syntax.OpAlternate:
+		n += len(tree.Sub)
+	case syntax.OpStar:
+		n += 2 // one more if what it repeats can be empty
+	case syntax.OpRepeat:
+		switch {
+		case tree.Max < 0:
+			n = n*max(tree.Min, 1) + 2
+		case tree.Min < tree.Max:
+			n = (n + 1) * tree.Max // an optional one branches
+		default:
+			n *= tree.Max
+		}
+	default: // one of its own: a branch, a class of characters or an empty match
+		n++
+	}
+	return min(max(n, 1), most+1)
 }

@@ -37,6 +37,8 @@ type Schema struct {
 	free     chan struct{} // full during a check: the meter is part of the compiled schema
 	compiled *jsonschema.Schema
 	meter    *meter
+
+	instructions int // of its expressions
 }
 
 // Compile compiles a schema of draft 7, 2019-09 or 2020-12; without $schema it is 2020-12. It refuses a
@@ -58,10 +60,11 @@ func compile(data []byte) (*Schema, error) {
 	default:
 		return nil, errors.New("is not a schema: it must be an object, true or false")
 	}
-	if err := (&survey{}).look(doc, 1); err != nil {
+	var parts survey
+	if err := parts.look(doc, 1); err != nil {
 		return nil, err
 	}
-	s := &Schema{free: make(chan struct{}, 1), meter: &meter{}}
+	s := &Schema{free: make(chan struct{}, 1), meter: &meter{}, instructions: parts.program}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nowhere{})

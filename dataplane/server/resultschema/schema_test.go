@@ -224,6 +224,20 @@ func TestGeneratedSchemas(t *testing.T) {
 	}
 }
 
+// The cache counts the instructions of expressions, because a short schema can have thousands.
+func TestCacheCountsInstructions(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"pattern":"` + strings.Repeat("a{1000}", 19) + `"}`)
+	c := newCache(maxCached)
+	s, err := c.get(text, compile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.instructions < 19_000 || c.bytes != len(text)+perInstruction*s.instructions {
+		t.Errorf("%d instructions, %d bytes", s.instructions, c.bytes)
+	}
+}
+
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	made := 0
