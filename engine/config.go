@@ -119,6 +119,9 @@ type Config struct {
 	// Join makes a new directory a future member of an existing group with this incarnation. It waits until
 	// that group's leader adds it. nil = a new directory bootstraps a group with this node as its only voter.
 	Join *entry.Incarnation
+	// Rename reports whether a directory of the given node becomes a directory of NodeID when it is opened. The
+	// node must be the only member of its group. nil = Open refuses the directory of another node.
+	Rename func(old string) bool
 	// Codec encodes ops for other members. If it is nil, this member forwards no ops and takes no forwarded
 	// ones.
 	Codec Codec

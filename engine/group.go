@@ -76,6 +76,11 @@ func (g *Group) open() (err error) {
 	if g.identity, err = loadIdentity(*c); err != nil {
 		return err
 	}
+	renamed := c.NodeID != "" && g.identity.NodeID != c.NodeID
+	if renamed {
+		// group.json gets the name once the log has it, so that a crash between the two repeats the renaming.
+		g.identity.NodeID = c.NodeID
+	}
 	path := filepath.Join(c.Dir, logDir)
 	if !g.identity.Founded && !g.identity.Joined {
 		// Raft has never run here, so the directory can only hold an interrupted bootstrap.
@@ -104,13 +109,18 @@ func (g *Group) open() (err error) {
 	}
 	g.replica, err = replica.Open(replica.Config{
 		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
-		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded,
+		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded, Rename: renamed,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
 		Heartbeat: c.Heartbeat, Election: c.Election,
 		Leadership: g.leadership, Changed: g.replicaChanged, Trace: applies, Logger: c.Logger,
 	})
 	if err != nil {
 		return err
+	}
+	if renamed {
+		if err := g.identity.save(c.Dir); err != nil {
+			return errors.Join(err, g.replica.Close())
+		}
 	}
 	if g.peers != nil {
 		g.peers.Stage(g.replica.Staging())

@@ -19,7 +19,7 @@ import (
 const identityName = "group.json"
 
 // identity identifies a directory. It never changes, except that Founded is set once, and so is the node of a
-// restored directory.
+// restored directory, and that Config.Rename may change the node.
 type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
@@ -73,7 +73,7 @@ func loadIdentity(c Config) (identity, error) {
 		err := id.setNodeID(c) // the node that first opens it becomes its owner
 		return id, err
 	}
-	if c.NodeID != "" && c.NodeID != id.NodeID {
+	if c.NodeID != "" && c.NodeID != id.NodeID && (c.Rename == nil || !c.Rename(id.NodeID)) {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to node %q, not to %q: choose another directory", c.Dir, id.NodeID, c.NodeID)
 	}
 	if c.Join != nil && id.Incarnation != *c.Join {

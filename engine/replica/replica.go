@@ -72,6 +72,8 @@ type Config struct {
 	// Joining says that this member has never been part of its group, according to its directory. Machine and
 	// log may then both be empty.
 	Joining bool
+	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
+	Rename bool
 	// Heartbeat is the time without a message from a leader after which a follower stands for election.
 	// Election is the time that a candidate waits for votes. 0 = DefaultHeartbeat, DefaultElection.
 	Heartbeat, Election time.Duration
@@ -189,6 +191,11 @@ func (r *Replica) start(c Config) error {
 	conf := raftConfig(c, gained)
 	if err := r.reconcile(); err != nil {
 		return err
+	}
+	if c.Rename {
+		if err := r.rename(); err != nil {
+			return err
+		}
 	}
 	seen := r.transport
 	if r.wrapped != nil {
