@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,7 +19,6 @@ import (
 // HostConfig configures a host of the cloud.
 type HostConfig struct {
 	DataDir       string
-	NodeID        string // the permanent name of this host in the groups of its cells
 	ControlPlane  string // base URL, or those of several processes, separated by commas
 	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
@@ -46,11 +46,12 @@ type CloudHost struct {
 // OpenHost opens the host in cfg.DataDir and returns once the host serves the namespaces of its catalogue. It
 // does not wait for the control plane, which the host follows as soon as it can reach it.
 func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
-	if cfg.NodeID == "" {
-		return nil, errors.New("a host needs a name for its cells: set NodeID")
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	store, err := host.OpenStore(cfg.DataDir, rand.Reader, time.Now().UnixNano())
+	if err != nil {
+		return nil, err
 	}
 	n := &CloudHost{}
 	defer func() {
@@ -73,7 +74,8 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	}
 	n.host, err = host.Open(host.Config{
 		DataDir:  cfg.DataDir,
-		NodeID:   cfg.NodeID,
+		NodeID:   store,
+		Adopt:    true,
 		MaxCells: cfg.MaxCells,
 		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
 		Receiver: n.agent.Member(),

@@ -74,7 +74,7 @@ func (c *cloud) join(kind keyring.Kind) (a fleet.JoinAnswer) {
 func (c *cloud) open() {
 	c.t.Helper()
 	h, err := dataplane.OpenHost(context.Background(), dataplane.HostConfig{
-		DataDir: c.dir, NodeID: "host_1", ControlPlane: c.plane.URL, Credential: c.credential,
+		DataDir: c.dir, ControlPlane: c.plane.URL, Credential: c.credential,
 		Address: "http://127.0.0.1:1", Version: "test", Logger: slog.New(slog.DiscardHandler),
 		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(c.spans)),
 	})
@@ -567,14 +567,13 @@ func TestHostOpensAndClosesMany(t *testing.T) {
 
 func TestOpenHostRefuses(t *testing.T) {
 	t.Parallel()
-	good := dataplane.HostConfig{NodeID: "h", ControlPlane: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)}
+	good := dataplane.HostConfig{ControlPlane: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)}
 	text, _, _, err := keyring.New(bytes.NewReader(bytes.Repeat([]byte{1}, 4096)), keyring.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	good.Credential = text
 	for what, change := range map[string]func(*dataplane.HostConfig){
-		"no node id":       func(c *dataplane.HostConfig) { c.NodeID = "" },
 		"no control plane": func(c *dataplane.HostConfig) { c.ControlPlane = "" },
 		"no credential":    func(c *dataplane.HostConfig) { c.Credential = "" },
 		"a broken catalogue": func(c *dataplane.HostConfig) {

@@ -64,7 +64,7 @@ func loadIdentity(c Config) (identity, error) {
 	}
 	var id identity
 	if err := json.Unmarshal(data, &id); err != nil {
-		return identity{}, api.Errorf(api.Unhealthy, "%s is damaged (%w): put it back from a backup", path, err)
+		return identity{}, damagedIdentity(path, err)
 	}
 	if id.Group != c.Group {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to group %q, not to %q: choose another directory", c.Dir, id.Group, c.Group)
@@ -80,6 +80,27 @@ func loadIdentity(c Config) (identity, error) {
 		return identity{}, api.Errorf(api.Conflict, "%s holds history %v of group %q, and history %v was to be joined: choose another directory", c.Dir, id.Incarnation, id.Group, *c.Join)
 	}
 	return id, nil
+}
+
+// NodeOf returns the node whose group is in a directory; "" if it holds no group yet, or a restored one.
+func NodeOf(dir string) (string, error) {
+	path := filepath.Join(dir, identityName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var id identity
+	if err := json.Unmarshal(data, &id); err != nil {
+		return "", damagedIdentity(path, err)
+	}
+	return id.NodeID, nil
+}
+
+func damagedIdentity(path string, err error) error {
+	return api.Errorf(api.Unhealthy, "%s is damaged (%w): put it back from a backup", path, err)
 }
 
 func createIdentity(c Config) (identity, error) {

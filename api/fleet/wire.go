@@ -18,6 +18,9 @@ const (
 	JWKSPath   = "/.well-known/jwks.json"
 )
 
+// StorePrefix begins the id of a store, the data directory of a host.
+const StorePrefix = "store_"
+
 // ServiceHeader carries a gateway's service token to a host, beside the tenant's own credential.
 const ServiceHeader = "Corvo-Service-Token"
 

@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
+	"github.com/corvo/corvo/dataplane/host"
 )
 
 // hostConfig is the configuration of `corvo-cloud host`.
@@ -25,7 +28,6 @@ type hostConfig struct {
 	Bind      string `flag:"bind" default:":8082" doc:"address for requests of gateways"`
 	Advertise string `flag:"advertise" doc:"URL at which gateways reach the host (default: --bind on loopback)"`
 	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces on this host"`
-	NodeID    string `flag:"node-id" default:"host-1" doc:"permanent name of this host in its Raft groups"`
 }
 
 func newHost() *cobra.Command {
@@ -52,7 +54,11 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err := datadir.Check(cfg.DataDir, datadir.Host); err != nil {
 		return err
 	}
-	r, err := cfg.begin(ctx, "corvo-host", cfg.NodeID)
+	store, err := host.OpenStore(cfg.DataDir, rand.Reader, time.Now().UnixNano())
+	if err != nil {
+		return err
+	}
+	r, err := cfg.begin(ctx, "corvo-host", store)
 	if err != nil {
 		return err
 	}
@@ -60,9 +66,8 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	host, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
+	opened, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
 		DataDir:      cfg.DataDir,
-		NodeID:       cfg.NodeID,
 		ControlPlane: cfg.ControlPlane,
 		Credential:   credential,
 		Address:      cmp.Or(cfg.Advertise, front.URL(listener.Addr())),
@@ -75,14 +80,14 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	measured, err := cfg.serveMetrics(ctx, out, host.OperatorMetrics(), &cfg.process, r)
+	measured, err := cfg.serveMetrics(ctx, out, opened.OperatorMetrics(), &cfg.process, r)
 	if err != nil {
-		return cfg.end(ctx, r, err, host.Close)
+		return cfg.end(ctx, r, err, opened.Close)
 	}
 	defer func() { err = errors.Join(err, measured()) }()
 	fmt.Fprintf(out, "the host listens on %s\n", front.URL(listener.Addr()))
 	err = front.Serve(ctx, listener, front.Config{
-		Handler: host.Handler(), Drain: host.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
+		Handler: opened.Handler(), Drain: opened.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
 	})
-	return cfg.end(ctx, r, err, host.Close)
+	return cfg.end(ctx, r, err, opened.Close)
 }

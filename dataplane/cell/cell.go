@@ -39,6 +39,9 @@ type Config struct {
 	Shard  uint32 // the shard's number, the last part of Group
 	NodeID string // this member's name in the group
 
+	// Rename reports whether a cell of the given node becomes one of NodeID: see engine.Config.
+	Rename func(old string) bool
+
 	// Shared holds the host's caches; nil gives the cell small ones of its own.
 	Shared *state.Shared
 	// OnReady is called when a queue has jobs that no fetch has claimed, with their number. It runs on the
@@ -184,6 +187,7 @@ func (c *Cell) openGroup() (err error) {
 		Dir:       filepath.Join(cfg.Dir, "raft"),
 		Group:     cfg.Group,
 		NodeID:    cfg.NodeID,
+		Rename:    cfg.Rename,
 		Machine:   c.machine,
 		Level:     c.machine.Level,
 		MaxLevel:  op.FeatureLevel,

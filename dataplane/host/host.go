@@ -29,9 +29,12 @@ import (
 // Config holds the parameters of Open.
 type Config struct {
 	DataDir    string // cells live in <DataDir>/ns/<namespace>/<shard>
-	NodeID     string
-	CacheBytes int64 // block cache shared by all stores; 0 = DefaultCacheBytes
-	MaxCells   int   // open at once; 0 = DefaultMaxCells
+	NodeID     string // the name of the cells here in their groups; on a host of the cloud the store's id
+	CacheBytes int64  // block cache shared by all stores; 0 = DefaultCacheBytes
+	MaxCells   int    // open at once; 0 = DefaultMaxCells
+	// Adopt gives cells whose node is no store the name NodeID when they are opened. The cells of another store
+	// are refused in any case.
+	Adopt bool
 	// Known returns the highest feature level that all members of a cluster support: see cell.Config. nil =
 	// the members of each shard say it to their leader.
 	Known func() (level uint32, ok bool)
@@ -301,6 +304,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		Receiver: h.cfg.Receiver,
 		Tracer:   h.cfg.Tracer,
 		Logger:   h.cfg.Logger,
+	}
+	if h.cfg.Adopt {
+		c.Rename = func(old string) bool { return !IsStore(old) }
 	}
 	if shard == homeShard {
 		c.OnKeys = t.polls.recheckAll // because polls may wait with a removed key

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func openHost(t *testing.T, cfg Config) *Host {
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()
 	}
-	cfg.NodeID, cfg.Logger = "n1", slog.New(slog.DiscardHandler)
+	cfg.NodeID, cfg.Logger = cmp.Or(cfg.NodeID, "n1"), slog.New(slog.DiscardHandler)
 	h, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -220,7 +220,6 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 	}
 	host, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
 		DataDir:      filepath.Join(c.cfg.DataDir, "host"),
-		NodeID:       "dev",
 		ControlPlane: control,
 		Credential:   credential,
 		Address:      front.URL(listener.Addr()),

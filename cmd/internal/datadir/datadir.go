@@ -38,7 +38,7 @@ var layouts = []layout{
 	{DevCloud, []string{"dev.env", "secrets/operator"}, "corvo-cloud dev", "./cloud-data"},
 	{ControlPlane, []string{"operator.key", "controlplane"}, "corvo-cloud server", "./control-data"},
 	{Gateway, []string{"gateway"}, "corvo-cloud gateway", "./gateway-data"},
-	{Host, []string{"catalogue", "ns/ns_*"}, "corvo-cloud host", "./host-data"},
+	{Host, []string{"store.json", "catalogue", "ns/ns_*"}, "corvo-cloud host", "./host-data"},
 	{Node, []string{"admin.key", "ns/default", "LOCK"}, "corvo server", "./node-data"},
 }
 
