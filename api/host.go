@@ -19,8 +19,18 @@ type HostStatus struct {
 	Address    string `json:"address"` // base URL at which gateways reach it
 	Version    string `json:"version"`
 	LastSeenAt *Time  `json:"last_seen_at"`
-	Namespaces int    `json:"namespaces"` // placed on it
+	Namespaces int    `json:"namespaces"`            // placed on it
+	Store      string `json:"store,omitempty"`       // id of the host's data directory; absent for a gateway
+	StoreState string `json:"store_state,omitempty"` // serving, or silent if the host has not reported lately
+	// LostNamespaces are placed on the host, but their data is on a store with which it joined before.
+	LostNamespaces int `json:"lost_namespaces,omitempty"`
 }
+
+// The values of HostStatus.StoreState.
+const (
+	StoreServing = "serving"
+	StoreSilent  = "silent"
+)
 
 // CreateHostRequest creates a host or gateway and the credential with which it joins.
 type CreateHostRequest struct {

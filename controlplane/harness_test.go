@@ -18,6 +18,7 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/resourceid"
 )
 
 // The tests of this package use these words. A plane is a real control plane behind a listener whose address
@@ -183,6 +184,7 @@ func (p *plane) namespace(c *client.Cloud, org, name string) api.Namespace {
 type host struct {
 	t      testing.TB
 	member *wire.Member
+	store  string
 
 	mu    sync.Mutex
 	docs  map[string]wire.Doc // the newest, by namespace
@@ -206,12 +208,14 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	join := wire.JoinRequest{Address: "http://" + name + ".test", Version: "v1"}
 	if kind == keyring.Gateway {
 		join.Address = ""
+	} else {
+		join.Store = newStoreID(p.t)
 	}
 	m, err := wire.NewMember(wire.MemberConfig{ControlPlane: cmp.Or(p.urls, p.front.URL), Credential: credential, Join: join, Now: p.clock.Now, Logger: quiet()})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	h := &host{t: p.t, member: m, docs: map[string]wire.Doc{}, kick: make(chan struct{}, 1)}
+	h := &host{t: p.t, member: m, store: join.Store, docs: map[string]wire.Doc{}, kick: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	p.t.Cleanup(func() {
@@ -231,6 +235,15 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	}
 	until(p.t, name+" follows", m.Connected)
 	return h
+}
+
+func newStoreID(t testing.TB) string {
+	t.Helper()
+	id, err := resourceid.New(rand.Reader, wire.StorePrefix, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 func (h *host) take(d wire.Doc, kind keyring.Kind) {

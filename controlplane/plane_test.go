@@ -42,7 +42,7 @@ func TestANamespacesLife(t *testing.T) {
 	d, _ := g.doc(ns.ID)
 	want := wire.Doc{
 		Number: d.Number, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
-		Host: h.member.ID(), Address: "http://h1.test", Ready: true, Keys: d.Keys,
+		Host: h.member.ID(), Address: "http://h1.test", Store: h.store, Ready: true, Keys: d.Keys,
 	}
 	if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the gateway's document (-want +got):\n%s", diff)

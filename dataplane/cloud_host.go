@@ -61,6 +61,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	}()
 	n.agent, err = agent.Open(agent.Config{
 		DataDir:      cfg.DataDir,
+		Store:        store,
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
 		Address:      cfg.Address,

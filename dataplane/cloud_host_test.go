@@ -39,13 +39,14 @@ type cloud struct {
 	credential string // the host's
 	pass       string // a gateway's service token for hosts
 	spans      *tracetest.SpanRecorder
+	logger     *slog.Logger
 	host       *dataplane.CloudHost
 	front      *httptest.Server
 }
 
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{t: t, plane: fleettest.New(t), dir: filepath.Join(t.TempDir(), "data"), spans: tracetest.NewSpanRecorder()}
+	c := &cloud{t: t, plane: fleettest.New(t), dir: filepath.Join(t.TempDir(), "data"), spans: tracetest.NewSpanRecorder(), logger: slog.New(slog.DiscardHandler)}
 	c.credential = c.plane.Register("host_1", keyring.Host)
 	c.pass = c.join(keyring.Gateway).HostToken
 	t.Cleanup(c.close)
@@ -75,7 +76,7 @@ func (c *cloud) open() {
 	c.t.Helper()
 	h, err := dataplane.OpenHost(context.Background(), dataplane.HostConfig{
 		DataDir: c.dir, ControlPlane: c.plane.URL, Credential: c.credential,
-		Address: "http://127.0.0.1:1", Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Address: "http://127.0.0.1:1", Version: "test", Logger: c.logger,
 		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(c.spans)),
 	})
 	if err != nil {

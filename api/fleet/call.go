@@ -65,6 +65,7 @@ func (m *Member) call(ctx context.Context, method, path string, in, out any) err
 		if e != nil && e.Code == api.Unauthorized {
 			m.refused(token)
 		}
+		m.fence.check(err)
 		return err
 	}
 	return api.Wrap(err, api.LeaderUnavailable, fmt.Sprintf("the control plane cannot be asked now: %v", err))

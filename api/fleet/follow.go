@@ -36,8 +36,9 @@ type Follow struct {
 }
 
 // Run joins, renews the token and follows the documents until ctx ends, and then returns nil. It retries
-// for ever, because a member must go on serving if the control plane is down or refuses the credential. A
-// second concurrent Run is an error.
+// for ever, because a member must go on serving if the control plane is down or refuses the credential. It
+// returns an error in two cases: *SupersededError, after which the member must serve nothing, and for a second
+// concurrent Run.
 func (m *Member) Run(ctx context.Context, f Follow) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return errors.New("this member runs already")
@@ -50,10 +51,19 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 	joined := make(chan struct{})
 	var renewal sync.WaitGroup
 	defer renewal.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	renewal.Go(func() { m.keepJoined(ctx, joined) })
+	renewal.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-m.fence.down:
+			cancel()
+		}
+	})
 	select {
 	case <-ctx.Done():
-		return nil
+		return m.fence.refusal()
 	case <-joined:
 	}
 	s := stream{Member: m, Follow: f}
@@ -64,6 +74,7 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 		alive := false
 		err := s.follow(ctx, bearer, func() { alive = true; status.note(nil); tries.reset() })
 		m.connected.Store(false)
+		m.fence.check(err)
 		if ctx.Err() != nil {
 			break
 		}
@@ -75,7 +86,7 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 		}
 		tries.wait(ctx, err)
 	}
-	return nil
+	return m.fence.refusal()
 }
 
 // stream is a follower's connection to the stream of documents.

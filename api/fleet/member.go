@@ -57,11 +57,13 @@ type Member struct {
 	lastHeartbeat atomic.Int64 // Unix nanoseconds; 0 = never
 	pulse         pulse
 	rejoin        chan struct{} // holds one: the control plane refused the token
+	fence         fence
 }
 
 // session is the result of the last join.
 type session struct {
 	id, token, hostToken string
+	run                  int64     // of this process; 0 = it has not joined, or has no store
 	ends                 time.Time // of hostToken, at which hosts refuse it too
 }
 
@@ -81,7 +83,7 @@ func NewMember(c MemberConfig) (*Member, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	m := &Member{config: c, endpoints: endpoints, log: c.Logger, rejoin: make(chan struct{}, 1)}
+	m := &Member{config: c, endpoints: endpoints, log: c.Logger, rejoin: make(chan struct{}, 1), fence: fence{down: make(chan struct{})}}
 	m.http = &http.Client{Transport: newTransport()}
 	if c.HTTP != nil {
 		untimed := *c.HTTP
@@ -196,7 +198,10 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	var a JoinAnswer
-	if err := m.send(ctx, http.MethodPost, JoinPath, m.config.Credential, m.config.Join, &a); err != nil {
+	request := m.config.Join
+	request.Run = m.session.Load().run
+	if err := m.send(ctx, http.MethodPost, JoinPath, m.config.Credential, request, &a); err != nil {
+		m.fence.check(err)
 		return 0, err
 	}
 	if a.ID == "" || a.Token == "" {
@@ -210,7 +215,7 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	if !m.Connected() {
 		m.trusted.Store(&set)
 	}
-	m.session.Store(&session{id: a.ID, token: a.Token, hostToken: a.HostToken, ends: a.ExpiresAt.Add(token.Leeway)})
+	m.session.Store(&session{id: a.ID, token: a.Token, hostToken: a.HostToken, run: a.Run, ends: a.ExpiresAt.Add(token.Leeway)})
 	half := a.ExpiresAt.Sub(m.config.Now()) / 2
 	return min(max(half, leastRenew), token.Lifetime/2), nil
 }

@@ -38,12 +38,15 @@ const SilenceLimit = 5 * time.Second
 type JoinRequest struct {
 	Address string `json:"address"` // base URL at which gateways reach the host; "" for a gateway
 	Version string `json:"version"`
+	Store   string `json:"store,omitempty"` // id of the host's data directory; "" for a gateway
+	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that sees its HostToken must not be
 // able to use it at the control plane.
 type JoinAnswer struct {
 	ID        string          `json:"id"`                   // of the host or gateway
+	Run       int64           `json:"run,omitempty"`        // of this process among those of the host; the newest one has the highest
 	Token     string          `json:"token"`                // for the control plane
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
@@ -78,6 +81,7 @@ type Doc struct {
 	Desired    string `json:"desired"`
 	Host       string `json:"host"`            // id of the host of its placement; "" = none yet
 	Address    string `json:"address"`         // that host's base URL
+	Store      string `json:"store,omitempty"` // on which its data is; a host with another store has none of it
 	Ready      bool   `json:"ready"`           // the host has it open, so that requests may be sent there
 	Keys       []Key  `json:"keys"`            // the namespace's keys and its organisation's tokens
 	Roles      []Role `json:"roles,omitempty"` // the custom roles that keys name
@@ -111,6 +115,9 @@ const (
 	Closing = "closing"
 	Gone    = "absent" // closed, its data deleted
 	Failed  = "failed" // see Error; the host retries
+	// Waiting means that the data is not on this host, and that the host must not found it: see Error. It ends
+	// with another document.
+	Waiting = "waiting"
 )
 
 // Report is the state of a host, always with all its cells. A host reports after each change and every

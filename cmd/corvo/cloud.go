@@ -299,6 +299,8 @@ func cloudHosts(r *remote) *cobra.Command {
 		{"NAMESPACES", func(h api.Host) string { return count(h.Status.Namespaces) }},
 		{"VERSION", func(h api.Host) string { return h.Status.Version }},
 		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
+		{"STORE", func(h api.Host) string { return h.Status.Store }},
+		{"STATE", storeState},
 		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
 	}
 	return below("hosts", "Manage hosts and gateways (operators only)",
@@ -310,6 +312,14 @@ func cloudHosts(r *remote) *cobra.Command {
 		}, func(w io.Writer, h api.Host) { showOne(w, h, columns...) }),
 		createHost(r),
 	)
+}
+
+// storeState returns the state of a host's store, and the number of namespaces whose data is on a lost one.
+func storeState(h api.Host) string {
+	if h.Status.LostNamespaces == 0 {
+		return h.Status.StoreState
+	}
+	return fmt.Sprintf("%s, %d lost", h.Status.StoreState, h.Status.LostNamespaces)
 }
 
 func createHost(r *remote) *cobra.Command {

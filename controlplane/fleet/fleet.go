@@ -49,6 +49,8 @@ type Namespace struct {
 	Spec       Spec
 	Phase      Phase
 	HostID     string // id of the host it is placed on; "" = not placed yet
+	Store      string // on which its data is; "" = not placed yet, or on the first store that the host names
+	StoreLost  bool   // the host has joined with another store since
 	Operation  string // id of the operation under way; "" = none
 	Trace      string // that operation's traceparent
 	DocNumber  int64  // number of the newest document about it
@@ -95,7 +97,10 @@ type Host struct {
 	Binary     string // version of its binary; "" until it has joined
 	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int // placed on it, without the deleted ones
+	Namespaces int    // placed on it, without the deleted ones
+	Store      string // id of its data directory; "" = it has named none
+	Run        int64  // of its newest process
+	Lost       int    // namespaces that are placed on it and whose data is on a store that it no longer has
 }
 
 // Credential is the record of a key of any kind: its owner and its rights, without the secret.

@@ -73,8 +73,24 @@ func provision(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 		return Step{Kind: Settle}
 	case wire.Failed:
 		return await("%s cannot open it and tries again: %s", naming(ns, hosts), cell.Error)
+	case wire.Waiting:
+		return await("%s does not open it: %s", naming(ns, hosts), cell.Error)
 	}
 	return await("%s is opening it", naming(ns, hosts))
+}
+
+// Fault returns the reason, for people, for which the host of an active namespace cannot serve it; "" if none
+// is known. cell is the report of that host.
+func Fault(ns fleet.Namespace, cell CellReport) string {
+	switch {
+	case ns.Phase != fleet.Active:
+		return ""
+	case ns.StoreLost:
+		return fmt.Sprintf("its data is on %s, and host %s has joined with another store since: start the host with the directory of that store, or delete the namespace", ns.Store, ns.HostID)
+	case cell.State == wire.Failed || cell.State == wire.Waiting:
+		return fmt.Sprintf("host %s does not serve it: %s", ns.HostID, cell.Error)
+	}
+	return ""
 }
 
 func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {

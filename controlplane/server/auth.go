@@ -66,6 +66,7 @@ func (c credentials) Key(id string) (tenancy.Key, bool) {
 // member is a host or gateway that has joined.
 type member struct {
 	host    fleet.Host
+	run     int64     // of the host's process; 0 for a gateway
 	expires time.Time // when the server refuses its token
 }
 
@@ -120,8 +121,11 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	if !ok {
 		return member{}, api.Errorf(api.Unauthorized, "the credential of %s was revoked", host.Name)
 	}
+	if claims.Run < host.Run {
+		return member{}, store.Superseded(host)
+	}
 	s.cfg.Observations.Touch(host.ID)
-	return member{host: host, expires: claims.Expires.Add(token.Leeway)}, nil
+	return member{host: host, run: claims.Run, expires: claims.Expires.Add(token.Leeway)}, nil
 }
 
 // roleOf returns the role of a member of a registered kind.

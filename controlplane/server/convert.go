@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -39,7 +41,7 @@ func (s *Server) toNamespace(n fleet.Namespace) api.Namespace {
 		},
 		Status: api.NamespaceStatus{
 			Phase:              string(n.Phase),
-			Message:            s.cfg.Reconciler.Waiting(string(n.ID)),
+			Message:            cmp.Or(s.cfg.Reconciler.Waiting(string(n.ID)), plan.Fault(n, s.cfg.Observations.Cell(n.HostID, string(n.ID)))),
 			ObservedGeneration: n.Observed,
 			Endpoint:           s.cfg.Endpoint,
 			Operation:          n.Operation,
@@ -95,7 +97,13 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 	out := api.Host{
 		Resource: api.Resource{ID: h.ID, Name: h.Name, ResourceVersion: h.Version, Generation: 1, CreatedAt: timeOf(h.CreatedNs)},
 		Spec:     api.HostSpec{Kind: kindWords[h.Kind], Region: h.Region},
-		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces},
+		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces, Store: h.Store, LostNamespaces: h.Lost},
+	}
+	if h.Store != "" {
+		out.Status.StoreState = api.StoreSilent
+		if s.cfg.Observations.Alive(h.ID) {
+			out.Status.StoreState = api.StoreServing
+		}
 	}
 	if at, ok := s.cfg.Observations.Seen(h.ID); ok {
 		text := api.TimeOf(at)

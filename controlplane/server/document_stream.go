@@ -123,8 +123,8 @@ func (f *stream) run() error {
 	}
 }
 
-// trusted reports whether the follower's token and credential are still valid, according to a state that has every
-// acknowledged change.
+// trusted reports whether the follower's token and credential are still valid, and whether it is the newest process
+// of its host, according to a state that has every acknowledged change.
 func (f *stream) trusted() (bool, error) {
 	if !f.cfg.Now().Before(f.expires) {
 		return false, nil
@@ -134,6 +134,9 @@ func (f *stream) trusted() (bool, error) {
 	// connects to another process.
 	if err := f.verify(f.ctx); err != nil {
 		return false, ignoreNoLeader(err)
+	}
+	if newest, err := f.store.Host(f.ctx, f.host.ID); err != nil || f.member.run < newest.Run {
+		return false, err
 	}
 	return f.mayJoin(f.ctx, f.host.ID)
 }

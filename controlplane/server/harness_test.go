@@ -23,6 +23,7 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/resourceid"
 )
 
 // The tests of this package use these words. A front is a real server on a real store behind a listener, with
@@ -47,6 +48,7 @@ type front struct {
 	operator string       // an operator's key
 	ahead    atomic.Int64 // of the clock
 	log      *logBuffer
+	joined   sync.Map // credential -> wire.JoinRequest, of the last join of a host
 }
 
 // logBuffer keeps the log's text, so that a test can search it for secrets.
@@ -162,15 +164,40 @@ func (f *front) host(name string, kind keyring.Kind) (id, credential string) {
 	return made.ID, made.Credential
 }
 
-// join exchanges a fleet credential for a service token.
+// join exchanges a fleet credential for a service token. Each host is one process, on a store of its own.
 func (f *front) join(credential, address string) string {
 	f.t.Helper()
-	a := f.send("POST", wire.JoinPath, credential, `{"address":"`+address+`","version":"v1"}`)
-	var answer wire.JoinAnswer
+	join := wire.JoinRequest{Address: address, Version: "v1"}
+	if kind, _, _ := keyring.Parse(credential); kind == keyring.Host {
+		last, _ := f.joined.LoadOrStore(credential, wire.JoinRequest{Store: newStoreID(f.t)})
+		join.Store, join.Run = last.(wire.JoinRequest).Store, last.(wire.JoinRequest).Run
+	}
+	answer := f.joinAs(credential, join)
+	join.Run = answer.Run
+	f.joined.Store(credential, join)
+	return answer.Token
+}
+
+func (f *front) joinAs(credential string, join wire.JoinRequest) (answer wire.JoinAnswer) {
+	f.t.Helper()
+	body, err := json.Marshal(join)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := f.send("POST", wire.JoinPath, credential, string(body))
 	if a.status != 200 || json.Unmarshal(a.body, &answer) != nil || answer.Token == "" {
 		f.t.Fatalf("join: %d %s", a.status, a.body)
 	}
-	return answer.Token
+	return answer
+}
+
+func newStoreID(t testing.TB) string {
+	t.Helper()
+	id, err := resourceid.New(rand.Reader, wire.StorePrefix, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // namespace creates a namespace that no host opens, and returns its id.

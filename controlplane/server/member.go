@@ -15,6 +15,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/resourceid"
 	"github.com/corvo/corvo/tenancy/token"
 )
 
@@ -30,7 +31,8 @@ const (
 )
 
 // join exchanges a fleet credential for a service token, and for a gateway also for the token that it
-// presents to hosts. It records the member's address and version if they have changed.
+// presents to hosts. It records the member's address, version and store if they have changed, before the member
+// gets a token, so that two hosts never have one store.
 func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	var body wire.JoinRequest
 	q, err := s.begin(r, &body)
@@ -53,15 +55,19 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	if body.Address != host.Address || body.Version != host.Binary {
-		q.meta.Idempotency = nil // repeating the op changes nothing anyway
-		_, err := propose[any](r.Context(), s, &store.JoinHost{Meta: q.meta, Id: host.ID, Address: body.Address, Version: body.Version})
+	run := body.Run
+	if body.Address != host.Address || body.Version != host.Binary || body.Store != host.Store || run != host.Run || run == 0 && body.Store != "" {
+		q.meta.Idempotency = nil // each process that starts gets a number of its own
+		joined, err := propose[*store.JoinHostResult](r.Context(), s, &store.JoinHost{
+			Meta: q.meta, Id: host.ID, Address: body.Address, Version: body.Version, Store: body.Store, Run: run,
+		})
 		if err != nil {
 			return err
 		}
+		run = joined.Run
 	}
 	s.cfg.Observations.Touch(host.ID)
-	return s.admit(w, host)
+	return s.admit(w, host, run)
 }
 
 // member validates the address and version that a member reports about itself. Only a host has an address, so
@@ -77,6 +83,15 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(r.Address) > store.MaxAddress:
 		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", text.Quote(r.Address))
 	}
+	switch { // a process with a credential of the other kind hears of its address only
+	case kind == keyring.Gateway && r.Address == "" && (r.Store != "" || r.Run != 0):
+		f.add("store", "is set: only a host has one")
+	case kind == keyring.Host && r.Address != "" && !resourceid.Has(r.Store, wire.StorePrefix):
+		f.add("store", "%s is no id of a store, %s and 26 characters: start a host that names its own", text.Quote(r.Store), wire.StorePrefix)
+	}
+	if r.Run < 0 {
+		f.add("run", "is %d: it is the number of an earlier answer, or 0", r.Run)
+	}
 	if len(r.Version) > store.MaxVersion {
 		f.add("version", "has %d bytes: at most %d are allowed", len(r.Version), store.MaxVersion)
 	}
@@ -84,17 +99,17 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 
 // admit writes a service token, and for a gateway a second one that the gateway presents to hosts. Their
 // audiences differ, so that a host cannot use the second token at the control plane.
-func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
+func (s *Server) admit(w http.ResponseWriter, host fleet.Host, run int64) error {
 	key, err := s.cfg.Signer.Key()
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	sign := func(audience string) (string, error) {
-		return token.Sign(key, token.Claims{Subject: host.ID, Role: string(roleOf(host.Kind)), Audience: audience}, now)
+		return token.Sign(key, token.Claims{Subject: host.ID, Role: string(roleOf(host.Kind)), Audience: audience, Run: run}, now)
 	}
 	_, jwks := s.cfg.Signer.Trusted()
-	answer := wire.JoinAnswer{ID: host.ID, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks}
+	answer := wire.JoinAnswer{ID: host.ID, Run: run, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks}
 	if answer.Token, err = sign(token.ControlPlane); err != nil {
 		return err
 	}
@@ -137,7 +152,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 }
 
 // cellStates lists the valid states of a cell.
-var cellStates = map[string]bool{wire.Opening: true, wire.Opened: true, wire.Closing: true, wire.Gone: true, wire.Failed: true}
+var cellStates = map[string]bool{wire.Opening: true, wire.Opened: true, wire.Closing: true, wire.Gone: true, wire.Failed: true, wire.Waiting: true}
 
 func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	if len(r.Cells) > MaxReportCells {

@@ -238,6 +238,7 @@ func TestJoin(t *testing.T) {
 	id, credential := f.host("one", keyring.Host)
 	_, gateway := f.host("g", keyring.Gateway)
 	for _, body := range []string{`{"address":"one:8080"}`, `{"address":"ftp://one"}`, `{"address":"http://u:p@one"}`, `{"address":"http://one?x=1"}`} {
+		body = strings.Replace(body, "{", `{"store":"`+newStoreID(t)+`",`, 1)
 		if a := f.send("POST", wire.JoinPath, credential, body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("join as %s: %d %s", body, a.status, a.body)
 		}
@@ -249,6 +250,16 @@ func TestJoin(t *testing.T) {
 		a := f.send("POST", wire.JoinPath, c.credential, c.body)
 		if p := a.problem(t); p.Code != api.ValidationError || p.Error != c.want {
 			t.Errorf("join as %s with the credential of the other kind: %d %s", c.body, a.status, a.body)
+		}
+	}
+	for body, as := range map[string]string{
+		`{"address":"http://one"}`:                                          credential,
+		`{"address":"http://one","store":"host-1"}`:                         credential,
+		`{"address":"http://one","store":"` + newStoreID(t) + `","run":-1}`: credential,
+		`{"store":"` + newStoreID(t) + `"}`:                                 gateway,
+	} {
+		if a := f.send("POST", wire.JoinPath, as, body); a.problem(t).Code != api.ValidationError {
+			t.Errorf("join as %s: %d %s", body, a.status, a.body)
 		}
 	}
 	f.join(credential, "http://one.test")
@@ -414,11 +425,11 @@ func TestAudiences(t *testing.T) {
 	_, gateway := f.host("g", keyring.Gateway)
 	set, _ := f.server.cfg.Signer.Trusted()
 	for credential, address := range map[string]string{host: "http://one.test", gateway: ""} {
-		a := f.send("POST", wire.JoinPath, credential, `{"address":"`+address+`"}`)
-		var joined wire.JoinAnswer
-		if err := json.Unmarshal(a.body, &joined); err != nil || a.status != 200 {
-			t.Fatalf("join: %d %s", a.status, a.body)
+		join := wire.JoinRequest{Address: address}
+		if credential == host {
+			join.Store = newStoreID(t)
 		}
+		joined := f.joinAs(credential, join)
 		if _, err := set.Verify(joined.Token, token.Hosts, f.now()); api.CodeOf(err) != api.Unauthorized {
 			t.Errorf("a token for the control plane at a host: %v", err)
 		}

@@ -20,6 +20,12 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
+// storesSQL creates tables that databases of earlier builds lack. They need no op that migrates, because an
+// absent table and an empty one are the same state.
+//
+//go:embed schema_stores.sql
+var storesSQL string
+
 const (
 	// schemaVersion is stored in the file's user_version. Changed tables get a new version and an op that
 	// migrates.
@@ -116,6 +122,9 @@ func openDatabase(path string) (_ *database, err error) {
 	}
 	if version != schemaVersion {
 		return nil, fmt.Errorf("%s has schema version %d, this binary knows %d: use the binary that wrote it, or a newer one", path, version, schemaVersion)
+	}
+	if _, err = db.writer.ExecContext(context.Background(), storesSQL); err != nil {
+		return nil, fmt.Errorf("%s: add the tables of stores: %w", path, err)
 	}
 	if db.readers, err = sql.Open("sqlite", dsn(path, "rw", "query_only(1)", "wal_autocheckpoint(0)", "cache_size(-4000)")); err != nil {
 		return nil, err

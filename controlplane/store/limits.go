@@ -13,6 +13,7 @@ const (
 	MaxOrgs               = 10_000
 	MaxNamespaces         = 1_000 // of an organisation, those that are not deleted
 	MaxHosts              = 1_000 // hosts and gateways
+	MaxStores             = 100   // that a host has joined with, the lost ones included
 	MaxKeys               = fleet.MaxKeys
 	MaxSigningKeys        = 16
 	MaxIdempotencyRecords = 100_000
@@ -58,12 +59,12 @@ const (
 
 // limits holds the bounds that decide in Apply.
 type limits struct {
-	orgs, namespaces, hosts, keys, roles, signingKeys, idempotency int64
-	aside, namespaceAside                                          AsideTotals
+	orgs, namespaces, hosts, stores, keys, roles, signingKeys, idempotency int64
+	aside, namespaceAside                                                  AsideTotals
 }
 
 var defaultLimits = limits{
-	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
+	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, stores: MaxStores, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
 	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords,
 	aside:          AsideTotals{Frames: MaxAsideFrames, Bytes: MaxAsideBytes},
 	namespaceAside: AsideTotals{Frames: MaxNamespaceAsideFrames, Bytes: MaxNamespaceAsideBytes},

@@ -16,7 +16,7 @@ import (
 // ones.
 func TestDefaultLimits(t *testing.T) {
 	t.Parallel()
-	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000,
+	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, stores: 100, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000,
 		aside: AsideTotals{Frames: 1_000, Bytes: 256 << 20}, namespaceAside: AsideTotals{Frames: 100, Bytes: 32 << 20}}
 	if got := newWorld(t).limits; got != want {
 		t.Errorf("%+v, want %+v; a change needs a new feature level", got, want)
@@ -135,6 +135,9 @@ func TestValidate(t *testing.T) {
 		}},
 		{"address", func() op { return join("a", long(MaxAddress)) }, func() op { return join("a", long(MaxAddress+1)) }},
 		{"version", nil, func() op { return &JoinHost{Id: "h", Version: long(MaxVersion + 1)} }},
+		{"store", nil, func() op { return &JoinHost{Id: "h", Store: long(MaxID + 1)} }},
+		{"run", nil, func() op { return &JoinHost{Id: "h", Store: "store_a", Run: -1} }},
+		{"run", nil, func() op { return &JoinHost{Id: "h", Run: 1} }},
 		{"rows", func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows) }) }, func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows + 1) }) }},
 		{"rows", nil, func() op { return use(func(o *ApplyUsage) { o.Rows = nil }) }},
 		{"refusals", func() op { return refusals("b", MaxRefusals) }, func() op { return refusals("b", MaxRefusals+1) }},

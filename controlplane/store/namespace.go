@@ -12,12 +12,16 @@ import (
 const namespaceColumns = `id, org, name, version, generation, observed, region, tier, replicas, shards,
 	deletion_protection, phase, host, operation, trace, doc_number, created_ns`
 
-const selectNamespace = "SELECT " + namespaceColumns + " FROM namespaces"
+// storeColumns follow namespaceColumns in every read.
+const storeColumns = `, COALESCE((SELECT p.store FROM placements p WHERE p.namespace = namespaces.id), ''),
+	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0)`
+
+const selectNamespace = "SELECT " + namespaceColumns + storeColumns + " FROM namespaces"
 
 func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
 	s := &n.Spec
 	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs)
+		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost)
 	return n, err
 }
 

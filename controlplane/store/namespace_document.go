@@ -66,12 +66,12 @@ type placed struct {
 func scanPlaced(rows *sql.Rows) (p placed, err error) {
 	s := &p.Spec
 	err = rows.Scan(&p.ID, &p.Org, &p.Name, &p.Version, &p.Generation, &p.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &p.Phase, &p.HostID, &p.Operation, &p.Trace, &p.DocNumber, &p.CreatedNs, &p.address)
+		&s.DeletionProtection, &p.Phase, &p.HostID, &p.Operation, &p.Trace, &p.DocNumber, &p.CreatedNs, &p.Store, &p.StoreLost, &p.address)
 	return p, err
 }
 
 func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) {
-	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
+	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+storeColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
 		FROM namespaces WHERE doc_number > ? ORDER BY doc_number LIMIT ?`, after, page(limit))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 	for _, n := range namespaces {
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
-			Generation: n.Generation, Desired: wire.Absent, Host: n.HostID, Address: n.address,
+			Generation: n.Generation, Desired: wire.Absent, Host: n.HostID, Address: n.address, Store: n.Store,
 			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
 		}
 		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {

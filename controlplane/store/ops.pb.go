@@ -1810,6 +1810,8 @@ type JoinHost struct {
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Store         string                 `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"` // of a host; "" for a gateway, and in ops from before stores had ids
+	Run           int64                  `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`    // of the process that joins again; 0 = it has just started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1872,8 +1874,23 @@ func (x *JoinHost) GetVersion() string {
 	return ""
 }
 
+func (x *JoinHost) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *JoinHost) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
 type JoinHostResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           int64                  `protobuf:"varint,1,opt,name=run,proto3" json:"run,omitempty"` // of the process; 0 without a store
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,6 +1923,13 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *JoinHostResult) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 type UsageRow struct {
@@ -3124,13 +3148,16 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"credential\x12\x16\n" +
 	"\x06ensure\x18\a \x01(\bR\x06ensure\"\"\n" +
 	"\x10CreateHostResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x7f\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xa7\x01\n" +
 	"\bJoinHost\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\x10\n" +
-	"\x0eJoinHostResult\"\xe4\x03\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
+	"\x05store\x18\x05 \x01(\tR\x05store\x12\x10\n" +
+	"\x03run\x18\x06 \x01(\x03R\x03run\"\"\n" +
+	"\x0eJoinHostResult\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\x03R\x03run\"\xe4\x03\n" +
 	"\bUsageRow\x12\x17\n" +
 	"\ahour_ns\x18\x01 \x01(\x03R\x06hourNs\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +

@@ -48,6 +48,9 @@ func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	if err := tx.updateNamespace(n); err != nil {
 		return nil, err
 	}
+	if err := tx.placeOn(o.Id, h.Store); err != nil {
+		return nil, err
+	}
 	if err := tx.touchHost(h.ID); err != nil {
 		return nil, err
 	}

@@ -44,8 +44,10 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 			return nil, err
 		}
 	}
-	if _, err := tx.exec("DELETE FROM roles WHERE namespace = ?", o.Id); err != nil {
-		return nil, err
+	for _, table := range []string{"roles", "placements"} {
+		if _, err := tx.exec("DELETE FROM "+table+" WHERE namespace = ?", o.Id); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.finish(&n, nil); err != nil {
 		return nil, err

@@ -273,7 +273,11 @@ func (s *simulation) drawBare() op {
 		o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
 		return o
 	case 3, 4:
-		return &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2)}
+		o := &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2)}
+		if s.rng.IntN(4) > 0 { // few stores, so that hosts meet those of others and go back to lost ones
+			o.Store, o.Run = fmt.Sprintf("store_%d", s.rng.IntN(6)), s.rng.Int64N(4)
+		}
+		return o
 	case 5, 6, 7:
 		o := newNamespace(s.some("SELECT id FROM orgs ORDER BY id", "org_none"), "n"+word(12))
 		o.Id, o.OperationId = s.mint("ns_"), s.mint("op_")

@@ -48,6 +48,7 @@ const (
 // Config describes this host.
 type Config struct {
 	DataDir      string // contains the catalogue
+	Store        string // id of the data directory
 	ControlPlane string // base URL, or those of several processes, separated by commas
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
@@ -75,6 +76,7 @@ type Agent struct {
 	slots     chan struct{} // holds a token for each change in progress
 	reportDue chan struct{} // holds a token while a report is due
 	running   sync.WaitGroup
+	changes   sync.WaitGroup  // the workers of placements
 	ctx       context.Context // ends with Close
 	stop      context.CancelFunc
 
@@ -115,7 +117,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 	a.member, err = fleet.NewMember(fleet.MemberConfig{
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
-		Join:         fleet.JoinRequest{Address: cfg.Address, Version: cfg.Version},
+		Join:         fleet.JoinRequest{Address: cfg.Address, Version: cfg.Version, Store: cfg.Store},
 		Trusted:      a.catalogue.Trusted(),
 		HTTP:         cfg.HTTP,
 		Now:          cfg.Now,
@@ -156,7 +158,11 @@ func (a *Agent) Start(ctx context.Context, h *host.Host) error {
 		err := a.member.Run(a.ctx, fleet.Follow{
 			After: a.catalogue.Number(), Keep: a.persist, OnDoc: a.applyDoc, OnNumber: a.markSynced,
 		})
-		if err != nil {
+		var other *fleet.SupersededError
+		switch {
+		case errors.As(err, &other):
+			a.yieldTo(other)
+		case err != nil:
 			a.cfg.Logger.Error("this host no longer follows the control plane", "error", err)
 		}
 	})
@@ -169,8 +175,24 @@ func (a *Agent) Start(ctx context.Context, h *host.Host) error {
 func (a *Agent) Close() error {
 	a.stop()
 	a.running.Wait()
+	a.changes.Wait()
 	a.member.Close()
 	return a.catalogue.Close()
+}
+
+// yieldTo closes all namespaces, because the store has another process or another host. Both would answer with
+// histories that differ, and this process would acknowledge writes that the other one never sees. The process
+// stays up and answers 503, so that a supervisor that restarts it does not fence the other one in turn.
+func (a *Agent) yieldTo(other *fleet.SupersededError) {
+	a.cfg.Logger.Error("this process closes its namespaces: another process has its place", "address", a.cfg.Address, "store", a.cfg.Store,
+		"other_address", other.Address, "other_store", other.Store, "error", other)
+	a.stop()
+	a.changes.Wait()
+	for _, ns := range a.host.Namespaces() {
+		if err := a.host.Shut(context.Background(), ns); err != nil {
+			a.cfg.Logger.Error("a namespace did not close cleanly", "namespace", ns, "error", err)
+		}
+	}
 }
 
 // markSynced records that every existing document was received.

@@ -23,8 +23,9 @@ type placement struct {
 	doc    fleet.Doc
 	state  string // a state of fleet.CellReport; "" = no attempt yet
 	reason string // of the failure
-	// generation is the generation of the document that state describes.
+	// generation and number are those of the document that state describes.
 	generation int64
+	number     int64
 	busy       bool          // a worker is running
 	changed    chan struct{} // holds a token after a new document, which ends the pause before a retry
 	tried      chan struct{} // closed after the first attempt
@@ -34,8 +35,18 @@ func newPlacement(d fleet.Doc) *placement {
 	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{})}
 }
 
-// settled reports whether the document is in effect.
+// errElsewhere is the reason for which this host does not open a namespace that its document places here.
+type errElsewhere struct{ store, here string }
+
+func (e errElsewhere) Error() string {
+	return fmt.Sprintf("the data of the namespace is on %s and this directory is %s, where an empty namespace is not founded in its place: start the host with the directory of that store", e.store, e.here)
+}
+
+// settled reports whether the document is in effect, or cannot come into effect on this store.
 func (p *placement) settled() bool {
+	if p.state == fleet.Waiting {
+		return p.number == p.doc.Number
+	}
 	want := fleet.Opened
 	if p.doc.Desired == fleet.Absent {
 		want = fleet.Gone
@@ -53,7 +64,7 @@ func (a *Agent) ensureWorker(p *placement) {
 		}
 	case !p.settled():
 		p.busy = true
-		a.running.Go(func() { a.reconcile(p) })
+		a.changes.Go(func() { a.reconcile(p) })
 	}
 }
 
@@ -67,7 +78,7 @@ func (a *Agent) reconcile(p *placement) {
 		}
 		err := a.change(d)
 		a.finishChange(p, d, err)
-		if err == nil {
+		if err == nil || errors.As(err, new(errElsewhere)) {
 			wait = FirstRetry
 			continue
 		}
@@ -98,7 +109,7 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 		p.markTried()
 		return d, false
 	}
-	if p.state != fleet.Failed { // a failure is reported until an attempt succeeds
+	if p.state != fleet.Failed && p.state != fleet.Waiting { // both are reported until an attempt succeeds
 		p.state = fleet.Opening
 		if p.doc.Desired != fleet.Open {
 			p.state = fleet.Closing
@@ -113,8 +124,11 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p.generation, p.reason = d.Generation, ""
+	p.generation, p.number, p.reason = d.Generation, d.Number, ""
 	switch {
+	case errors.As(err, new(errElsewhere)):
+		p.state, p.reason = fleet.Waiting, err.Error()
+		a.cfg.Logger.Error("the host does not open a namespace", "namespace", d.Namespace, "error", err)
 	case err != nil:
 		p.state, p.reason = fleet.Failed, err.Error()
 	case d.Desired == fleet.Absent:
@@ -150,6 +164,11 @@ func (a *Agent) change(d fleet.Doc) error {
 		return a.traced(ctx, telemetry.SpanDropCell, ns, a.host.Remove)
 	case d.Desired != fleet.Open:
 		return fmt.Errorf("the document wants it %q, which this version does not know", d.Desired)
+	case d.Store != "" && d.Store != a.cfg.Store:
+		if err := a.host.Shut(ctx, ns); err != nil {
+			return err
+		}
+		return errElsewhere{d.Store, a.cfg.Store}
 	}
 	if _, err := a.host.Cells(ns); err == nil {
 		return nil // only its keys or its generation changed

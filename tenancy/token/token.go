@@ -41,6 +41,7 @@ type Claims struct {
 	Subject  string // the id of the host or gateway
 	Role     string // a tenancy.Role of a host or gateway
 	Audience string
+	Run      int64     // of the host's process: see fleet.JoinAnswer; 0 for a gateway
 	Expires  time.Time // Sign sets it to now plus Lifetime
 }
 
@@ -58,6 +59,7 @@ const (
 // claims is the JWT form of Claims.
 type claims struct {
 	Role string `json:"role"`
+	Run  int64  `json:"run,omitempty"`
 	jwt.RegisteredClaims
 }
 
@@ -72,6 +74,7 @@ func Sign(k Key, c Claims, now time.Time) (string, error) {
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
 		Role: c.Role,
+		Run:  c.Run,
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer:    Issuer,
 			Subject:   c.Subject,
@@ -133,5 +136,5 @@ func (s Set) verify(text, audience string, now time.Time, leeway time.Duration) 
 	case c.Subject == "" || c.Role == "":
 		return Claims{}, api.Errorf(api.Unauthorized, refused)
 	}
-	return Claims{Subject: c.Subject, Role: c.Role, Audience: audience, Expires: c.ExpiresAt.Time}, nil
+	return Claims{Subject: c.Subject, Role: c.Role, Audience: audience, Run: c.Run, Expires: c.ExpiresAt.Time}, nil
 }

@@ -43,6 +43,8 @@ type ControlPlane struct {
 	docs     map[string]fleet.Message // the newest, by namespace
 	raw      []fleet.Message          // lines that Inject sends as they are
 	members  map[string]member        // by credential
+	runs     map[string]int64         // of the newest process, by member
+	stores   map[string]string        // the one of the last join, by member
 	down     bool
 	silent   bool
 	ends     int // how often End closed all streams
@@ -66,7 +68,7 @@ func New(tb testing.TB) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime,
-		docs: map[string]fleet.Message{}, members: map[string]member{},
+		docs: map[string]fleet.Message{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{},
 		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
@@ -199,6 +201,11 @@ func (c *ControlPlane) isDown() bool { return read(c, func() bool { return c.dow
 // Joins counts the answered joins.
 func (c *ControlPlane) Joins() int { return read(c, func() int { return c.joins }) }
 
+// Store returns the store with which a member has joined.
+func (c *ControlPlane) Store(id string) string {
+	return read(c, func() string { return c.stores[id] })
+}
+
 // Refused counts the refused joins.
 func (c *ControlPlane) Refused() int { return read(c, func() int { return c.refused }) }
 
@@ -219,6 +226,10 @@ func (c *ControlPlane) Used(namespace string) billing.Quantities {
 func (c *ControlPlane) Sources() int { return read(c, func() int { return len(c.last) }) }
 
 func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
+	var request fleet.JoinRequest
+	if !decode(w, r, &request) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, ok := c.members[bearer(r)]
@@ -227,17 +238,27 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		refuse(w, api.Errorf(api.Unauthorized, "the credential is not valid"))
 		return
 	}
+	if request.Run == 0 && request.Store != "" {
+		c.runs[m.id]++
+		request.Run = c.runs[m.id]
+		c.stores[m.id] = request.Store
+	}
+	if request.Run < c.runs[m.id] {
+		c.refused++
+		refuse(w, fleet.Superseded("a newer process runs", c.stores[m.id], "http://newer"))
+		return
+	}
 	c.joins++
 	key := c.keys[len(c.keys)-1]
 	sign := func(role tenancy.Role, audience string) string {
 		// The token is valid by the real clock. ExpiresAt alone makes it look shorter.
-		text, err := token.Sign(key, token.Claims{Subject: m.id, Role: string(role), Audience: audience}, time.Now())
+		text, err := token.Sign(key, token.Claims{Subject: m.id, Role: string(role), Audience: audience, Run: request.Run}, time.Now())
 		if err != nil {
 			panic(err) // there are a key and all claims
 		}
 		return text
 	}
-	a := fleet.JoinAnswer{ID: m.id, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS()}
+	a := fleet.JoinAnswer{ID: m.id, Run: request.Run, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS()}
 	if m.kind == keyring.Gateway {
 		a.Token, a.HostToken = sign(tenancy.GatewayMember, token.ControlPlane), sign(tenancy.GatewayMember, token.Hosts)
 	} else {
@@ -252,6 +273,10 @@ func (c *ControlPlane) member(h func(http.ResponseWriter, *http.Request, token.C
 		claims, err := c.Trusted().Verify(bearer(r), token.ControlPlane, time.Now())
 		if err != nil {
 			refuse(w, err.(*api.Error))
+			return
+		}
+		if claims.Run < read(c, func() int64 { return c.runs[claims.Subject] }) {
+			refuse(w, fleet.Superseded("a newer process runs", read(c, func() string { return c.stores[claims.Subject] }), "http://newer"))
 			return
 		}
 		h(w, r, claims)
@@ -394,7 +419,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) bool {
 func answer(w http.ResponseWriter, v any) { write(w, http.StatusOK, v) }
 
 func refuse(w http.ResponseWriter, e *api.Error) {
-	write(w, e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code})
+	write(w, e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code, "details": e.Details})
 }
 
 // write ignores errors, because they mean that the member is gone.

@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/corvo/corvo/api"
+)
+
+// SupersededError reports that the control plane refuses this process because another one is the newest on its
+// store, or because the store belongs to another host. A copy of a data directory that runs beside its
+// original is found so.
+type SupersededError struct {
+	Store   string // of the other process or host
+	Address string // at which gateways reach it
+	Err     error  // the control plane's refusal
+}
+
+func (e *SupersededError) Error() string { return e.Err.Error() }
+
+func (e *SupersededError) Unwrap() error { return e.Err }
+
+// Superseded returns the refusal for which a member stops. Its details make the difference to other conflicts.
+func Superseded(message, store, address string) *api.Error {
+	e := api.Errorf(api.StateConflict, "%s", message)
+	e.Details = map[string]any{"store": store, "address": address}
+	return e
+}
+
+// fence remembers that the control plane has refused this process for good. It is safe for concurrent use.
+type fence struct {
+	once sync.Once
+	down chan struct{} // closed once err is set
+	err  *SupersededError
+}
+
+// check closes the fence if err is a refusal of Superseded.
+func (f *fence) check(err error) {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.StateConflict {
+		return
+	}
+	store, ok := e.Details["store"].(string)
+	if !ok {
+		return
+	}
+	f.once.Do(func() {
+		f.err = &SupersededError{Store: store, Address: fmt.Sprint(e.Details["address"]), Err: e}
+		close(f.down)
+	})
+}
+
+// refusal returns the error of a closed fence, or nil.
+func (f *fence) refusal() error {
+	select {
+	case <-f.down:
+		return f.err
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Superseded returns the refusal of a process of a host that is older than the host's newest one. The process
+// recognises it by its details, and stops serving.
+func Superseded(h fleet.Host) *api.Error {
+	return wire.Superseded(fmt.Sprintf("a newer process of host %s runs at %s on %s: this process must not serve any more", h.Name, h.Address, h.Store), h.Store, h.Address)
+}
+
+// foreignStore returns the refusal of a store that belongs to another host.
+func foreignStore(store string, of fleet.Host) *api.Error {
+	return wire.Superseded(fmt.Sprintf("%s belongs to host %s (%s): start it with that host's credential, or start this host in an empty directory", store, of.Name, of.ID), store, of.Address)
+}
+
+// bindStore makes a store the one of the host, and gives each process that starts on it (run 0) a number. A
+// process that joins again must be the newest one. A number above the newest is accepted, because the control
+// plane may have lost changes.
+//
+// If the host had another store, that one counts as lost until the host joins with it again: a host that was
+// started in a wrong directory must be able to go back, and the store still has its votes and its data.
+func (tx *Tx) bindStore(h fleet.Host, store string, run int64) (newest int64, changed bool, err error) {
+	if h.Kind != keyring.Host {
+		return 0, false, api.Errorf(api.StateConflict, "%s is a gateway: it has no store", h.ID)
+	}
+	owner, found, err := first(tx, scalar[string], "SELECT host FROM stores WHERE id = ?", store)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case found && owner != h.ID:
+		of, err := tx.host(owner)
+		if err != nil {
+			return 0, false, err
+		}
+		return 0, false, foreignStore(store, of)
+	case run != 0 && (run < h.Run || run == h.Run && h.Store != store):
+		return 0, false, Superseded(h)
+	case run != 0 && run == h.Run:
+		return run, false, nil
+	case run == 0:
+		run = h.Run + 1
+	}
+	if h.Store != "" && h.Store != store {
+		if err := tx.put("UPDATE stores SET lost_ns = ? WHERE id = ?", tx.clockNs(), h.Store); err != nil {
+			return 0, false, err
+		}
+	}
+	if found {
+		return run, true, tx.put("UPDATE stores SET run = ?, lost_ns = 0 WHERE id = ?", run, store)
+	}
+	return run, true, tx.addStore(h, store, run)
+}
+
+// addStore adds a store that is new. The first store of a host has the data of all its namespaces, because
+// they were placed before hosts named their stores.
+func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
+	n, err := number(tx, "SELECT COUNT(*) FROM stores WHERE host = ?", h.ID)
+	if err != nil {
+		return err
+	}
+	if n >= tx.limits.stores {
+		return api.Errorf(api.Conflict, "host %s has joined with %d stores, the maximum: register another host", h.Name, n)
+	}
+	err = tx.put("INSERT INTO stores (id, host, run, created_ns, lost_ns) VALUES (?, ?, ?, ?, 0)", store, h.ID, run, tx.clockNs())
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		return nil
+	}
+	_, err = tx.exec(`INSERT INTO placements (namespace, store)
+		SELECT id, ? FROM namespaces WHERE host = ? AND phase <> 'deleted' ORDER BY id`, store, h.ID)
+	return err
+}
+
+// placeOn records the store on which a namespace has its data; "" = none that is known.
+func (tx *Tx) placeOn(namespace, store string) error {
+	if store == "" {
+		return nil
+	}
+	return tx.put("INSERT INTO placements (namespace, store) VALUES (?, ?)", namespace, store)
+}

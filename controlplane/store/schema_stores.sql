@@ -1,0 +1,19 @@
+-- The tables of the stores of hosts. They are created when a database without them is opened.
+
+-- The data directories that hosts have joined with. Each belongs to one host for ever.
+CREATE TABLE IF NOT EXISTS stores (
+    id         TEXT PRIMARY KEY,
+    host       TEXT NOT NULL,
+    run        INTEGER NOT NULL, -- of its newest process; rises over all stores of the host
+    created_ns INTEGER NOT NULL,
+    lost_ns    INTEGER NOT NULL  -- when the host joined with another store; 0 = the host has this one
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS stores_held ON stores (host) WHERE lost_ns = 0;
+CREATE INDEX IF NOT EXISTS stores_host ON stores (host, run);
+
+-- The store on which a namespace has its data.
+CREATE TABLE IF NOT EXISTS placements (
+    namespace TEXT PRIMARY KEY,
+    store     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS placements_store ON placements (store, namespace);
