@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func startPlanes(t *testing.T, n int) []*plane {
 	t.Helper()
 	var all []*plane
 	for i := range n {
-		of := &cluster.Config{Token: strings.Repeat("t", cluster.MinToken), Bootstrap: i == 0, Listener: listenAnywhere(t)}
+		of := &cluster.Config{Token: strings.Repeat("t", cluster.MinToken), Bootstrap: i == 0, Listener: newAddress(t).listen()}
 		if i > 0 {
 			of.Join = []string{all[0].cluster.Address()}
 		}
@@ -48,13 +49,86 @@ func startPlanes(t *testing.T, n int) []*plane {
 	return all
 }
 
-func listenAnywhere(t *testing.T) net.Listener {
+// address is a listener that stays open while the process behind it is closed and opened again. A process at another
+// address each time was rejected, because hashicorp/raft races with itself when a member's address changes.
+type address struct {
+	net.Listener
+	mu   sync.Mutex
+	open *opening // nil = the process is closed
+}
+
+// opening is the listener of one open process.
+type opening struct {
+	of     *address
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newAddress(t *testing.T) *address {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	a := &address{Listener: l}
+	var running sync.WaitGroup
+	running.Go(a.pass)
+	t.Cleanup(func() { l.Close(); running.Wait() })
+	return a
+}
+
+// pass hands connections to the open process, and closes those that come while there is none.
+func (a *address) pass() {
+	for {
+		conn, err := a.Accept()
+		if err != nil {
+			return
+		}
+		a.mu.Lock()
+		o := a.open
+		a.mu.Unlock()
+		if o == nil {
+			conn.Close()
+			continue
+		}
+		select {
+		case o.conns <- conn:
+		case <-o.closed:
+			conn.Close()
+		}
+	}
+}
+
+// listen returns the listener for the process that opens next.
+func (a *address) listen() net.Listener {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = &opening{of: a, conns: make(chan net.Conn), closed: make(chan struct{})}
+	return a.open
+}
+
+func (o *opening) Accept() (net.Conn, error) {
+	select {
+	case conn := <-o.conns:
+		return conn, nil
+	case <-o.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (o *opening) Addr() net.Addr { return o.of.Addr() }
+
+func (o *opening) Close() error {
+	o.once.Do(func() {
+		o.of.mu.Lock()
+		defer o.of.mu.Unlock()
+		close(o.closed)
+		if o.of.open == o {
+			o.of.open = nil
+		}
+	})
+	return nil
 }
 
 func voters(p *plane) (n int) {
@@ -233,13 +307,13 @@ func TestAnotherProcessLeads(t *testing.T) {
 	}
 }
 
-// rejoin opens a closed process of several again, at another address.
+// rejoin opens a closed process of several again.
 func rejoin(p *plane) {
 	p.t.Helper()
 	p.serving.Lock()
 	defer p.serving.Unlock()
 	of := *p.cfg.Cluster
-	of.Listener = listenAnywhere(p.t.(*testing.T))
+	of.Listener = of.Listener.(*opening).of.listen()
 	p.cfg.Cluster = &of
 	p.open()
 	p.down.Store(false)
