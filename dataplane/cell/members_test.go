@@ -265,6 +265,10 @@ func TestACutOffLeaderBringsNothingBack(t *testing.T) {
 	f.must(f.setMembers("a", 1, "a", "b", "c"))
 	f.becomes("a", "b", "c")
 	f.must(f.nodes["a"].Engine().Transfer(f.soon(), "a"))
+	for _, id := range []string{"b", "c"} {
+		// A voter that has not yet heard that another has a vote refuses to vote for it.
+		f.must(f.nodes[id].Verify(f.soon()))
+	}
 	network.Isolate("a")
 	w := f.write("d")
 	f.must(f.setMembers("b", 2, "a", "d", "e"))
