@@ -49,7 +49,7 @@ func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name
 }
 
 // beginSettle starts the span of one job's ack or fail. j may be nil, because lookUp need not have read the
-// job; the span then has neither the job's queue and attempt nor a link.
+// job; the span then lacks the job's queue, attempt and link.
 func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Job, u *job.Usage) (*http.Request, *span) {
 	r, span := q.beginSpan(r, name, telemetry.OperationSettle)
 	if span == nil {
@@ -70,7 +70,8 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), found.explain(id, err)
 }
 
-// acks prepares the acks. The methods settle and one of items propose them shard by shard.
+// acks prepares the acks. The methods settle and one of the result propose them, with one op for each shard,
+// and note in found which results do not match their schemas.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
@@ -99,7 +100,8 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// ackJobs acks each job independently, so that one refused ack does not stop the others.
+// ackJobs acks each job independently, so that one refused ack does not stop the others. It refuses more than
+// job.MaxAckItems acks as a whole.
 func (s *Server) ackJobs(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem) (api.AckBatchResponse, error) {
 	if err := checkAcks(len(acks)); err != nil {
 		return api.AckBatchResponse{}, err
@@ -120,8 +122,9 @@ func checkAcks(n int) error {
 	return f.Err()
 }
 
-// settle proposes the valid acks. Its answer lists an error for each invalid ack and for each ack that a
-// shard refused. An error that is no *api.Error fails the whole request.
+// settle proposes the valid acks. Its answer lists an error for each invalid ack and for each ack that its
+// shard refused. If only some shards took their acks, it lists the error of a failed shard for each ack
+// there. The request fails as a whole if no shard took any acks, or on an error that is no *api.Error.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {
@@ -157,7 +160,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	if err := settled.settle(q); err != nil {
 		return out, err
 	}
-	if settled.at == nil { // no shard could be asked
+	if settled.at == nil { // no shard committed an op
 		return out, errors.Join(settled.errs...)
 	}
 	setIndex(w, settled.at...)

@@ -16,8 +16,8 @@ import (
 // These administration routes act on the node that receives the request and on no other, because each node
 // has its own disk and process.
 
-// snapshot writes the state of all shards durably to this node's disk and truncates their logs, except their
-// trailing entries.
+// snapshot writes the state of all shards durably to this node's disk and truncates their logs, except the
+// newest entries.
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return s.onEach(w, r, "snapshot", func(_ context.Context, c *cell.Cell) error { return c.Engine().Snapshot() })
 }
@@ -42,8 +42,8 @@ func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do 
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// verify checks everything that the stores of this node have on disk, one shard after another. It stops at
-// the first shard with damage.
+// verify checks everything that this node's stores of the namespace have on disk, one shard after another. It
+// stops at the first shard with damage.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -66,8 +66,9 @@ func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readOfJob reads from one snapshot of the store and writes the answer. It answers NOT_FOUND unless the job
-// in the path exists in a queue that the caller may see.
+// readOfJob calls say with one snapshot of the job's store and writes its answer. It refuses a job that does
+// not exist or lies in a queue outside the caller's scope with NOT_FOUND, and a job that is moving to another
+// shard with VIEW_BEHIND.
 func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
 	q, id, at, err := s.jobAt(r)
 	if err != nil {
@@ -86,8 +87,8 @@ func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *s
 	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
-// number parses a query parameter that is a whole number. It returns absent if the parameter is missing or
-// empty.
+// number parses a query parameter that is a whole number from least to most. It returns absent if the
+// parameter is missing or empty, and refuses anything else with VALIDATION_ERROR.
 func number(query url.Values, name string, absent, least, most int) (int, error) {
 	given := query.Get(name)
 	if given == "" {
@@ -135,9 +136,9 @@ func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// managed begins a change of the job in the path. It decodes the request into body and returns the job's
-// shard and the job, with every write acknowledged before. It checks the caller's right to manage the job's
-// queue.
+// managed begins a change of the job in the path. It decodes the request into body, waits until this node has
+// every write acknowledged before, and returns the job and its shard. It refuses a caller who may not manage
+// the job's queue.
 func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j *job.Job, err error) {
 	if q, err = s.begin(r, body); err != nil {
 		return q, nil, nil, err

@@ -22,8 +22,8 @@ var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 	queue: policyQueue,
 }
 
-// policyQueue returns the queue of a policy that selects jobs of this queue only. It returns "" for a policy
-// without a queue, and for a policy of mode any with further conditions, because these also select jobs of
+// policyQueue returns the queue of a policy that selects jobs of that queue only. It returns "" for a policy
+// without a queue, and for a policy of mode any with further conditions, because it also selects jobs of
 // other queues.
 func policyQueue(r *state.Resource) string {
 	p := r.GetApprovalPolicy()

@@ -24,9 +24,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// The audit log is read from the stores, because it needs no index of the view: its records have numbers
-// without gaps, and their times never fall as the numbers rise. Each hash must also be shown as it was
-// written.
+// The audit log is read from the stores and not from the views, because it needs no index: its records have
+// numbers without gaps, and their times never fall as the numbers rise. The stores also have each hash as it
+// was written.
 
 const (
 	// auditScan is the maximum number of records that one page examines, so that a page whose filter matches
@@ -105,9 +105,9 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// exportAudit writes the matching records that exist when it begins, from the cursor on, page by page. Each
-// page has a snapshot of its own, so that a slow client does not hold one open; records that are trimmed in
-// the meantime are left out.
+// exportAudit writes the matching records that exist when it begins, from the cursor on, and ignores the
+// limit. It reads them page by page, each from a snapshot of its own, so that a slow client does not hold a
+// snapshot open. It leaves out records that are trimmed in the meantime.
 func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 	f.limit = job.MaxSearchLimit
 	f.until = make([]uint64, q.shards.Count())
@@ -149,7 +149,7 @@ type auditFilter struct {
 	after, before           int64     // clock; 0 = any
 	desc, lines             bool
 	limit                   int
-	places                  []uint64 // the number of the page's first record on each shard; nil = from the beginning
+	places                  []uint64 // the number of the page's first record on each shard; nil = the first page
 	until                   []uint64 // the first number to leave out on each shard; nil = no bound
 	bound                   [8]byte  // the digest that binds a cursor to this filter
 }
@@ -193,7 +193,7 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	return f, f.readCursor(query.Get("cursor"), q)
 }
 
-// readInstant parses a time. It returns 0 for an empty text, and for a wrong one, of which it adds a fault.
+// readInstant parses a time. It returns 0 for an empty text. For a wrong text it adds a fault and returns 0.
 func readInstant(faults *convert.Faults, name, text string) int64 {
 	at, ok, err := api.Time(text).Parse()
 	if err != nil {
@@ -242,8 +242,9 @@ type auditCursor struct {
 	Places []uint64 `json:"p"`
 }
 
-// readCursor parses the cursor of the previous page. The cursor is bound to the filter, the order, the
-// namespace and the incarnation of the home shard's state.
+// readCursor sets f.bound and takes the page's start from a cursor; "" means the first page. It refuses a
+// cursor of another filter, order, namespace, number of shards or incarnation of the home shard with
+// VALIDATION_ERROR.
 func (f *auditFilter) readCursor(text string, q *request) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v %d %d %t %x %q", f.principal, f.method, f.path, f.status, f.after, f.before, f.desc,
 		q.shards.Home().State().Head().GetIncarnation(), q.who.Namespace))
@@ -279,7 +280,7 @@ func (f *auditFilter) matches(r *state.AuditRecord) bool {
 	return true
 }
 
-// page returns the next page and the start of the page after it, nil if the logs have no more records. It
+// page returns the next page and the start of the page after it, or nil places if no record follows. It
 // merges the records of the shards in the order of their times.
 func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, places []uint64, err error) {
 	logs := make([]*auditLog, len(cells))
@@ -318,7 +319,7 @@ func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, place
 	return records, places, nil
 }
 
-// next returns the log that has the next record, or nil at the end of all logs.
+// next returns the log whose next record comes first in the order of times, or nil at the end of all logs.
 func (f *auditFilter) next(logs []*auditLog) (*auditLog, error) {
 	var best *auditLog
 	for _, log := range logs {
@@ -376,7 +377,8 @@ func (l *auditLog) begin(f *auditFilter, i int) (err error) {
 	return nil
 }
 
-// since returns the number of the first record of [first, next) that is not earlier than ns.
+// since returns the number of the first record of [first, next) that is not earlier than ns, or next if there
+// is none.
 func (l *auditLog) since(first, next uint64, ns int64) (uint64, error) {
 	var failed error
 	n := sort.Search(int(next-first), func(i int) bool {

@@ -14,9 +14,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// audits reports whether the audit log records requests to a route, both granted and refused ones. It leaves
-// out GET requests, open routes, routes that only read, and the routes that workers and enqueuing clients
-// call all day. A route with a new permission is recorded by default, unless its method is GET.
+// audits reports whether the audit log records all requests to a route, granted and refused. On the other
+// routes it records only missing credentials and permissions: see onRefused. The others are the GET routes,
+// the open routes, the routes that only read, and the routes that workers and enqueuing clients call all day.
+// A route with a new permission is recorded by default, unless its method is GET.
 func audits(route serve.Route) bool {
 	if route.Method == http.MethodGet {
 		return false
@@ -28,22 +29,22 @@ func audits(route serve.Route) bool {
 	return true
 }
 
-// auditState is the audit state of a request: whether one of its ops has written its record.
+// auditState notes whether the audit log already has the record of a request.
 type auditState struct {
-	recorded atomic.Bool // the log decided an op of the request, and the op's entry has the record
+	recorded atomic.Bool // the log decided an op of the request, so it needs no other record
 }
 
 // auditStateKey is the context key of a request's auditState.
 type auditStateKey struct{}
 
-// recordedError is the error of a request whose op has already written the audit record.
+// recordedError is the error of a request of which the audit log already has the record.
 type recordedError struct{ error }
 
 func (e *recordedError) Unwrap() error { return e.error }
 
 // auditing records granted requests whose ops wrote no audit record, such as requests about the node itself,
-// which propose none. It marks the error of a request whose op wrote one, so that onRefused does not record
-// it again.
+// which propose no op. It marks the error of a request whose op wrote one, so that onRefused does not record
+// the request again.
 func (s *Server) auditing(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		t := &auditState{}
@@ -70,16 +71,16 @@ func (q *request) audit(r *http.Request, route *serve.Route, remote string) {
 	q.meta.Audit = auditOf(r, q.who, requestKind{r.Method, auditPath(r), successOf(route)}, remote)
 }
 
-// answers sets the status that the audit record shows if the op is not refused. Handlers call it when that
-// status differs from the route's.
+// answers sets the status that the audit record shows if the op is not refused. A handler calls it before it
+// proposes the op, if that status differs from the route's.
 func (q *request) answers(status int) {
 	if q.meta.Audit != nil {
 		q.meta.Audit.Status = uint32(status)
 	}
 }
 
-// applied notes that an op of the request was applied or refused in the log, so that its audit record is
-// written.
+// applied notes that an op of the request was applied or refused in the log, or answered from an idempotency
+// key, so that the request needs no other audit record.
 func (q *request) applied() {
 	if q.auditState != nil {
 		q.auditState.recorded.Store(true)
@@ -91,8 +92,8 @@ func (q *request) applied() {
 const unmatched = "unmatched"
 
 // onRefused records a refused request, unless one of its ops wrote the audit record. It records missing
-// credentials and permissions on every route, every refusal on an audited route, and requests other than
-// reads that match no route.
+// credentials and permissions on every route, and every refusal on an audited route. Of the requests that
+// match no route it records those that are no reads.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {
@@ -125,10 +126,10 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// otherMethod is the method that the audit log shows for an unknown one.
+// otherMethod is the method that the audit log shows for a method outside the list of knownMethod.
 const otherMethod = "other"
 
-// knownMethod returns the method if it is a standard one, because a client can send any word.
+// knownMethod returns the method if its list has it, or otherMethod, because a client can send any word.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -167,7 +168,8 @@ func (s *Server) remote(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// roleOf joins the roles of the principal, cut to the length that the audit log stores.
+// roleOf returns "open" for a principal without a key, or the principal's roles, joined and cut to the length
+// that the audit log stores.
 func roleOf(who tenancy.Principal) string {
 	if who.Open {
 		return "open"

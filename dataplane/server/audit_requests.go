@@ -16,9 +16,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Requests without an op are counted, and equal ones are recorded together, because each record takes a place
-// in the audit log, which keeps records for months. Each namespace has its own audit log and quota of
-// records.
+// requestBounds limits the records of requests without an op. Equal requests are recorded together, with a
+// count, because each record takes a place in the audit log, which keeps records for months. Each namespace
+// has its own audit log and quota of records.
 var requestBounds = tally.Bounds{
 	Kinds: 256,
 	Burst: job.MaxAuditRequests, Every: 10 * time.Second,
@@ -37,7 +37,7 @@ type requestName struct {
 }
 
 // requests counts requests until they are recorded. Its destinations are the namespaces, with one quota each.
-// A record describes the first of equal requests.
+// The record of equal requests describes the first of them.
 type requests = tally.Tally[struct{}, requestName, *op.Audit]
 
 type requestRow = tally.Row[struct{}, requestName, *op.Audit]

@@ -39,8 +39,8 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 }
 
 // stays authenticates a request again, while its stream, poll or change of keys runs, and checks that the
-// principal still has a permission in the namespace and in every given queue. The check repeats because a key
-// may be revoked, expire or change.
+// principal still has a permission in the namespace and in every given queue. Its callers repeat the check
+// because a key may be revoked, expire or change.
 func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission, queues ...string) (tenancy.Principal, error) {
 	who, _, err := s.identify(r)
 	if err != nil {
@@ -125,19 +125,18 @@ const (
 	newKeyRetry = time.Second
 )
 
-// lacksKeys reports whether this node may lack a key whose creation another node has answered. It takes a
-// node that leads for one that lacks none. A text without the form of a namespace's key is no key on any
-// node.
+// lacksKeys reports whether this node may lack a key whose creation another node has answered. It assumes
+// that a leader lacks none. A text without the form of a namespace's key is no key on any node.
 func lacksKeys(home *cell.Cell, text string) bool {
 	kind, _, ok := keyring.Parse(text)
 	return ok && kind == keyring.Namespace && !home.Leader()
 }
 
-// awaitKeys waits until this node has every change of keys that was acknowledged before the request came,
-// because a key works at every node as soon as one node has answered its creation. If the wait fails, this
-// node cannot tell whether the key is valid, and the answer says so, because a worker that is told that its
-// key is wrong gives up. Clients with unknown keys can make a node ask its leader, but requests that wait at
-// the same time share one question.
+// awaitKeys waits until this node has every change of keys that was acknowledged before the call, because a
+// key works at every node as soon as one node has answered its creation. If the wait fails, this node cannot
+// tell whether the key is valid. The answer says so, because a worker that is told that its key is wrong
+// gives up. Clients with unknown keys can make a node ask its leader, but requests that wait at the same time
+// share one question.
 func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
 		return keyNotKnownYet(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
@@ -173,10 +172,10 @@ var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Ho
 var crossOrigin = http.NewCrossOriginProtection()
 
 // checkDirect refuses requests that do not seem to come directly from a program on this machine: those with a
-// proxy's header, from a web page of another origin, or for a host that is not this machine. A node without
-// keys would otherwise be open to everybody who can make a process on this machine send a request: a proxy
-// could forward requests from the whole network, and a web page could use its visitor's browser, under its
-// own name or, by DNS rebinding, under the node's name.
+// proxy's header, from a web page of another origin, or with a Host that does not name this machine. A node
+// without keys would otherwise be open to everybody who can make a process on this machine send a request. A
+// proxy could forward requests from the whole network. A web page could use its visitor's browser, also under
+// a name that DNS rebinding points to this machine.
 func checkDirect(r *http.Request) error {
 	for _, h := range forwardingHeaders {
 		if r.Header[h] != nil {

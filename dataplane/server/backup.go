@@ -14,7 +14,7 @@ import (
 )
 
 // backupWrite is the time that a client has to read one part of a backup. It is bounded because the stores
-// keep all data that was overwritten since the backup began.
+// keep all data that is overwritten while the backup runs.
 const backupWrite = time.Minute
 
 // backupQuery lists the query parameters of a backup.
@@ -23,8 +23,8 @@ var backupQuery = []serve.Param{
 }
 
 // backup sends the state of all shards at one moment, as this node has it. The answer contains the whole
-// namespace, including payloads and the hashes of keys. A node takes one backup at a time, because each reads
-// all data.
+// namespace, including payloads and the hashes of keys. A node sends one backup at a time and refuses another
+// with CONFLICT, because each reads all data.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// awaitBackedUp waits until this node has every write acknowledged before. With consistency=eventual it does
-// not wait, because this node may be all that is left of a cluster.
+// awaitBackedUp waits until this node has every write acknowledged before by any node. With
+// consistency=eventual it does not wait, because this node may be all that is left of a cluster.
 func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
 	f, err := q.freshness(r)
 	if err != nil || f.eventual {
@@ -88,7 +88,7 @@ func (s *Server) restore(http.ResponseWriter, *http.Request) error {
 	return api.Errorf(api.Unsupported, "a running node cannot restore a backup, because that would undo acknowledged writes. Create a new node with `corvo admin restore --from FILE --data-dir DIR`, and start it in place of this one")
 }
 
-// backupStream writes a backup to a client that keeps reading, until ctx ends.
+// backupStream writes a backup to a client, until ctx ends or the client reads nothing for backupWrite.
 type backupStream struct {
 	ctx     context.Context
 	to      io.Writer

@@ -15,10 +15,10 @@ import (
 )
 
 // A batch belongs to one queue, which state.Batch.HomeQueue returns. A caller whose scope covers that queue
-// may see the batch and, with the right to enqueue, may seal it and add jobs to it for every queue to which
-// the caller may enqueue. To other callers the batch does not exist: they get NOT_FOUND. The creator of a
-// batch needs the right to enqueue to the callback's queue and to the queues of every job and of the steps of
-// its chain; a parent batch must be one that the creator may use.
+// may see the batch. With the right to enqueue, the caller may also seal the batch and add jobs for every
+// queue to which the caller may enqueue. To other callers the batch does not exist: they get NOT_FOUND. The
+// creator of a batch needs the right to enqueue to the callback's queue, to the queue of every job and to the
+// queues of the steps of the jobs' chains. A parent batch must be one that the creator may use.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -116,8 +116,8 @@ func writeBatch(w http.ResponseWriter, from *state.Snapshot, b *state.Batch) err
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// batchOf returns the id of the batch in the path and the shard on which a batch with that id lies. It does
-// not check that the batch exists.
+// batchOf returns the id of the batch in the path and the shard on which a batch with that id lies. It
+// refuses a malformed id with NOT_FOUND, and does not check that the batch exists.
 func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	id, err := job.ParseBatchID(r.PathValue("id"))
 	if err != nil {
@@ -153,8 +153,8 @@ func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	return nil
 }
 
-// mayBatch checks the right to create a batch on a shard, refuses a parent batch on another shard, and fills
-// in b.CallbackShard.
+// mayBatch checks the right to create a batch on a shard and sets b.CallbackShard. It refuses a parent batch
+// on another shard with CROSS_SHARD. It allows a nil b.
 func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error {
 	if b == nil {
 		return nil

@@ -89,7 +89,7 @@ func (s *Server) raiseBudget(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := home.NewID("")
-	o.Meta, o.IfVersion = q.meta, was.Version // a concurrent change is not undone
+	o.Meta, o.IfVersion = q.meta, was.Version // refuse the raise after a concurrent change, so that it does not undo the change
 	o.Meta.Ids = [][]byte{id[:]}
 	o.Resource.Kind, o.Resource.Name, o.Resource.Shards = was.Kind, was.Name, uint32(q.shards.Count())
 	result, err := commit[*op.PutResourceResult](s, w, r, &q, home, o)

@@ -18,9 +18,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A bulk operation is one action on many jobs on any shards. The shards' leaders always perform it in the
-// same way. A request for few jobs waits for the operation's end, unless the client asks for none. The
-// operation treats jobs that the caller may not see as absent, at the start and later.
+// A bulk operation is one action on many jobs on any shards. The shards' leaders perform it in the
+// background. A request for at most job.BulkWaited jobs waits for the operation's end unless the client sets
+// async. The operation treats jobs outside the scope that the caller had at the start as absent.
 
 // bulkWait is the longest time that a request waits for the end of its operation.
 const bulkWait = 20 * time.Second
@@ -114,7 +114,8 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk groups the named jobs by their shards and sets their number.
+// nameBulk sets the operation's shares, which are the named jobs grouped by shard, and its number of jobs. It
+// returns VIEW_BEHIND for a job that is moving to another shard.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {
@@ -135,7 +136,7 @@ func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 }
 
 // findBulk sets the operation's filter and its shards, and estimates how many jobs match. If the filter names
-// a queue, findBulk checks the right to manage it.
+// a queue, findBulk checks the caller's right to manage that queue.
 func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, filter *api.SearchFilter, o *op.StartBulk) error {
 	query, err := view.ParseFilter(*filter)
 	if err != nil {
@@ -227,9 +228,9 @@ func (s *Server) cancelBulk(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusAccepted, api.Status{Status: "cancelling"})
 }
 
-// bulk returns the operation in the path if the caller may see it: the caller has no queue scope, or started
-// it. Others get NOT_FOUND. A follower that does not know the operation may be behind, so it catches up with
-// the leader and reads again.
+// bulk returns the operation in the path if the caller has no queue scope or started the operation. Others
+// get NOT_FOUND. A follower that does not know the operation may be behind, so it catches up with the leader
+// and reads again.
 func (q *request) bulk(r *http.Request) (job.ID, *state.Bulk, error) {
 	id, err := job.ParseBulkID(r.PathValue("id"))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// mayChain checks the right to enqueue to the queue of each step, also of those for a failure and an exit,
-// and sets the shards of those queues.
+// mayChain checks the right to enqueue to the queue of each step, including the failure and exit steps, and
+// sets each step's shard. It allows a nil chain.
 func (q *request) mayChain(c *job.Chain) error {
 	if c == nil {
 		return nil

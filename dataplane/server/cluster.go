@@ -17,7 +17,7 @@ import (
 
 // Cluster is the self-hosted cluster of which a node is a member. *cluster.Cluster implements it.
 type Cluster interface {
-	// Nodes returns the known data of all members, by ID.
+	// Nodes returns the known data of all members, sorted by ID.
 	Nodes() []cluster.Node
 	// URL returns the address at which clients reach a node, or "" if it is not known.
 	URL(id string) string
@@ -144,7 +144,7 @@ func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.Clus
 
 // toClusterNodes joins the data of nodes with their membership as the shards' leaders see it. A node's lag
 // and last contact are the largest of its shards; the last contact is -1 if it is not known for one of them.
-// A node is a voter if it is one in every shard. The role "leader" is that of the first shard's leader.
+// A node is a voter if it is one in every shard. The leader of the first shard has the role "leader".
 func toClusterNodes(nodes []cluster.Node, shards [][]engine.Member, out *api.ClusterStatus) []api.ClusterNode {
 	all := make([]api.ClusterNode, 0, len(nodes))
 	for _, n := range nodes {
@@ -213,7 +213,8 @@ func (s *Server) removeServer(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// changeCluster runs a change of membership. A node without a cluster listener refuses it.
+// changeCluster runs a change of membership. It refuses with STATE_CONFLICT if the node has no cluster
+// listener.
 func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, done string, change func(context.Context, Cluster) error) error {
 	if _, err := s.begin(r, req); err != nil {
 		return err
