@@ -36,8 +36,8 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 //
 // Handlers of other ops call commit, which proposes any op of a request and sets the position in the header.
 
-// enqueueJob converts the body of one job, checks the caller's right to enqueue it and enqueues it. It refuses a body with
-// faults.
+// enqueueJob converts the body of one job, checks the caller's right to enqueue it and enqueues it. It
+// refuses the request if f has faults, including those that f had before the call.
 func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) (*api.EnqueueBatchResponse, error) {
 	at := q.shards.Of(body.Queue)
 	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
@@ -103,7 +103,7 @@ func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	return nil
 }
 
-// shardOf returns the one shard of all jobs. It refuses jobs of several shards.
+// shardOf returns the one shard of all jobs. It refuses jobs of several shards with CROSS_SHARD.
 func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 	if q.shards.Count() == 1 {
 		return q.shards.Home(), nil
@@ -169,8 +169,8 @@ func oneQueue(jobs []*op.NewJob) bool {
 	return true
 }
 
-// traceOf returns the trace context that jobs keep: the client's, even if this node does not sample it,
-// otherwise that of the enqueue's span if this node samples it.
+// traceOf returns the trace context that jobs keep: the client's, even if this node does not sample it. If
+// the client sent none, the jobs keep that of the enqueue's span if this node samples it.
 func traceOf(r *http.Request) convert.Trace {
 	t := convert.FromTraceHeader(r.Header)
 	if t.Parent == "" && telemetry.Sampled(r.Context()) {

@@ -17,13 +17,13 @@ import (
 
 // Bounds of event streams and pages.
 const (
-	// DefaultEventHeartbeat is the interval of heartbeats on a stream, so that proxies see that it is alive.
+	// DefaultEventHeartbeat is the interval of heartbeats, which show proxies that a stream is alive.
 	DefaultEventHeartbeat = 15 * time.Second
 	// DefaultEventWriteWait is the time that a client has to read one batch or heartbeat. A slower client is
 	// disconnected. It can reconnect with the id of its last event.
 	DefaultEventWriteWait = 10 * time.Second
-	// pageBatches bounds the batches that one page reads. If the client may see or selects few events, the
-	// page ends early and its cursor continues.
+	// pageBatches bounds the batches that one page reads. A page whose filter or scope skips most events ends
+	// early, and its cursor continues.
 	pageBatches = 16
 )
 
@@ -80,7 +80,7 @@ func (s *Server) pageEvents(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, page)
 }
 
-// readEvents returns a reader for the filter of a request. Its position is nil if the request has none.
+// readEvents returns a reader for the filter of a request. The reader's position is nil if from is "".
 func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*eventReader, error) {
 	query, err := q.parseEvents(r.URL.Query())
 	if err != nil {
@@ -344,8 +344,9 @@ func (x *eventWriter) flush() error {
 	return err
 }
 
-// listJobEvents answers the stored history of a job, which exists until the job is purged, with the details
-// that its records still contain. Dropped is the number of events that the job no longer stores.
+// listJobEvents answers with the stored history of a job, which exists until the job is purged, and the
+// details that the job's records still contain. Dropped is the number of events that the job no longer
+// stores.
 func (s *Server) listJobEvents(w http.ResponseWriter, r *http.Request) error {
 	return s.readOfJob(w, r, func(v *state.Snapshot, id job.ID) (any, error) {
 		j, err := v.Job(id)

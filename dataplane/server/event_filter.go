@@ -29,7 +29,7 @@ var eventFilter = []serve.Param{
 // eventQuery selects events for a principal.
 type eventQuery struct {
 	who    tenancy.Principal
-	queues []string // nil: all
+	queues []string // nil = all; so for jobs and types
 	jobs   map[job.ID]bool
 	types  []string
 }
@@ -79,8 +79,8 @@ func listOf(f *convert.Faults, query url.Values, name string) []string {
 	return filterOf(f, name, strings.Split(text, ","))
 }
 
-// filterOf checks the length of a list. It returns nil, which selects all, for an empty list, and for one
-// that is too long, of which it adds a fault.
+// filterOf checks the length of a list. It returns nil, which selects all, for an empty list. For a list that
+// is too long it adds a fault and returns nil.
 func filterOf(f *convert.Faults, name string, list []string) []string {
 	if len(list) > job.MaxEventFilter {
 		f.Invalid(name, "has %d elements; at most %d are allowed", len(list), job.MaxEventFilter)
@@ -146,7 +146,7 @@ func (s seqs) String() string {
 	return string(b)
 }
 
-// parseSeqs parses the text that String returns, or "0".
+// parseSeqs parses the text that String returns, or "0". It refuses any other text with VALIDATION_ERROR.
 func parseSeqs(name, text string, cells []*cell.Cell) (seqs, error) {
 	out := make(seqs, len(cells))
 	if text == "0" {

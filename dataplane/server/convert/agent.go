@@ -34,8 +34,8 @@ func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 }
 
 // agentStatus converts the outcome of an iteration. It is unspecified if the ack sets none; the op then takes
-// it as done. agentStatus refuses a hold_reason without the status hold, and an exit of the chain by a job
-// that goes on.
+// it as done. agentStatus refuses a hold_reason without the status hold, and refuses to end the chain of a
+// job whose iterations go on.
 func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	if err := job.CheckText(b.HoldReason, job.MaxHoldReason); err != nil {
 		f.Invalid("hold_reason", "%v", err)

@@ -167,9 +167,8 @@ func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload in
 	return jobs
 }
 
-// retry converts a job's retry policy. If the request sets only one of the two delays, the default of the
-// other adapts to it: before jitter the first retry comes after exactly retry_base_delay, and no delay
-// exceeds retry_max_delay.
+// retry converts a job's retry policy. If the request sets only one of the two delays, and retry_base_delay
+// would exceed retry_max_delay, the unset delay becomes equal to the set one.
 func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	out.Fill()
 	if n := r.MaxRetries; n != nil {
@@ -208,7 +207,8 @@ func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	return out
 }
 
-// millis converts a duration to milliseconds.
+// millis converts a duration to milliseconds. It refuses more than most and a part of a millisecond, and then
+// returns 0.
 func millis(f *Faults, field string, d api.Duration, absent, most time.Duration) int64 {
 	v, err := d.Parse(absent)
 	switch {
@@ -224,13 +224,13 @@ func millis(f *Faults, field string, d api.Duration, absent, most time.Duration)
 	return 0
 }
 
-// anyMillis does the same as millis for a caller that checks the bounds itself. It returns 0 for an invalid
-// duration.
+// anyMillis does the same as millis, but has no upper bound, because its callers check the bounds.
 func anyMillis(f *Faults, field string, d api.Duration) int64 {
 	return millis(f, field, d, 0, math.MaxInt64)
 }
 
-// scheduledNs converts the due time of a job; it returns 0 for now and for the past.
+// scheduledNs converts the due time of a job. It returns 0, which means now, for an absent or past time. It
+// refuses a time that lies more than job.MaxSchedule ahead.
 func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 	at, ok, err := t.Parse()
 	now := time.Unix(0, nowNs)

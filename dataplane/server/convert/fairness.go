@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// fairness checks the fairness key and weight of a job or a schedule. An empty key is none, and so is a
-// weight of 0; a weight needs a key.
+// fairness checks the fairness key and weight of a job or a schedule. An empty key means no key, and a weight
+// of 0 no weight. A weight needs a key.
 func fairness(f *Faults, key string, weight int) (string, uint32) {
 	if key != "" {
 		if err := op.CheckFairnessKey(key); err != nil {

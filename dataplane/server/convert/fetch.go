@@ -30,7 +30,7 @@ type Fetch struct {
 	Concurrency int // of the worker; 0 = not given
 }
 
-// FromFetch converts a fetch of one job.
+// FromFetch converts a fetch of one job. It cuts the timeout to job.MaxFetchWait.
 func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	out := Fetch{
 		WorkerID: r.WorkerID,
@@ -84,7 +84,7 @@ func queues(f *Faults, names []string) []string {
 	return out
 }
 
-// FromFetchBatch converts a fetch of several jobs. It cuts the count to job.MaxFetchJobs.
+// FromFetchBatch converts a fetch of several jobs. It cuts the count to job.MaxFetchJobs; the default is 1.
 func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
 	out := FromFetch(f, &r.FetchRequest)
 	if n := r.Count; n != nil {

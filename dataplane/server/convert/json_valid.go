@@ -9,9 +9,9 @@ import (
 // job.MaxNesting.
 const maxNesting = 10000
 
-// validJSON reports whether text is one JSON value in UTF-8, with white space around it or not. For UTF-8 it
-// gives the same answers as encoding/json.Valid. That function was rejected, because it calls a function for
-// each byte: it takes four times as long and would be most of the cost of reading a job.
+// validJSON reports whether text is one JSON value in UTF-8, which may have white space around it. For UTF-8
+// it gives the same answers as encoding/json.Valid. That function was rejected, because it calls a function
+// for each byte: it takes four times as long and would be most of the cost of reading a job.
 func validJSON(text string) bool {
 	s := jsonScan{text: text}
 	return s.value(0) && s.space() == len(text) && (!s.beyondASCII || utf8.ValidString(text))

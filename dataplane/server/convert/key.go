@@ -52,7 +52,8 @@ func ToKeyRecord(k tenancy.Key) *state.Key {
 	return rec
 }
 
-// FromCreateKey converts a key without id and secret. The caller checks that its roles exist.
+// FromCreateKey converts a key without id and secret. A key without roles gets ReadOnly. The caller checks
+// that custom roles exist.
 func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
@@ -96,7 +97,7 @@ func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Ke
 	return k
 }
 
-// FromSetKey converts the new settings of the key in the path.
+// FromSetKey converts the new settings of the key in the path. An absent enabled means true.
 func FromSetKey(f *Faults, r *api.SetKeyRequest, now time.Time) tenancy.Key {
 	k := FromCreateKey(f, &r.CreateKeyRequest, now)
 	k.Enabled = r.Enabled == nil || *r.Enabled
@@ -121,7 +122,8 @@ func FromRotate(f *Faults, r *api.RotateRequest) time.Duration {
 // maxKeyLife is the longest time to a key's expiry.
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
-// ToKey converts a key to its API form at a time.
+// ToKey converts a key to its API form. It shows the end of a rotation's overlap if that is after nowNs, and
+// the last use unless lastUsedNs is 0.
 func ToKey(rec *state.Key, lastUsedNs, nowNs int64) api.Key {
 	k := api.Key{
 		ID:         rec.Id,

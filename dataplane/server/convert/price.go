@@ -45,7 +45,8 @@ func dollars(f *Faults, field string, n money.Nano) int64 {
 	return int64(n)
 }
 
-// FromPrice converts a declared price.
+// FromPrice converts a declared price. Cached tokens without a price of their own cost as much as input
+// tokens.
 func FromPrice(f *Faults, r *api.PriceRequest) *op.PutResource {
 	price := &state.Price{Provider: r.Provider, Model: r.Model, OverInputTokens: r.OverInputTokens}
 	for _, each := range [...]struct {
@@ -86,7 +87,7 @@ func ToPrice(r *state.Resource) api.Price {
 	return out
 }
 
-// FromSettings converts the namespace's settings.
+// FromSettings converts the namespace's settings; an absent setting gets its default.
 func FromSettings(f *Faults, s *api.Settings) *state.Settings {
 	out := &state.Settings{Retention: retention(f, &s.Retention)}
 	switch s.UnknownModel {
@@ -116,7 +117,7 @@ func ToSettings(s *state.Settings) (api.Settings, error) {
 	return out, nil
 }
 
-// keptFor returns the time for which settled jobs are kept; 0 stands for the default.
+// keptFor returns the time for which settled jobs are kept; 0 stands for the default, a negative ms for ever.
 func keptFor(ms int64) api.Duration {
 	switch {
 	case ms == 0:

@@ -50,7 +50,8 @@ func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	o.RateLimit, o.RateWindowMs = &limit, &windowMs
 }
 
-// rateWindow checks the window of a rate limit. anyMillis has reported an invalid duration already.
+// rateWindow checks the window of a rate limit. A duration that anyMillis has refused gets no second fault,
+// because Faults keeps one fault of a field.
 func rateWindow(f *Faults, field string, ms int64) int64 {
 	if err := job.CheckRateWindow(ms); err != nil {
 		f.Invalid(field, "%v", err)
@@ -107,8 +108,8 @@ func overflowOf(f *Faults, word string) job.Overflow {
 	return job.Overflow_OVERFLOW_REJECT
 }
 
-// retention converts the times for which a queue or the namespace keeps settled jobs. It leaves absent ones
-// at 0: the namespace's settings apply to those of a queue, the defaults to those of the namespace.
+// retention converts the times for which a queue or the namespace keeps settled jobs. It leaves absent times
+// at 0. For a queue 0 means the namespace's setting, for the namespace the default.
 func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 	out := &job.Retention{}
 	if r == nil {

@@ -185,8 +185,8 @@ func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 	return b, f.Err()
 }
 
-// FromRPCAckItem converts one of several acks into b. If the item has neither a lease token nor a worker id,
-// worker, the id of the sender, proves the lease.
+// FromRPCAckItem converts one of several acks into b. worker is the id of the sender; it proves the lease if
+// the item has neither a lease token nor a worker id.
 func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) error {
 	if m.WorkerId != "" || m.LeaseToken != "" {
 		worker = m.WorkerId
@@ -221,8 +221,8 @@ func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	return calls
 }
 
-// decodeToolCalls stops at the limit of tool calls and refuses the list, because a message has many such
-// lists and their items decode to a hundred times their size.
+// decodeToolCalls refuses a list of more than job.MaxToolCalls calls without decoding the rest, because a
+// message has many such lists and their items decode to a hundred times their size.
 func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	if err := serve.Weigh(raw, &calls); err != nil {
 		return nil, err

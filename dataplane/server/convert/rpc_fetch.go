@@ -14,9 +14,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromRPCFetch converts a fetch of up to count jobs; a count above job.MaxFetchJobs is lowered to it. The
-// messages have no timeout, so lease, in seconds, also bounds the fetch's wait, at most job.MaxFetchWait. A
-// lease of 0 is absent: the lease is then job.DefaultLease long, and the fetch waits job.DefaultFetchWait.
+// FromRPCFetch converts a fetch of up to count jobs; it lowers a count above job.MaxFetchJobs to that. The
+// messages have no timeout, so lease, in seconds, is also the fetch's wait, cut to job.MaxFetchWait. A lease
+// of 0 is absent: the lease is then job.DefaultLease long, and the fetch waits job.DefaultFetchWait.
 func FromRPCFetch(queues []string, worker, hostname string, lease, count, concurrency int32) (Fetch, error) {
 	var f Faults
 	n := int(count)
@@ -56,8 +56,8 @@ func (t *Texts) room() []byte {
 }
 
 // ToRPCFetched fills in the message of a leased job, j, for its worker, with the results of the job's tools.
-// The strings of the message lie in texts. It fails if j is nil, because the record is gone, and if a
-// document is gone or sealed with a key.
+// The strings of the message lie in texts, except the queue. ToRPCFetched fails if j is nil, because the
+// record is gone, and if a document is gone or sealed with a key.
 func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
 	if j == nil {
 		return errors.New("its record is gone")

@@ -31,8 +31,8 @@ func FromLimit(f *Faults, query url.Values) *int {
 	return &n
 }
 
-// FromJobIDs converts job ids. It returns nil in the place of each text that is not a job id, and no list if
-// there are too many.
+// FromJobIDs converts job ids, with nil in the place of each text that is not a job id. It refuses more than
+// job.MaxBulkGet ids.
 func FromJobIDs(f *Faults, texts []string) []*job.ID {
 	if n := len(texts); n > job.MaxBulkGet {
 		f.Invalid("job_ids", "has %d ids, at most %d are taken at once: ask for the rest by another request", n, job.MaxBulkGet)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromToolCalls converts an ack's tool calls to the jobs that they create. The proposer adds their ids and
-// shards.
+// FromToolCalls converts an ack's tool calls to the jobs that they create, as children of the job id. The
+// proposer adds their ids and shards.
 func FromToolCalls(f *Faults, id job.ID, calls []api.ToolCall, nowNs int64, maxPayload int) []*op.ToolCall {
 	if len(calls) > job.MaxToolCalls {
 		f.Invalid("tool_calls", "has %d entries; at most %d are taken", len(calls), job.MaxToolCalls)
@@ -60,8 +60,8 @@ func AppendToolResults(b []byte, results []api.ToolResult) ([]byte, error) {
 	return append(append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...), '}'), nil
 }
 
-// ToToolResult converts the outcome of a tool call. j is the tool's job, or nil if it no longer exists; errs
-// are its errors, the oldest first.
+// ToToolResult converts the outcome of a tool call, without the result, which the caller adds. j is the
+// tool's job, or nil if it no longer exists; errs are its errors, the oldest first.
 func ToToolResult(c *job.ToolCall, j *job.Job, errs []*job.AttemptError) api.ToolResult {
 	r := api.ToolResult{Name: c.GetName(), JobID: job.ID(c.GetJobId()).String(), Queue: c.GetQueue(), State: api.StateGone}
 	if j != nil {

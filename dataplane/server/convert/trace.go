@@ -12,14 +12,15 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// Trace is the trace context of an enqueue, which its jobs keep among their headers, word for word.
+// Trace is the trace context of an enqueue. The new jobs keep it unchanged among their headers.
 type Trace struct {
 	Parent string // traceparent; "" = none
 	State  string // tracestate; "" = none
 }
 
-// FromTraceHeader reads the trace context of a request. It drops a malformed one: a trace is never a reason
-// to refuse work, and nobody can read a malformed one later.
+// FromTraceHeader reads the trace context of a request. It drops a malformed traceparent or tracestate,
+// because a trace is never a reason to refuse work and no later reader could parse it. Without a traceparent
+// it also drops the tracestate.
 func FromTraceHeader(h http.Header) Trace {
 	given := telemetry.ClientTraceparent(h)
 	if given == "" || job.CheckText(given, telemetry.MaxTraceparent) != nil || !telemetry.ParseTraceparent(given).IsValid() {
