@@ -100,8 +100,8 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// ackJobs acks each job independently, so that one refused ack does not stop the others. It refuses more than
-// job.MaxAckItems acks as a whole.
+// ackJobs acks each job independently, so that one refused ack does not stop the others. It refuses a request
+// with more than job.MaxAckItems acks.
 func (s *Server) ackJobs(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem) (api.AckBatchResponse, error) {
 	if err := checkAcks(len(acks)); err != nil {
 		return api.AckBatchResponse{}, err

@@ -129,7 +129,7 @@ func reads(method string) bool {
 // otherMethod is the method that the audit log shows for a method outside the list of knownMethod.
 const otherMethod = "other"
 
-// knownMethod returns the method if its list has it, or otherMethod, because a client can send any word.
+// knownMethod returns a known method unchanged, and otherMethod for any other word that a client may send.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

@@ -20,7 +20,8 @@ import (
 )
 
 // authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits:
-// that of the client's address before it looks at the key, those of failures and of the key after it.
+// the limit of the client's address before it looks at the key, and the limits of failures and of the key
+// afterwards.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
@@ -57,7 +58,7 @@ func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Pe
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
 }
 
-// authoriseAgain gives a request the rights that its key has now, with every change that any node has
+// authoriseAgain gives a request the rights that its key has now, after every change that any node has
 // acknowledged. A long body may arrive after its key was revoked. Requests that grant rights need this second
 // check, because the rights they grant would outlast the revoked key.
 func (s *Server) authoriseAgain(r *http.Request, q *request) error {

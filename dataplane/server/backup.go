@@ -22,9 +22,9 @@ var backupQuery = []serve.Param{
 	{Name: "consistency", Doc: "consistency: strong (default; includes every acknowledged write) or eventual (this node's state, also without a leader)"},
 }
 
-// backup sends the state of all shards at one moment, as this node has it. The answer contains the whole
-// namespace, including payloads and the hashes of keys. A node sends one backup at a time and refuses another
-// with CONFLICT, because each reads all data.
+// backup sends a consistent cut of the states of all shards (see backup.Cut), as this node has them. The
+// answer contains the whole namespace, including payloads and the hashes of keys. A node sends one backup at
+// a time and refuses another with CONFLICT, because each reads all data.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

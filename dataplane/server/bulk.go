@@ -114,8 +114,8 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk sets the operation's shares, which are the named jobs grouped by shard, and its number of jobs. It
-// returns VIEW_BEHIND for a job that is moving to another shard.
+// nameBulk sets the operation's shares, which are the named jobs grouped by their shards as far as this node
+// knows, and its number of jobs.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {

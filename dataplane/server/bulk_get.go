@@ -10,8 +10,9 @@ import (
 )
 
 // getJobs returns jobs by their ids, read from the stores so that they are never older than this node's
-// state. It leaves out texts that are no job ids, jobs that do not exist and jobs of queues that the caller
-// may not see, and gives no reason for any of them. Above job.MaxBulkGetBytes it answers PAYLOAD_TOO_LARGE.
+// state. It leaves out texts that are no job ids, jobs that do not exist or are moving to another shard, and
+// jobs of queues that the caller may not see, and gives no reason for any of them. Above job.MaxBulkGetBytes
+// it answers PAYLOAD_TOO_LARGE.
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	var body api.BulkGetRequest
 	q, err := s.begin(r, &body)

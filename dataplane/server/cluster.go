@@ -23,8 +23,12 @@ type Cluster interface {
 	URL(id string) string
 	// Members returns the members of a shard as its leader sees them.
 	Members(ctx context.Context, shard int) ([]engine.Member, error)
+	// Invite asks the waiting node at an address to join.
 	Invite(ctx context.Context, address string) error
+	// Remove removes a node from all shards. It refuses before any change if a shard would lose its quorum.
+	// After another error it may be repeated.
 	Remove(ctx context.Context, id string) error
+	// Transfer transfers the leadership of all shards to a node; "" = to any other node.
 	Transfer(ctx context.Context, to string) error
 }
 
@@ -119,8 +123,8 @@ func toShardStatus(shard int, of cell.Status, leader string) api.ShardStatus {
 	}
 }
 
-// describe adds the members to the status. If a shard's leader does not answer, it uses the members that this
-// node knows, without their last contact and lag.
+// describe adds the members to the status. If a shard's leader does not answer, describe uses the members that
+// this node knows, without their last contact and lag.
 func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.ClusterStatus) {
 	ctx, cancel := context.WithTimeout(ctx, membersWait)
 	defer cancel()

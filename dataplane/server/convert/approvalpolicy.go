@@ -10,8 +10,9 @@ import (
 	"github.com/corvo/corvo/engine/optable"
 )
 
-// FromApprovalPolicy converts an approval policy and fills in defaults: the policy is enabled, and one met
-// condition selects a job. It refuses a policy without a condition, because that would hold every job.
+// FromApprovalPolicy converts an approval policy and fills in defaults: the policy is enabled, and any one of
+// its conditions selects a job. It refuses a policy without a condition, because such a policy would hold
+// every job.
 func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resource, _ int64) *op.PutResource {
 	p := &state.ApprovalPolicy{
 		Label:    r.Name,

@@ -36,9 +36,9 @@ func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	return out
 }
 
-// callbackPayload converts the payload of a batch's callback. It must be an object, because the counts are
-// added to it as one more member. callbackPayload refuses a payload without a callback's queue, because no
-// job would receive it.
+// callbackPayload converts the payload of a batch's callback. The payload must be an object, because the
+// batch's counts are added to it as one more member. callbackPayload refuses a payload without a callback's
+// queue, because no job would receive it.
 func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 	const field = "batch.callback_payload"
 	switch {

@@ -32,8 +32,7 @@ func dependencies(f *Faults, ids []string) []*op.Dependency {
 	return out
 }
 
-// dependencyPolicy converts the treatment of a job if a job that it depends on does not succeed; the default
-// is fail.
+// dependencyPolicy converts the policy for a job whose dependency does not succeed; the default is fail.
 func dependencyPolicy(f *Faults, word string) job.DependencyPolicy {
 	if word == "" {
 		return job.DependencyFail

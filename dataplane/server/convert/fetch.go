@@ -112,7 +112,8 @@ func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
 const fetchedSize = 768
 
 // AppendFetched appends a leased job, j, as an api.FetchedJob. It does not use encoding/json, because that
-// would rewrite the payload, and a worker must receive it exactly as it was enqueued.
+// would rewrite the payload, whose bytes must stay as the client sent them. It fails if j is nil, because the
+// record is gone.
 func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64) ([]byte, error) {
 	if j == nil {
 		return b, errors.New("its record is gone")

@@ -100,9 +100,9 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	return f.Err()
 }
 
-// FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. At the first job that
-// FromRPCEnqueue refuses it stops and returns that error, which does not name the job, and the job's index as
-// at. Otherwise at is negative, and the error names the fields of all faulty jobs.
+// FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. It stops at the first job
+// that FromRPCEnqueue refuses, and returns that error, which does not name the job, and the job's index as
+// at. In every other case at is negative, and an error names the fields of all faulty jobs.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
 	if !f.batchOf("enqueues", len(list)) {
@@ -311,7 +311,7 @@ func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemErro
 // int32Of converts a count to the type of the messages; a larger count becomes math.MaxInt32.
 func int32Of(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
 
-// ToRPCEvent converts an event. id is the cursor after it.
+// ToRPCEvent converts an event. id is the cursor after the event.
 func ToRPCEvent(e *api.Event, id string) *workerpb.SubscribeResponse {
 	return &workerpb.SubscribeResponse{Seq: e.Seq, Type: e.Type, JobId: e.JobID, Queue: e.Queue, AtNs: uint64(max(e.AtNs, 0)), DataJson: string(e.Data), Cursor: id}
 }
