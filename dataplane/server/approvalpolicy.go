@@ -23,8 +23,8 @@ var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 }
 
 // policyQueue returns the queue of a policy that selects jobs of that queue only. It returns "" for a policy
-// without a queue, and for a policy of mode any with further conditions, because it also selects jobs of
-// other queues.
+// without a queue, and for a policy of mode any with further conditions, because such a policy also selects
+// jobs of other queues.
 func policyQueue(r *state.Resource) string {
 	p := r.GetApprovalPolicy()
 	if p.GetAll() || p.GetTagKey() == "" && !p.GetCostSaid() && !p.GetIterationSaid() {

@@ -170,7 +170,7 @@ func oneQueue(jobs []*op.NewJob) bool {
 }
 
 // traceOf returns the trace context that jobs keep: the client's, even if this node does not sample it. If
-// the client sent none, the jobs keep that of the enqueue's span if this node samples it.
+// the client sent none, the jobs keep the context of the enqueue's span if this node samples that span.
 func traceOf(r *http.Request) convert.Trace {
 	t := convert.FromTraceHeader(r.Header)
 	if t.Parent == "" && telemetry.Sampled(r.Context()) {
