@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"time"
@@ -47,6 +48,18 @@ func (t Time) Parse() (at time.Time, ok bool, err error) {
 		return time.Time{}, false, fmt.Errorf("%.64q is not an RFC 3339 time like \"2026-02-11T10:00:00Z\"", string(t))
 	}
 	return at.UTC(), true, nil
+}
+
+// UnixNs converts a time to nanoseconds since 1970, or to the nearest number that an int64 can hold. Instants before
+// 1677 and after 2262 have no such number.
+func UnixNs(t time.Time) int64 {
+	switch {
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // Priority is the priority of a job in a request: a word, or 0, 1 or 2; "" = absent. "low" is accepted as

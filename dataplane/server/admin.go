@@ -52,6 +52,9 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	out := api.Verified{Status: "ok", Shards: []api.VerifiedShard{}}
 	for _, c := range q.shards.All() {
 		report, err := c.State().Verify(r.Context())
+		if r.Context().Err() != nil {
+			return err // the client has left, which says nothing about the store
+		}
 		if err != nil {
 			s.cfg.Logger.Error("a shard's store is damaged", "shard", c.Shard(), "error", err)
 			return api.Wrap(err, api.Unhealthy, fmt.Sprintf("shard %d of this node is damaged or unreadable: see the node's log; take the node out of service and let it join again with an empty directory", c.Shard()))

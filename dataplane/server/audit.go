@@ -202,7 +202,7 @@ func readInstant(faults *convert.Faults, name, text string) int64 {
 	if !ok {
 		return 0
 	}
-	return at.UnixNano()
+	return api.UnixNs(at)
 }
 
 // readMethod parses a method in upper or lower case into the form that the log stores.

@@ -239,6 +239,7 @@ func TestAuditFilters(t *testing.T) {
 	for query, want := range map[string]int{
 		"principal=" + keyID(other): 5, "principal=nobody": 0, "method=delete": 5, "path=/api/v1/queues/a": 5, "path=/api/v1/queues/a3": 1,
 		"status=200": 5, "status=4xx": 5, "status=2xx&method=DELETE": 0,
+		"before=9999-12-31T00:00:00Z": 10, "after=0001-01-01T00:00:00Z": 10, // nanoseconds cannot hold these
 		"after=" + string(all[4].At): 6, "before=" + string(all[4].At): 4, "after=" + string(all[2].At) + "&before=" + string(all[4].At): 2,
 	} {
 		if got := n.audited(query); len(got) != want {

@@ -61,6 +61,8 @@ func TestABudgetsLife(t *testing.T) {
 	wantFields(t, "the replaced budget", b, func(want *api.Budget) {
 		want.DailyUSD, want.MonthlyUSD, want.OnExceed, want.Timezone = nil, ptr(30*money.Dollar), "hold", "UTC"
 	})
+	n.do("POST", path+"/raise", `{"amount_usd":1,"until":"9999-12-31T00:00:00Z"}`, 200, &b) // cut to what nanoseconds can hold
+	equal(t, "raise_until", *b.RaiseUntil, "2262-04-11T23:47:16.854775807Z")
 	b = api.Budget{}
 	if n.do("POST", path+"/raise", `{"amount_usd":0}`, 200, &b); b.RaiseUSD != 0 || b.RaiseUntil != nil {
 		t.Errorf("not raised any more %+v", b)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/view/jq"
 )
 
@@ -72,10 +73,10 @@ func (s *search) conditions() (err error) {
 	}
 	for _, by := range s.times() {
 		if !by.after.IsZero() {
-			c.hot(fmt.Sprintf("h.%s_ns > ?", by.column), unixNs(by.after))
+			c.hot(fmt.Sprintf("h.%s_ns > ?", by.column), api.UnixNs(by.after))
 		}
 		if !by.before.IsZero() {
-			c.hot(fmt.Sprintf("h.%s_ns < ?", by.column), unixNs(by.before))
+			c.hot(fmt.Sprintf("h.%s_ns < ?", by.column), api.UnixNs(by.before))
 		}
 	}
 	// A job's errors are the rows of job_error in the range of ids that begins with the job's number.

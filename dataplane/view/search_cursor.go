@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/corvo/corvo/api"
 )
 
 // pageStart is the position at which a page begins. A cursor encodes a pageStart and a hash of the query and
@@ -204,7 +206,7 @@ func (q *Query) hash(incarnation []byte) uint64 {
 		q.Tags, q.PayloadContains, q.PayloadJQ, q.WorkerID, q.ErrorContains, number(q.Priority), number(q.AttemptMin), number(q.AttemptMax),
 		number(q.HasErrors), q.Words, q.Below, q.Sort, q.Order)
 	for _, by := range q.times() {
-		text += fmt.Sprintf(" %d %d", unixNs(by.after), unixNs(by.before))
+		text += fmt.Sprintf(" %d %d", api.UnixNs(by.after), api.UnixNs(by.before))
 	}
 	return xxhash.Sum64String(text)
 }

@@ -2,10 +2,9 @@ package view
 
 import (
 	"fmt"
-	"math"
 	"strings"
-	"time"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -49,10 +48,10 @@ func (q *Query) indexFilter() (n indexFilter) {
 	}
 	n.sorts = n.index == ""
 	if !q.ExpireAfter.IsZero() {
-		add("extra_by_expiry", "expire_ns", " > ?", unixNs(q.ExpireAfter))
+		add("extra_by_expiry", "expire_ns", " > ?", api.UnixNs(q.ExpireAfter))
 	}
 	if !q.ExpireBefore.IsZero() {
-		add("extra_by_expiry", "expire_ns", " < ?", unixNs(q.ExpireBefore))
+		add("extra_by_expiry", "expire_ns", " < ?", api.UnixNs(q.ExpireBefore))
 	}
 	n.where = strings.Join(conditions, " AND ")
 	return n
@@ -61,15 +60,4 @@ func (q *Query) indexFilter() (n indexFilter) {
 // condition returns the condition that a row of the index must meet.
 func (n *indexFilter) condition() string {
 	return fmt.Sprintf("x.%s IS NOT NULL AND %s", n.column, n.where)
-}
-
-// unixNs converts a time to nanoseconds as records have them, or to the nearest that an int64 can hold.
-func unixNs(t time.Time) int64 {
-	switch {
-	case t.Before(time.Unix(0, math.MinInt64)):
-		return math.MinInt64
-	case t.After(time.Unix(0, math.MaxInt64)):
-		return math.MaxInt64
-	}
-	return t.UnixNano()
 }

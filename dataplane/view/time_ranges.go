@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -89,10 +90,10 @@ func (s *search) restrictToTimes(ctx context.Context) error {
 	var args []any
 	for _, by := range s.times() {
 		if !by.after.IsZero() {
-			conditions, args = append(conditions, by.column+"_last > ?"), append(args, unixNs(by.after))
+			conditions, args = append(conditions, by.column+"_last > ?"), append(args, api.UnixNs(by.after))
 		}
 		if !by.before.IsZero() {
-			conditions, args = append(conditions, by.column+"_first < ?"), append(args, unixNs(by.before))
+			conditions, args = append(conditions, by.column+"_first < ?"), append(args, api.UnixNs(by.before))
 		}
 	}
 	if len(conditions) == 0 {

@@ -100,10 +100,10 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 		f.Invalid("for", "and until are both given: give one of them")
 	case !given && span <= 0:
 		f.Invalid("for", "or until is missing: give one of them")
-	case given && until.UnixNano() <= nowNs:
+	case given && api.UnixNs(until) <= nowNs:
 		f.Invalid("until", "is over already")
 	case given:
-		b.RaiseUntilNs = until.UnixNano()
+		b.RaiseUntilNs = api.UnixNs(until)
 	case span > job.MaxRollingWindow:
 		f.Invalid("for", "is %s; at most %s are allowed", span, job.MaxRollingWindow)
 	default:
