@@ -156,3 +156,36 @@ func TestPlacementSpreads(t *testing.T) {
 		}
 	}
 }
+
+// An active namespace shows the loss of its store before anything that the host reports. A namespace with an
+// operation has the reason of its plan instead.
+func TestFault(t *testing.T) {
+	t.Parallel()
+	ns := fleet.Namespace{Phase: fleet.Active, HostID: "host_a", Store: "store_a"}
+	lost := ns
+	lost.StoreLost = true
+	creating := ns
+	creating.Phase = fleet.Provisioning
+	for _, c := range []struct {
+		ns   fleet.Namespace
+		cell CellReport
+		want []string
+	}{
+		{ns, CellReport{}, nil},
+		{ns, CellReport{State: wire.Opened}, nil},
+		{ns, CellReport{State: wire.Failed, Error: "no room"}, []string{"host_a", "no room"}},
+		{ns, CellReport{State: wire.Waiting, Error: "elsewhere"}, []string{"host_a", "elsewhere"}},
+		{lost, CellReport{State: wire.Opened}, []string{"host_a", "store_a"}},
+		{creating, CellReport{State: wire.Failed, Error: "no room"}, nil},
+	} {
+		got := Fault(c.ns, c.cell)
+		if (got == "") != (c.want == nil) {
+			t.Errorf("%+v, %+v: %q", c.ns, c.cell, got)
+		}
+		for _, part := range c.want {
+			if !strings.Contains(got, part) {
+				t.Errorf("%q does not say %q", got, part)
+			}
+		}
+	}
+}
