@@ -43,4 +43,5 @@ type CreateHostRequest struct {
 type CreatedHost struct {
 	Host
 	Credential string `json:"credential"`
+	FleetRoot  string `json:"fleet_root"` // SHA-256 of the root of the fleet's certificates, in hexadecimal
 }

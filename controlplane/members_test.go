@@ -204,6 +204,9 @@ func TestFollowersServe(t *testing.T) {
 		if _, err := p.cloud(p.operator).Hosts(t.Context()); api.CodeOf(err) != api.LeaderUnavailable {
 			t.Errorf("a follower lists the hosts without their reports: %v", err)
 		}
+		if got, want := p.FleetRoot(), leader.FleetRoot(); got != want {
+			t.Errorf("a follower has the fleet's root %s, and the leader has %s", got, want)
+		}
 	}
 	if hosts, err := leader.cloud(leader.operator).Hosts(t.Context()); err != nil || len(hosts) != 1 {
 		t.Errorf("the hosts: %+v, %v", hosts, err)

@@ -1,5 +1,6 @@
-// Package controlplane assembles a control plane from its state, the reconciler, the signer of its keys and
-// the HTTP server. Open returns a control plane that serves. The packages below make the decisions.
+// Package controlplane assembles a control plane from its state, the reconciler, the signer of its keys, the
+// authority of the fleet's certificates and the HTTP server. Open returns a control plane that serves. The
+// packages below make the decisions.
 package controlplane
 
 import (
@@ -55,11 +56,12 @@ type Config struct {
 
 // Plane is an open control plane.
 type Plane struct {
-	now     func() time.Time
-	cluster *cluster.Cluster // nil = the only process
-	store   *store.Store
-	signer  *server.Signer
-	server  *server.Server
+	now       func() time.Time
+	cluster   *cluster.Cluster // nil = the only process
+	store     *store.Store
+	signer    *server.Signer
+	authority *server.Authority
+	server    *server.Server
 
 	stop context.CancelFunc // ends the loops
 	work sync.WaitGroup     // the loops: reconciler and signer
@@ -86,6 +88,9 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 		}
 	}()
 	if err := p.openStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if p.authority, err = server.OpenAuthority(ctx, p.store, cfg.Now, cfg.Rand); err != nil {
 		return nil, err
 	}
 	p.signer, err = server.OpenSigner(ctx, server.SignerConfig{
@@ -156,7 +161,7 @@ func (p *Plane) serve(cfg Config) (err error) {
 		Store: p.store, Observations: observations, Now: cfg.Now, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
 	})
 	p.server, err = server.New(server.Config{
-		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer,
+		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,
 		Leader: p.leaderURL, Endpoint: cfg.Endpoint, Version: cfg.Version, ProposeTimeout: cfg.ProposeTimeout,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Metrics: cfg.Metrics, Logger: cfg.Logger,
 	})
@@ -172,6 +177,9 @@ func (p *Plane) serve(cfg Config) (err error) {
 
 // Handler serves the cloud API, the fleet protocol, JWKS and health.
 func (p *Plane) Handler() http.Handler { return p.server }
+
+// FleetRoot returns the SHA-256 of the root that issues the fleet's certificates, in hexadecimal.
+func (p *Plane) FleetRoot() string { return p.authority.Fingerprint() }
 
 // EnsureOperator registers the key of an operator, whose text a person has generated and stored beforehand.
 // Calling it again changes nothing. It refuses a text of another kind, and a key that was revoked or has expired.

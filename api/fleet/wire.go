@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/billing"
 )
 
@@ -51,6 +52,8 @@ type JoinAnswer struct {
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
 	JWKS      json.RawMessage `json:"jwks"` // the keys that verify documents and the tokens of other members
+	// Roots are the roots of the fleet's certificates.
+	Roots certificate.Bundle `json:"roots"`
 }
 
 // Message is one line of a stream of documents. A follower that has handled Number N has handled every
@@ -62,6 +65,8 @@ type Message struct {
 	Signature string          `json:"signature,omitempty"` // token.SignDocument over the bytes of Doc in this line
 	// JWKS comes with the first heartbeat, and with the next one after a change of the keys.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
+	// Roots are the roots of the fleet's certificates. They come with every JWKS.
+	Roots *certificate.Bundle `json:"roots,omitempty"`
 }
 
 // The values of Doc.Desired.

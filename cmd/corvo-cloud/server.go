@@ -159,6 +159,7 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 	if err := cfg.ensureOperator(ctx, out, r, plane); err != nil {
 		return nil, errors.Join(fmt.Errorf("operator key: %w", err), plane.Close(context.WithoutCancel(ctx)))
 	}
+	fmt.Fprintf(out, "the SHA-256 of the fleet's root is %s\n", plane.FleetRoot())
 	if of != nil {
 		fmt.Fprintf(out, "other processes connect to %s\n", of.Listener.Addr())
 	}

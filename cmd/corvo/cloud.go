@@ -328,7 +328,8 @@ func createHost(r *remote) *cobra.Command {
 		req := api.CreateHostRequest{Name: args[0]}
 		made.apply(&req)
 		return c.CreateHost(cmd.Context(), req)
-	}, func(h *api.CreatedHost) *string { return &h.Credential }, column[api.CreatedHost]{"ID", func(h api.CreatedHost) string { return h.ID }})
+	}, func(h *api.CreatedHost) *string { return &h.Credential }, column[api.CreatedHost]{"ID", func(h api.CreatedHost) string { return h.ID }},
+		column[api.CreatedHost]{"FLEET ROOT", func(h api.CreatedHost) string { return h.FleetRoot }})
 	made.bind(cmd,
 		set("kind", "kind of machine: host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
 		set("region", "region of the machine", words, func(r *api.CreateHostRequest) *string { return &r.Region }),

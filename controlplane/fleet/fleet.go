@@ -127,3 +127,11 @@ type SigningKey struct {
 	CreatedNs      int64
 	TrustedUntilNs int64 // when its signatures stop being trusted; 0 for the newest key, which signs
 }
+
+// Root is a root of the fleet's certificates.
+type Root struct {
+	Fingerprint string // SHA-256 of the certificate, in hexadecimal
+	Seed        []byte // of an Ed25519 private key
+	Certificate []byte // in DER
+	CreatedNs   int64
+}

@@ -361,6 +361,9 @@ func TestTheClientsMethods(t *testing.T) {
 	}
 	made, err := ops.CreateHost(ctx, api.CreateHostRequest{Name: "h9", Kind: "gateway", Region: "mars"})
 	must("CreateHost", err)
+	if made.FleetRoot != f.server.cfg.Authority.Fingerprint() || len(made.FleetRoot) != 64 {
+		t.Errorf("CreateHost: the root is %q", made.FleetRoot)
+	}
 	host, err := ops.Host(ctx, "h9")
 	if must("Host", err); host.ID != made.ID || host.Spec.Region != "mars" || host.Status.LastSeenAt != nil {
 		t.Errorf("Host: %+v", host)

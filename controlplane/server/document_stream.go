@@ -200,11 +200,14 @@ func (f *stream) document(d wire.Doc) error {
 	return f.send(wire.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(key, text)})
 }
 
-// heartbeat sends the follower's position, and the JWKS if this stream has not sent the present one.
+// heartbeat sends the follower's position, and the JWKS with the fleet's roots if this stream has not sent the present
+// JWKS.
 func (f *stream) heartbeat() error {
 	m := wire.Message{Number: f.at}
 	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks {
 		m.JWKS, f.jwks = jwks, string(jwks)
+		roots := f.cfg.Authority.Bundle()
+		m.Roots = &roots
 	}
 	return f.send(m)
 }

@@ -92,6 +92,10 @@ func startFront(t testing.TB) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
+	authority, err := OpenAuthority(ctx, f.store, f.now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
 	observations := reconcile.NewObservations(f.now)
 	reconciler := reconcile.New(reconcile.Config{Store: f.store, Observations: observations, Now: f.now, Logger: logger})
 	loop, stop := context.WithCancel(ctx)
@@ -99,7 +103,7 @@ func startFront(t testing.TB) *front {
 	work.Go(func() { reconciler.Run(loop) })
 	t.Cleanup(func() { stop(); work.Wait() })
 	f.server, err = New(Config{
-		Store: f.store, Observations: observations, Reconciler: reconciler, Signer: signer,
+		Store: f.store, Observations: observations, Reconciler: reconciler, Signer: signer, Authority: authority,
 		// The limit is long, because these tests do not measure the disk.
 		Endpoint: "http://gateway.test", Version: "test", ProposeTimeout: waitLimit, Now: f.now, Logger: logger,
 	})

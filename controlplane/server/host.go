@@ -73,7 +73,7 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", cloud+"/hosts/"+host.ID)
-	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: credential})
+	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: credential, FleetRoot: s.cfg.Authority.Fingerprint()})
 }
 
 // listHosts lists all hosts and gateways. The store returns all of them, so listHosts cuts the page.

@@ -109,7 +109,7 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host, run int64) error 
 		return token.Sign(key, token.Claims{Subject: host.ID, Role: string(roleOf(host.Kind)), Audience: audience, Run: run}, now)
 	}
 	_, jwks := s.cfg.Signer.Trusted()
-	answer := wire.JoinAnswer{ID: host.ID, Run: run, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks}
+	answer := wire.JoinAnswer{ID: host.ID, Run: run, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks, Roots: s.cfg.Authority.Bundle()}
 	if answer.Token, err = sign(token.ControlPlane); err != nil {
 		return err
 	}

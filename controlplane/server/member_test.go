@@ -137,7 +137,10 @@ func TestWhoLearnsWhat(t *testing.T) {
 		if set, err := token.ParseSet(beat.JWKS); err != nil || set.Len() != 1 {
 			t.Errorf("the first heartbeat has no keys: %s, %v", beat.JWKS, err)
 		}
-		if m, _ := l.next(); m.JWKS != nil || m.Doc != nil {
+		if beat.Roots == nil || !beat.Roots.Equal(f.server.cfg.Authority.Bundle()) {
+			t.Errorf("the first heartbeat has the roots %v", beat.Roots)
+		}
+		if m, _ := l.next(); m.JWKS != nil || m.Roots != nil || m.Doc != nil {
 			t.Errorf("the second heartbeat: %+v", m)
 		}
 		// The follower does not receive documents that it has.

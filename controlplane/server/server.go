@@ -34,6 +34,7 @@ type Config struct {
 	Observations *reconcile.Observations
 	Reconciler   *reconcile.Reconciler
 	Signer       *Signer
+	Authority    *Authority
 	Leader       func() string // URL of the leading process; "" = not known. nil = this process is alone
 	Endpoint     string        // base URL of the namespaces' data planes
 	Version      string
@@ -63,8 +64,8 @@ type Server struct {
 
 // New builds a server. It fails if cfg or the table of routes is wrong.
 func New(cfg Config) (*Server, error) {
-	if cfg.Store == nil || cfg.Observations == nil || cfg.Reconciler == nil || cfg.Signer == nil {
-		return nil, errors.New("server: a store, observations, a reconciler and a signer are needed")
+	if cfg.Store == nil || cfg.Observations == nil || cfg.Reconciler == nil || cfg.Signer == nil || cfg.Authority == nil {
+		return nil, errors.New("server: a store, observations, a reconciler, a signer and an authority are needed")
 	}
 	if cfg.ProposeTimeout == 0 {
 		cfg.ProposeTimeout = DefaultProposeTimeout

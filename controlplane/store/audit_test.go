@@ -51,6 +51,7 @@ func everyOp() []struct {
 		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
 		{&RemoveAsideUsage{Meta: by("op"), Seq: 20}, "org_acme op remove-aside-usage ns_a/20"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
+		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
 }

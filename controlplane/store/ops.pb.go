@@ -2569,6 +2569,112 @@ func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
+// AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
+// processes. There is one.
+type AddFleetRoot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Fingerprint   string                 `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // SHA-256 of the certificate, in hexadecimal
+	Seed          []byte                 `protobuf:"bytes,3,opt,name=seed,proto3" json:"seed,omitempty"`               // of the root's Ed25519 private key
+	Certificate   []byte                 `protobuf:"bytes,4,opt,name=certificate,proto3" json:"certificate,omitempty"` // in DER
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddFleetRoot) Reset() {
+	*x = AddFleetRoot{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddFleetRoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddFleetRoot) ProtoMessage() {}
+
+func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
+func (*AddFleetRoot) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *AddFleetRoot) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *AddFleetRoot) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *AddFleetRoot) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
+func (x *AddFleetRoot) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+type AddFleetRootResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddFleetRootResult) Reset() {
+	*x = AddFleetRootResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddFleetRootResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddFleetRootResult) ProtoMessage() {}
+
+func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
+func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+}
+
 // Refusal counts equal refused requests.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2583,7 +2689,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2701,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2714,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -2659,7 +2765,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2777,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2790,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -2716,7 +2822,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2834,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2847,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -2760,7 +2866,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2878,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2891,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -2848,7 +2954,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +2966,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +2979,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -2911,7 +3017,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3029,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3042,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -2982,7 +3088,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3100,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3113,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -3206,7 +3312,13 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\fR\x04seed\x12(\n" +
 	"\x10trusted_until_ns\x18\x04 \x01(\x03R\x0etrustedUntilNs\"\x15\n" +
-	"\x13AddSigningKeyResult\"{\n" +
+	"\x13AddSigningKeyResult\"\x97\x01\n" +
+	"\fAddFleetRoot\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x12\n" +
+	"\x04seed\x18\x03 \x01(\fR\x04seed\x12 \n" +
+	"\vcertificate\x18\x04 \x01(\fR\vcertificate\"\x14\n" +
+	"\x12AddFleetRootResult\"{\n" +
 	"\aRefusal\x12\x10\n" +
 	"\x03org\x18\x01 \x01(\tR\x03org\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
@@ -3254,7 +3366,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -3297,13 +3409,15 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*RemoveAsideUsageResult)(nil), // 38: corvo.controlplane.v1.RemoveAsideUsageResult
 	(*AddSigningKey)(nil),          // 39: corvo.controlplane.v1.AddSigningKey
 	(*AddSigningKeyResult)(nil),    // 40: corvo.controlplane.v1.AddSigningKeyResult
-	(*Refusal)(nil),                // 41: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 42: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 43: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 44: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 45: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 46: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 47: corvo.controlplane.v1.DeleteRoleResult
+	(*AddFleetRoot)(nil),           // 41: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 42: corvo.controlplane.v1.AddFleetRootResult
+	(*Refusal)(nil),                // 43: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 44: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 45: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 46: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 47: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 48: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 49: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -3329,15 +3443,16 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 20: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 21: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 22: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 23: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	41, // 24: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 25: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 26: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	1,  // 23: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 24: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	43, // 25: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 26: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 27: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -3352,7 +3467,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

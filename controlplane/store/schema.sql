@@ -234,3 +234,10 @@ CREATE TABLE signing_keys (
     created_ns       INTEGER NOT NULL,
     trusted_until_ns INTEGER NOT NULL     -- 0 for the one that signs
 ) STRICT;
+
+CREATE TABLE fleet_roots (
+    fingerprint TEXT PRIMARY KEY, -- SHA-256 of the certificate, in hexadecimal
+    seed        BLOB NOT NULL,    -- of the private key
+    certificate BLOB NOT NULL,    -- in DER
+    created_ns  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

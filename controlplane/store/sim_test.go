@@ -310,6 +310,8 @@ func (s *simulation) drawBare() op {
 		return &AddSigningKey{Id: id, Seed: hash(id), TrustedUntilNs: s.clockNs + s.rng.Int64N(int64(time.Hour))}
 	case 21, 22:
 		return s.drawRole(n)
+	case 23:
+		return newFleetRoot(fmt.Sprint("root", s.rng.IntN(2))) // the second one is refused
 	}
 	if s.rng.IntN(3) == 0 {
 		return refusals(fmt.Sprint("batch", s.rng.IntN(30)), 1+s.rng.IntN(3)) // some come again

@@ -35,6 +35,7 @@ const (
 	numPutRole          entry.Number = 20
 	numDeleteRole       entry.Number = 21
 	numRemoveAsideUsage entry.Number = 22
+	numAddFleetRoot     entry.Number = 24
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -70,6 +71,7 @@ var table = optable.New([]*kind{
 	numPutRole:          newKind("put-role", urgent, (*PutRole).Apply),
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
+	numAddFleetRoot:     newKind("add-fleet-root", urgent, (*AddFleetRoot).Apply),
 })
 
 // op is one change.

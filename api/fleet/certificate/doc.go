@@ -4,8 +4,8 @@
 // get a certificate, because the control plane does when they join, and it does not know the rights of a member, because
 // they are in the documents. It may import api, api/text and durable.
 //
-// Its first callers are the control plane, which holds the roots and issues certificates, and package fleet, with
-// which hosts and gateways join.
+// The control plane uses it for its root and the bundle that it publishes. It will also issue certificates, and package
+// fleet, with which hosts and gateways join, will keep them and use them for TLS.
 //
 // All keys are Ed25519, because the tree already signs documents, tokens and members' certificates with it: a key is
 // stored as its seed of 32 bytes, signatures need no randomness, and only programs of this tree verify them. ECDSA P-256

@@ -19,6 +19,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -38,7 +39,8 @@ type ControlPlane struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when a field below has changed
 	keys     []token.Key   // trusted; the last one signs
-	hidden   int           // number of the last keys that the streams do not announce
+	root     *certificate.Root
+	hidden   int // number of the last keys that the streams do not announce
 	number   int64
 	docs     map[string]fleet.Message // the newest, by namespace
 	raw      []fleet.Message          // lines that Inject sends as they are
@@ -72,6 +74,10 @@ func New(tb testing.TB) *ControlPlane {
 		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
+	var err error
+	if c.root, err = certificate.NewRoot(time.Now(), rand.Reader); err != nil {
+		tb.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	c.mux = mux
 	mux.HandleFunc("POST "+fleet.JoinPath, c.join)
@@ -258,13 +264,22 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		}
 		return text
 	}
-	a := fleet.JoinAnswer{ID: m.id, Run: request.Run, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS()}
+	a := fleet.JoinAnswer{ID: m.id, Run: request.Run, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS(), Roots: c.roots()}
 	if m.kind == keyring.Gateway {
 		a.Token, a.HostToken = sign(tenancy.GatewayMember, token.ControlPlane), sign(tenancy.GatewayMember, token.Hosts)
 	} else {
 		a.Token = sign(tenancy.HostMember, token.ControlPlane)
 	}
 	answer(w, a)
+}
+
+// roots returns the bundle with the root.
+func (c *ControlPlane) roots() certificate.Bundle {
+	b, err := certificate.NewBundle(c.root.DER())
+	if err != nil {
+		panic(err) // NewRoot made it
+	}
+	return b
 }
 
 // member authenticates requests by a service token for the control plane.
@@ -308,6 +323,8 @@ func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.
 			beat := fleet.Message{Number: c.number}
 			if jwks != told {
 				beat.JWKS, told = json.RawMessage(jwks), jwks
+				roots := c.roots()
+				beat.Roots = &roots
 			}
 			batch = append(batch, beat)
 		}
