@@ -22,6 +22,7 @@ type gatewayConfig struct {
 	process
 	joining
 	settings.Admission
+	settings.TLS
 	measured
 	Bind    string `flag:"bind" default:":8080" doc:"address for requests of tenants"`
 	DataDir string `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
@@ -37,6 +38,7 @@ func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	cfg.joining.check(f, "gateway")
 	cfg.Admission.Check(f.Refuse)
+	cfg.TLS.Check(f.Refuse)
 	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
@@ -53,6 +55,16 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	r, err := cfg.begin(ctx, "corvo-gateway", cfg.Bind)
 	if err != nil {
 		return err
+	}
+	serving := front.Config{
+		ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), FilesPerConnection: 2, Logger: r.log,
+	}
+	if cfg.CertFile != "" {
+		public, err := front.OpenCertificate(cfg.CertFile, cfg.KeyFile, r.log)
+		if err != nil {
+			return cfg.end(ctx, r, misuse.Errorf("--tls-cert-file, --tls-key-file: %w", err))
+		}
+		serving.TLS = public.Config()
 	}
 	metrics := telemetry.NewRegistry()
 	gw, err := gateway.New(gateway.Config{
@@ -80,11 +92,9 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan error, 1)
 	go func() { followed <- gw.Run(following) }()
-	fmt.Fprintf(out, "the gateway listens on %s\n", front.URL(listener.Addr()))
-	err = front.Serve(ctx, listener, front.Config{
-		Handler: gw, Drain: gw.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections),
-		FilesPerConnection: 2, Logger: r.log,
-	})
+	fmt.Fprintf(out, "the gateway listens on %s\n", serving.URL(listener.Addr()))
+	serving.Handler, serving.Drain = gw, gw.Drain
+	err = front.Serve(ctx, listener, serving)
 	return cfg.end(ctx, r, err, func(context.Context) error {
 		stop() // ships the last counts before it ends
 		if err := <-followed; !errors.Is(err, context.Canceled) {

@@ -29,6 +29,8 @@ func TestMisuseEndsWith2(t *testing.T) {
 	}
 	server := []string{"server", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--endpoint", "http://127.0.0.1:1"}
 	host := []string{"host", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1"}
+	gateway := []string{"gateway", "--data-dir", filepath.Join(dir, "gateway"), "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1",
+		"--credential-file", file("gateway.credential", gatewayCredential(t))}
 	dev := []string{"dev", "--data-dir", filepath.Join(dir, "data")}
 	for _, c := range []struct {
 		env  []string
@@ -54,6 +56,9 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: dev, env: []string{"CORVO_SHUTDOWN_TIMEOUT=soon"}, says: "CORVO_SHUTDOWN_TIMEOUT"},
 		{line: []string{"dev", "--data-dir", ""}, says: "--data-dir is empty"},
 		{line: []string{"server"}, says: "--endpoint is missing"},
+		{line: []string{"gateway"}, more: []string{"--tls-cert-file", "x"}, says: "--tls-key-file is missing"},
+		{line: []string{"gateway"}, more: []string{"--tls-key-file", "x"}, says: "--tls-cert-file is missing"},
+		{line: gateway, more: []string{"--tls-cert-file", "/nope", "--tls-key-file", "/nope"}, says: "--tls-cert-file, --tls-key-file: certificate: stat /nope"},
 		{line: dev, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
 		{line: server, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
 		{line: server, more: []string{"--bind", "frob"}, says: `--bind is "frob"; it must be host:port or :port`},

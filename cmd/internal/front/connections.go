@@ -22,8 +22,9 @@ const (
 // bounded is a listener that turns connections away while most are open.
 type bounded struct {
 	net.Listener
-	most int64
-	log  *slog.Logger
+	most   int64
+	silent bool // the client waits for TLS, in which the answer would be an error
+	log    *slog.Logger
 
 	open   atomic.Int64
 	turned uint64    // connections that were turned away
@@ -45,11 +46,13 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// turnAway answers and closes a connection. The write does not wait, because the send buffer of a new
-// connection is empty.
+// turnAway answers and closes a connection. With TLS it only closes it, because a handshake would cost more than a
+// request. The write does not wait, because the send buffer of a new connection is empty.
 func (b *bounded) turnAway(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(turnAwayTimeout))
-	_, _ = conn.Write([]byte(tooMany))
+	if !b.silent {
+		_ = conn.SetDeadline(time.Now().Add(turnAwayTimeout))
+		_, _ = conn.Write([]byte(tooMany))
+	}
 	_ = conn.Close()
 	b.turned++
 	if now := time.Now(); now.Sub(b.logged) > turnAwayLog {

@@ -5,6 +5,7 @@ package front
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,7 +56,9 @@ type Config struct {
 	MaxConnections int
 	// FilesPerConnection is the number of files that a connection takes; 0 = 1.
 	FilesPerConnection int
-	Logger             *slog.Logger
+	// TLS makes the front serve TLS; nil = plain HTTP.
+	TLS    *tls.Config
+	Logger *slog.Logger
 
 	timeouts timeouts // set by tests
 }
@@ -73,8 +76,9 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
+	srv.TLSConfig = c.TLS
 	if c.MaxConnections > 0 {
-		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), log: c.Logger}
+		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), silent: c.TLS != nil, log: c.Logger}
 	}
 	listener = answering{listener}
 	watch(srv)
@@ -85,9 +89,15 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	if limit, ok := openFiles(); ok {
 		warnOfFiles(log, c, limit)
 	}
-	log.Info("listening", "listener", listener.Addr().String(), "url", URL(listener.Addr()))
+	log.Info("listening", "listener", listener.Addr().String(), "url", c.URL(listener.Addr()))
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
+	go func() {
+		if c.TLS != nil {
+			served <- srv.ServeTLS(listener, "", "")
+			return
+		}
+		served <- srv.Serve(listener)
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
@@ -105,7 +115,17 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	return nil
 }
 
-// URL returns the endpoint at which this machine reaches a listener. A listener that is bound to every
+// URL returns the endpoint at which this machine reaches the front on a listener. With TLS the certificate is probably
+// for another name.
+func (c Config) URL(addr net.Addr) string {
+	url := URL(addr)
+	if c.TLS != nil {
+		url = "https" + strings.TrimPrefix(url, "http")
+	}
+	return url
+}
+
+// URL returns the endpoint at which this machine reaches a listener of plain HTTP. A listener that is bound to every
 // address is reached on loopback.
 func URL(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())

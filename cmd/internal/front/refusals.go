@@ -14,7 +14,8 @@ import (
 )
 
 // net/http refuses some requests itself, before a handler sees them, with a line of text or no body. The
-// front sends these refusals as JSON, like every other error.
+// front sends these refusals as JSON, like every other error. With TLS it cannot, because net/http encrypts
+// them, except for the refusal of plain HTTP.
 
 // refusal is the error for a status with which net/http refuses a request.
 type refusal struct {
