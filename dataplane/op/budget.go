@@ -18,8 +18,8 @@ import (
 // declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an
 // attempt.
 
-// BudgetTarget is the target of a budget without a particular one: for the whole namespace, or for each job
-// by itself.
+// BudgetTarget is the target of a budget of scope namespace or job, because such a budget names no particular
+// target.
 const BudgetTarget = "default"
 
 // scopeWords maps the scopes of budgets to the words that clients write.
@@ -57,7 +57,7 @@ var windowWords = map[state.Window]string{
 	state.Window_WINDOW_ROLLING: "rolling",
 }
 
-// checkBudget checks a budget. Its errors name a field that a client sets as the client writes it.
+// checkBudget checks a budget. For a field that clients set, its errors use the clients' name of the field.
 func checkBudget(p *problems, o *PutResource) {
 	b := o.GetResource().GetBudget()
 	p.only(o, b != nil)

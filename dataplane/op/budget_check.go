@@ -56,10 +56,10 @@ func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Na
 }
 
 // reserveOf returns the amount that budgets reserve for an attempt of a job that has cost jobCost so far. The
-// amount is the same on all budgets: the largest declared reserve or, if it is larger, the amount derived by
-// the budgets that declare none. The floor of an estimate comes from the smallest limit among the budgets, and
-// a derived amount is at most what each budget that does more than alert admits. Otherwise the floor of a large
-// budget would keep back all jobs of a small one.
+// amount is the same on all budgets: the largest declared reserve, or the amount derived by the budgets that
+// declare none if that is larger. The floor of an estimate comes from the smallest limit among the budgets,
+// and a derived amount is at most what each budget that does more than alert admits, because the floor of a
+// large budget would otherwise keep back all jobs of a small one.
 func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	declared, derived, estimated := int64(0), int64(0), false
 	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)
@@ -176,8 +176,9 @@ func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) 
 	return short
 }
 
-// verdict returns what to do with a job for which budget r has no room. A job whose room the first shard has to
-// tell waits at a gate. A throttled job that would wait for ever is held instead, because a person has to act.
+// verdict returns what to do with a job for which budget r has no room. If the first shard has not yet said
+// whether there is room, the job waits at a gate. A job that a throttling budget would make wait for ever is
+// held instead, because a person has to act.
 func (s *shortage) verdict(r *state.Resource) Verdict {
 	v := Verdict{Do: Hold, Hold: job.Hold_HOLD_BUDGET, Reason: ReasonBudget, Name: r.Name, Text: s.text(r), UntilNs: s.untilNs}
 	switch {

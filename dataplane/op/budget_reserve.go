@@ -12,10 +12,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// The money of an attempt is reserved when it begins: the same amount on every budget that applies. The
-// reservation grows when a heartbeat has reported more and all budgets have room, and is settled when the
-// attempt ends, however it ends. Reported cost is never refused. If a budget has no room for it, the cost
-// counts as overrun, and the budget keeps back the next attempt, unless it only alerts.
+// The money of an attempt is reserved when the attempt begins: the same amount on every budget that applies.
+// The reservation grows if a heartbeat reports a cost above it and all budgets have room. It is settled when
+// the attempt ends, however the attempt ends. A cost is never refused for want of room: without room it
+// counts as overrun, and the budget keeps back the next attempt, unless the budget only alerts.
 
 // reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller has checked that
 // those which do more than alert have room.
@@ -116,8 +116,8 @@ func recordCost(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.
 	return tx.PutAccount([16]byte(r.Id), a, events...)
 }
 
-// spend records the cost that a running attempt reports. On a budget that was declared after the attempt began,
-// and so has no reservation of it, all of the cost is overrun.
+// spend records the cost that a running attempt reports. On a budget that was declared after the attempt
+// began, the attempt has no reservation, so all of the cost is overrun.
 func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if costNanoUsd == 0 {
 		return nil
@@ -152,12 +152,12 @@ func holds(c *job.Reservation, r *state.Resource) bool {
 	return false
 }
 
-// topUp reserves more for an attempt that has cost more than its reservation, and reports whether the attempt
-// may continue. If a budget has no room, topUp books the excess at once, so that no other attempt takes that
-// money, and the answer to the worker is no. The answer is also no if the attempt has used all of its
-// reservation and no more can be had, or if a budget without a reservation of the attempt has no money left. If
-// a shared budget's first shard has to be asked, topUp books the excess too, but that is no reason for a no,
-// because there may be room the next time. A budget that only alerts never causes a no.
+// topUp reserves the money by which an attempt has exceeded its reservation, and reports whether the attempt
+// may continue. If a budget has no room, topUp instead books the excess at once, so that no other attempt
+// takes that money, and returns false. It also returns false if the attempt has used all of its reservation
+// and no more can be had, or if a budget on which it has no reservation has no money left. If the first shard
+// of a shared budget still has to answer, topUp books the excess but does not return false for that, because
+// there may be room the next time. A budget that only alerts never makes topUp return false.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -232,9 +232,9 @@ func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount
 	}
 }
 
-// stillShort refuses to release a job that a budget holds while a budget still has no room for it, because the
-// next fetch would hold the job again. It checks the job with the options that the job would run with, because
-// the options determine the reservation. Nil means no refusal.
+// stillShort refuses to release a job that a budget holds while a budget would hold or reject the job again
+// at the next fetch. A budget at which the job would only wait is no reason. It checks the job with the
+// options that the job would run with, because the options determine the reservation. Nil means no refusal.
 func stillShort(tx *state.Tx, j *job.Job, with *job.Options) (*Refusal, error) {
 	if j.Detail.GetHold() != job.Hold_HOLD_BUDGET {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // A job with dependencies begins scheduled. It counts in blocked_by the jobs that are not known to have
-// completed. It has no timer, so it costs nothing while it waits. Four steps end the wait, the same on one
-// shard and on many:
+// completed. It has no timer except that of its expiry, so it costs nothing while it waits. Four steps end
+// the wait, the same on one shard and on many:
 //
 //	Enqueue sends WatchJob      -> to the shard on which the dependency was created
 //	WatchJob records the waiter -> beside the dependency; if that has moved, the WatchJob follows it
@@ -29,7 +29,7 @@ import (
 const watchJobBytes = 128
 
 // checkDependencies checks the dependencies of the jobs. Their number is bounded for the whole op, because
-// Apply looks each of them up and writes to it.
+// Apply looks up each dependency and writes to it.
 func (o *Enqueue) checkDependencies(p *problems) {
 	total := 0
 	for _, nj := range o.Jobs {

@@ -22,9 +22,9 @@ import (
 //   - with OVERLOADED if the item does not undo the attempt, the entry is full and the job belongs to a batch
 //     or a chain.
 //
-// A repeat by the same request (meta.request_id) with the same token does not end another attempt: until the
-// job is fetched again, retried or requeued, it gets the first answer. After that the lease is over, as for any
-// late worker.
+// A repeat by the same request (meta.request_id) with the same token does not end another attempt. Until the job is
+// fetched again, retried or requeued, the repeat gets the first answer, or the outcome if the job has settled since.
+// After that it is refused with LEASE_LOST.
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {
@@ -81,8 +81,8 @@ func (r *FailResult) didNothing() bool {
 	return true
 }
 
-// repeats reports whether each item can be told, by its token and the op's request id, from an item about a
-// later attempt of its job.
+// repeats reports whether a repeat of the op can be recognised, because the op has a request id and each item
+// a token. Otherwise a repeated item could end a later attempt of its job.
 func (o *Fail) repeats() bool {
 	for _, item := range o.Items {
 		if len(item.GetProof().GetToken()) == 0 {
@@ -162,9 +162,9 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	return i.answer(j, usage.rejected()), nil
 }
 
-// giveBack undoes the fetch, except for the attempt's reports and its count towards the queue's rate limit. The
-// job's number, and so its place among its queue's jobs, never changed. Of the lease, only the part stays that
-// identifies a repeat.
+// giveBack undoes the fetch, except for the attempt's reports and its counts towards the rate limits of the
+// queue, the fairness key and the provider. The job's number, and so its place among its queue's jobs, never
+// changed. Of the lease, only the part stays that identifies a repeat.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().transition(j, job.OnReturn)
 	if refused != nil {

@@ -14,13 +14,13 @@ import (
 // its key, gets the same leases, whatever has happened to them since: see Leased.Current.
 //
 // A repeated Fetch, recognised by its seed, gets those of its leases that are current and takes no more jobs.
-// If none is left, it is a new fetch: its sender has never seen a token, so the leases have ended without it,
-// and other workers may have the jobs.
+// If none is current, it is applied as a new fetch: its sender has never seen a token, so the leases have
+// ended without it, and other workers may have the jobs.
 //
 // A job that has reached its expiry is ended instead of leased, before the duty does it. A job that a check
-// keeps back (see Decide) is parked, held or rejected. A fetch does this to at most as many jobs as one op of a
-// duty (job.MaxDutyItems), because otherwise one fetch could go through a whole backlog, and stops at the first
-// such job in a full entry.
+// keeps back (see Decide) is parked, held or rejected. One fetch ends, parks, holds and rejects at most
+// job.MaxDutyItems jobs, as one op of a duty would, because it could otherwise go through a whole backlog. In
+// a full entry it stops after the first such job.
 
 // Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {
@@ -121,7 +121,7 @@ func leased(j *job.Job) *Leased {
 	return &Leased{Id: j.Id, Attempt: j.Attempt, LeaseToken: j.Lease.GetToken(), ExpiresNs: j.Lease.GetExpiresNs()}
 }
 
-// didNothing reports that the fetch found nothing.
+// didNothing reports whether the fetch found nothing.
 func (r *FetchResult) didNothing() bool { return len(r.Jobs) == 0 }
 
 // Current reports whether the lease still holds j, the job's record. A nil job has no lease.

@@ -15,12 +15,15 @@ import (
 // depend, cannot leave its shard before the dependency is resolved, because the shards address each other's
 // jobs by shard and id. A job cannot leave its shard while it has iterations or scores.
 //
-// An item is refused with NOT_FOUND, also for a job that has gone to another shard (see state.Forward),
-// unless it went to the op's queue; with STATE_CONFLICT for a job that cannot move; with PAYLOAD_TOO_LARGE
-// for a job that no op could carry to another shard; or with OVERLOADED for a job that has to wait because
-// too much is on its way there. A job that already is in the queue, in whatever state, or has left for it
-// counts as done. A repeat therefore does no harm unless somebody has moved the job elsewhere in between. The
-// proposer sends the op to the shard that has the job; while a job is on its way, no shard has it.
+// An item is refused
+//   - with NOT_FOUND if the job is not on this shard, unless it has left for the op's queue (see state.Forward),
+//   - with STATE_CONFLICT if the job cannot move,
+//   - with PAYLOAD_TOO_LARGE if no op could carry the job to the other shard,
+//   - with OVERLOADED if too much is on its way to the other shard.
+//
+// A job that already is in the queue, in whatever state, or has left for it counts as done. A repeat therefore
+// does no harm unless somebody has moved the job elsewhere in between. The proposer sends the op to the shard
+// that has the job; while a job is on its way, no shard has it.
 //
 // With reset_attempts a job gets all its attempts anew, as by a requeue: its earlier attempts stay in its
 // history, and the numbers continue. With drop_priority it takes the default priority of its new queue. The
@@ -34,8 +37,8 @@ import (
 // new while the number of queues is at its limit. It is refused with OVERLOADED if the queue belongs to
 // another shard and too much is on its way there.
 
-// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, the other
-// jobs of that op are refused with OVERLOADED. A job travels whole, so a job of more than MaxArriveBytes
+// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, its other
+// jobs for that shard are refused with OVERLOADED. A job travels whole, so a job of more than MaxArriveBytes
 // cannot leave; a Deliver with the largest such job still fits into an op.
 const (
 	MaxMoveBytes   = 16 << 20

@@ -11,15 +11,16 @@ import (
 )
 
 // A provider of models admits a limited number of requests and tokens a minute, of which each shard has an
-// equal share. The shard counts them when a job is fetched, so that no job is fetched which the provider
-// would refuse. An attempt counts as one request and reserves the tokens that it is expected to use. Reported
-// tokens move from the reservation to the window, and the end of the attempt releases the rest of the
-// reservation. The request stays counted however the attempt ends, because the provider may have received it.
+// equal share. A job whose attempt does not fit into its shard's share is parked, because the provider would
+// refuse its requests. When a job is fetched, its attempt counts as one request and reserves the tokens that
+// it is expected to use. Reported tokens move from the reservation to the window, and the end of the attempt
+// releases the unused reservation. The request stays counted however the attempt ends, because the provider
+// may have received it.
 //
 // The expected tokens of an attempt are a moving average over ended attempts. While a limited kind of token
-// has no average yet, one attempt runs at a time, because a start at full width would pass any limit before
-// the first report. The same applies to a share below the expected tokens of one attempt, which would
-// otherwise admit no attempt at all.
+// has no average yet, one attempt runs at a time, because several could together exceed the limit before the
+// first report. One attempt runs at a time also if the share is below the expected tokens of one attempt,
+// because such a share would otherwise admit no attempt at all.
 //
 // Input tokens are those read anew and those written to a cache, because providers limit both; tokens read
 // from a cache are not limited.
@@ -96,8 +97,8 @@ func (m meter) need() uint64 {
 	return m.expected
 }
 
-// freeAt returns the time at which one more attempt has room: nowNs if it has room now, 0 if no time is known
-// because running attempts have reserved the rest.
+// freeAt returns the time at which one more attempt has room: nowNs if it has room now, or 0 if running
+// attempts have reserved so much that their ends decide.
 func (m meter) freeAt(nowNs int64) int64 {
 	if m.limit == 0 {
 		return nowNs
@@ -149,7 +150,8 @@ func (m meter) text(provider string, nowNs int64) string {
 	return fmt.Sprintf("provider %q has had %d of %d %s a minute, and running jobs are expected to use %d", provider, had, m.limit, m.what, m.reserved)
 }
 
-// takeRequest counts an attempt that begins with a provider and reserves its expected tokens.
+// takeRequest counts a beginning attempt as one request in t, reserves its expected tokens there, and returns
+// the reserved amounts. The caller stores t.
 func takeRequest(t *state.Traffic, r *state.Resource, nowNs int64) (input, output uint64) {
 	all := meters(r, t)
 	input, output = all[1].need(), all[2].need()
@@ -193,8 +195,8 @@ func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
 	return tx.ResourceIndex().ResourceByID([16]byte(id))
 }
 
-// countTokens counts the tokens that an attempt reports with the attempt's provider and takes them out of its
-// reservation.
+// countTokens counts the tokens of an attempt's new report with the attempt's provider and takes them out of
+// the attempt's reservation.
 func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 	r := claimedFrom(tx, j)
 	if r == nil {
@@ -219,7 +221,8 @@ func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
 // lower, and sums of a few such counts do not overflow.
 func tokens(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) }
 
-// use counts n used tokens in the window and takes up to n out of the reservation.
+// use counts n reported tokens in the window and in the attempt's sum (used), and takes up to n out of the
+// reservation.
 func use(window **job.RateWindow, reserved *uint64, own *int64, used *uint64, n uint64, nowNs int64) {
 	if n == 0 {
 		return
@@ -270,8 +273,8 @@ func releaseProvider(tx *state.Tx, j *job.Job, acked bool) error {
 	return tx.PutTraffic([16]byte(r.Id), t)
 }
 
-// average adds one attempt to a moving average. The result is never 0, because 0 means unknown: a worker that
-// completes jobs and reports no tokens is expected to use hardly any.
+// average adds one attempt to a moving average. The result is never 0, because 0 means unknown. If workers
+// complete jobs and report no tokens, an attempt is expected to use hardly any.
 func average(expected, used uint64) uint64 {
 	switch {
 	case expected == 0:
@@ -282,14 +285,15 @@ func average(expected, used uint64) uint64 {
 	return max(expected-(expected-used)/averageOver, 1)
 }
 
-// ProviderTraffic is the traffic of a provider from one shard: in the last minute, and expected of running jobs.
+// ProviderTraffic is one shard's traffic to a provider: the counts of the last minute, the tokens that
+// running attempts reserve, and the waiting jobs.
 type ProviderTraffic struct {
 	Requests, InputTokens, OutputTokens       uint64
 	ReservedInputTokens, ReservedOutputTokens uint64
-	Waiting                                   uint64 // jobs that its limits keep
+	Waiting                                   uint64 // jobs parked because of the provider's limits
 }
 
-// TrafficTo returns the traffic of a provider from one shard.
+// TrafficTo returns this shard's traffic to a provider, all zero if the shard has had none.
 func TrafficTo(s *state.Store, r *state.Resource, nowNs int64) (ProviderTraffic, error) {
 	t, err := s.Traffic([16]byte(r.Id))
 	if err != nil {

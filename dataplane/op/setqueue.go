@@ -11,12 +11,13 @@ import (
 )
 
 // SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the
-// next fetch or enqueue: a queue that is paused, or lowered below its number of active jobs, takes no job
-// from its worker. A queue that is lowered below its waiting jobs keeps them. It then refuses more jobs or,
-// with on_full drop_oldest, drops as many ready jobs as it accepts. Retention also applies to settled jobs,
-// because it is looked up when a job is removed.
+// next fetch or enqueue: if a queue is paused, or its concurrency lowered below its number of active jobs,
+// those jobs stay with their workers. A queue whose max_length is lowered below the number of its waiting
+// jobs keeps them. It then refuses more jobs or, with on_full drop_oldest, drops one ready job for each job
+// that it accepts. Retention also applies to settled jobs, because it is looked up when a job is removed.
 //
-// A draining queue is paused until its active jobs have ended and afterwards; resuming it ends the draining.
+// Draining pauses a queue. The queue stays paused after its active jobs have ended; resuming it ends the
+// draining.
 //
 // The op is refused with CONFLICT if the queue is being deleted, or would be new while the number of queues
 // is at its limit. It is refused with PRECONDITION_FAILED if the settings are not those that the client saw,

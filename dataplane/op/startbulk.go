@@ -15,7 +15,7 @@ import (
 // shard's leader runs the part in chunks (RunBulk), which report to the home shard (CountBulk).
 //
 // The op is refused with OVERLOADED if the number of stored operations is at its limit, or if too much is on
-// its way to one of the other shards. A repeat finds the operation that the first began.
+// its way to one of the other shards. A repeat changes nothing and returns the id of the operation.
 
 // homeShard is the shard of records that belong to the whole namespace.
 const homeShard = 0

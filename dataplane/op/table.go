@@ -83,7 +83,8 @@ const (
 	numSetMembers        entry.Number = 70
 )
 
-// table has every op, by its number. init fills it, because the Apply of Deliver reads it.
+// table has every op, by its number. init fills it, because Deliver.Apply reads it, which would be an
+// initialization cycle.
 var table *optable.Table[*Kind]
 
 func init() {
@@ -177,7 +178,7 @@ type Kind struct {
 	Since   uint32 // the feature level the namespace must have; 1 is the first
 }
 
-// kind returns the row of an op. The types of its Apply give the rest.
+// kind returns the row of an op. It derives the types of the op and its result from the type of apply.
 func kind[O, R any, PO interface {
 	*O
 	Op

@@ -155,7 +155,7 @@ func deletedWebhook(tx *state.Tx, was *state.Resource) error {
 }
 
 // wants reports whether a webhook asks for an event. A disabled webhook asks for none. A webhook that names
-// no events receives those of WebhookEvents only, because a namespace has as many job events as it has work.
+// no events receives only those of WebhookEvents, because each job causes several events.
 func wants(h *state.Webhook, event string) bool {
 	switch {
 	case h.Disabled:
@@ -167,8 +167,8 @@ func wants(h *state.Webhook, event string) bool {
 }
 
 // newDelivery queues a delivery to a webhook, unless the number of the webhook's waiting deliveries, or of
-// all kept deliveries, is at its limit. It then counts the delivery as dropped and returns false. For an id
-// that is queued already it changes nothing and returns true.
+// all kept deliveries, is at its limit. It then counts the delivery as dropped and returns false. If a
+// delivery with the id is stored already, newDelivery changes nothing and returns true.
 func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Notification) (made bool, err error) {
 	known, err := tx.Delivery([16]byte(id))
 	if known != nil || err != nil {
