@@ -14,19 +14,20 @@ import (
 //   - with NOT_FOUND if the job is not on this shard,
 //   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
 //     expired,
-//   - with STATE_CONFLICT if the item names no lease and the job is not active, or if the job has had all its
-//     iterations and would go on,
+//   - with STATE_CONFLICT if the item names no lease and the job is not active, or if the job has had
+//     job.MaxIterations iterations and would go on,
 //   - with PAYLOAD_TOO_LARGE if the documents of the job's iterations would exceed their bound,
 //   - with OVERLOADED if the entry is full and the job belongs to a batch or a chain, or if the outbox to the
 //     shard of a called tool is full,
-//   - with RESULT_UNCHECKED, which the proposer answers (see result_check.go).
+//   - with RESULT_UNCHECKED if the proposer must check the result first (see result_check.go).
 //
 // A usage report that exceeds a limit is never a reason to refuse the item: the report does not count, and the
 // answer says why.
 //
-// An ack that repeats the one which ended the last attempt succeeds without changing anything. For a completed
-// job, it must have the token of that attempt's lease, or none. For a job that went on, it must have that token
-// or, without a token, that lease's worker id, and it is known until the next fetch leases the job.
+// An ack that repeats the one which ended the last attempt succeeds without changing anything. For a
+// completed job, the repeat must have the token of that attempt's lease, or none. For a job that went on, it
+// must have that token or, without a token, that lease's worker id, and it counts as a repeat only until the
+// next fetch leases the job.
 
 // Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {

@@ -13,8 +13,8 @@ import (
 // An agent's job runs in iterations. Each iteration ends with an ack, which says whether the job goes on with
 // the next iteration, is done, or is held for a person. An attempt that fails is retried within its iteration.
 // An iteration record keeps the documents and the usage of the iteration. A job becomes an agent's job by its
-// options, or by an ack with agent_status or a trace. In the second case only the bounds of every job apply:
-// job.MaxIterations and job.MaxIterationBytes.
+// options, or by an ack with agent_status or a trace. An agent's job without options for its agent has only
+// the limits that hold for all jobs: job.MaxIterations and job.MaxIterationBytes.
 
 // check checks the iteration fields of an item.
 func (i *AckItem) check(p *problems, at int) {
@@ -53,8 +53,8 @@ func (i *AckItem) iterates(j *job.Job) bool {
 	return i.AgentStatus != 0 || i.Trace != nil || j.Options.GetAgent() != nil || j.Detail.GetIteration() > 0
 }
 
-// suspends reports whether the item repeats the ack that ended j's last attempt without completing the job. An
-// item without a token and a worker id never does, because it might be about any attempt.
+// suspends reports whether the item repeats the ack that ended j's last attempt without completing the job.
+// An item with neither a token nor a worker id never does, because it might be about any attempt.
 func (i *AckItem) suspends(j *job.Job) bool {
 	proof := i.GetProof()
 	return j.State != job.Active && j.Lease.GetAcked() && (len(proof.GetToken()) > 0 || proof.GetWorkerId() != "") &&
@@ -73,10 +73,10 @@ func (o *Ack) repeats() bool {
 }
 
 // newIteration returns the record of the iteration that the ack ends, without its usage. It refuses an ack
-// whose job goes on after job.MaxIterations iterations, and an ack with which the documents of all iterations
-// exceed job.MaxIterationBytes. If the job is done, the record does not repeat the checkpoint and the result,
-// because the job has them from now on. A final ack without a trace is therefore never refused because of the
-// documents before it.
+// with STATE_CONFLICT if the job would go on after job.MaxIterations iterations, and with PAYLOAD_TOO_LARGE
+// if the documents of all iterations would exceed job.MaxIterationBytes. If the job is done, the record does
+// not repeat the checkpoint and the result, because the job has them from now on. A final ack without a trace
+// is therefore never refused because of the documents before it.
 func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refusal, error) {
 	d := j.Detail
 	it := &job.Iteration{
@@ -111,7 +111,7 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 	return it, nil, nil
 }
 
-// keepIteration stores the record of an iteration. The caller has added the iteration's usage to j's.
+// keepIteration stores the record of an iteration. The caller has added the iteration's usage to j.Usage.
 func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	d := j.Details()
 	it.Usage = j.Usage.Since(d.UsageBefore)
@@ -120,10 +120,10 @@ func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	return tx.PutIteration(j, it)
 }
 
-// goOn moves a job on after the documents of its iteration are stored. The job continues when a worker fetches
-// it, after the tools that it called have settled, or after a person has approved it, if its agent or a limit
-// holds it. It keeps its number, and so its place among its queue's jobs, and each iteration gets all attempts.
-// A job with a pending cancellation is cancelled, because its worker has ended the attempt.
+// goOn moves a job on after the documents of its iteration are stored. The job is pending at once, or after
+// the tools that it called have settled, or, if its agent or a limit holds it, after a person has approved
+// it. It keeps its number, and so its place among its queue's jobs, and each iteration gets all attempts. A
+// job with a pending cancellation is cancelled, because its worker has ended the attempt.
 func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	j.Lease.Acked, j.Lease.LastRequest = true, nil
 	if j.Cancelling {

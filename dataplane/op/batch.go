@@ -44,8 +44,8 @@ func (o *Enqueue) addToBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, nil
 }
 
-// openBatch returns a batch that takes n more members. It refuses an unknown or sealed batch, and one without
-// room for n more.
+// openBatch returns a batch that takes n more members. It refuses an unknown batch with NOT_FOUND, a sealed
+// one with STATE_CONFLICT, and one without room for n more with CONFLICT.
 func openBatch(tx *state.Tx, id []byte, n int) (*state.Batch, error) {
 	b, err := batchOf(tx, id)
 	switch {

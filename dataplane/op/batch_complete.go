@@ -22,8 +22,9 @@ func putBatch(tx *state.Tx, b *state.Batch) error {
 	return nil
 }
 
-// completeBatch completes and stores a batch. If the batch is a member of another batch, completeBatch counts its
-// outcome there and returns that batch, which the caller must store. It returns nil if there is no such batch.
+// completeBatch completes and stores a batch. If the batch is a member of another batch, completeBatch counts
+// its outcome there and returns that batch, which the caller must store. It returns nil if the batch has no
+// parent, or the parent is gone.
 func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
 	b.CompletedNs = tx.ClockNs()
 	b.PurgeNs = keptUntil(tx, batchOutcome(b))

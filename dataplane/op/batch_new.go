@@ -90,8 +90,8 @@ func (o *Enqueue) makeBatch(tx *state.Tx, members int) (*job.Membership, error) 
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, putBatch(tx, b)
 }
 
-// joinParent counts the new batch as a member of its parent. It refuses a parent that is unknown, sealed or
-// full, or that lies too deep.
+// joinParent counts the new batch as a member of its parent. It refuses an unknown parent with NOT_FOUND, a
+// sealed one with STATE_CONFLICT, and one that is full or lies too deep with CONFLICT.
 func (b *NewBatch) joinParent(tx *state.Tx) error {
 	if len(b.ParentId) == 0 {
 		return nil

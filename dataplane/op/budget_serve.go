@@ -32,10 +32,11 @@ func serve(tx *state.Tx, r *state.Resource) error {
 	}
 }
 
-// nextGrant returns the next message to a shard and records it in the account, or returns nil. It first serves
-// every request that there is room for, whatever its position: as at a gate, a large request does not delay
-// small ones. If an undenied request waits and none fits, or the available amount is below 0, nextGrant recalls
-// the unused money of the other shards. It denies the first request only after they have returned it.
+// nextGrant returns the next message to a shard and records it in the account, or returns nil if none is due.
+// It first serves every request that there is room for, the oldest first: as at a gate, a large request does
+// not delay small ones. If an undenied request waits and none fits, or the available amount is below 0,
+// nextGrant recalls the unused money of the other shards. It denies the first request only after they have
+// returned it.
 func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, *GrantBudget) {
 	waiting := 0
 	var first, fits *state.Share // the first by turn that is not denied, and the first that there is room for

@@ -10,17 +10,18 @@ import (
 )
 
 // The first shard keeps a budget whose jobs lie on several shards. It has the windows and grants the shards,
-// itself included, slices of the available amount. A shard starts attempts on its slice alone. If it lacks
-// money it asks, and the job waits for the first shard's answer: a grant, or a denial. The first shard denies
-// only after all other shards have given back their unused money. It keeps a denied request and serves it as
-// soon as there is room. Of the requests that there is room for, the oldest comes first. On a boundless budget
-// a shard starts attempts without asking, and reports the money.
+// itself included, slices of the available amount. A shard starts attempts on its slice alone. If the shard
+// lacks money it asks, and the job waits for the first shard's answer: a grant, or a denial. The first shard
+// denies only after all other shards have given back their unused money. It keeps a denied request and serves
+// it as soon as there is room. Of the requests that there is room for, the oldest comes first. On a budget
+// that never keeps back an attempt because of its windows (see boundless), a shard starts attempts without
+// asking, and reports the money.
 //
 // available = limit - settled - overrun - granted to the shards
 //
-// A grant counts as spent until the shard reports it as spent or gives it back. So the first shard never grants
-// more than the budget allows, even if messages are lost, delayed or repeated. This file has the side of each
-// shard, budget_serve.go the side of the first shard.
+// Granted money is available to no other shard until the shard gives it back or reports it as spent. So the
+// first shard never grants more than the budget allows, even if messages are lost, delayed or repeated. This
+// file has the side of each shard, budget_serve.go the side of the first shard.
 
 // firstShard is the shard that keeps shared budgets and decides about the namespace's resources.
 const firstShard = 0
@@ -117,8 +118,8 @@ func reservedOn(a *state.Account) int64 {
 	return a.ReservedNanoUsd
 }
 
-// reservable returns the maximum that this shard may have reserved on a budget. For a boundless budget it is
-// bounded so that the sum over all shards does not overflow.
+// reservable returns the maximum that this shard may have reserved on a budget. For a shared boundless budget
+// it is low enough that the sum over all shards does not overflow.
 func reservable(r *state.Resource, a *state.Account) int64 {
 	if a.Slice != nil && boundless(r.Budget) {
 		return math.MaxInt64 / 2 / int64(r.Shards)

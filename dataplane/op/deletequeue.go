@@ -15,10 +15,10 @@ import (
 // cancelled and go when their attempts end. Jobs that other shards send to the queue meanwhile, and jobs that
 // follow from others, are removed too.
 //
-// The op is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings are
-// not the version that the client saw, and with STATE_CONFLICT if the client wants only settled jobs removed
-// and some have not settled. Fetches that wait on the name go on waiting: a later queue with the name is a new
-// one.
+// The op is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings
+// have another version than the client saw, and with STATE_CONFLICT if the client wants only settled jobs
+// removed and some have not settled. Fetches that wait on the name go on waiting: a later queue with the name
+// is a new one.
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteQueue) Validate() error {

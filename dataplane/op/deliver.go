@@ -124,9 +124,9 @@ func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, err
 	return last, nil
 }
 
-// send makes a shard apply an op that travels, once. This shard applies it in the running transaction, another
-// shard when it is delivered there. send never refuses an op because the outbox is full. An op that has to be
-// refused then checks Tx.CanSend before it writes anything.
+// send makes a shard apply an op that travels, once. This shard applies it in the running transaction,
+// another shard when it is delivered there. send never refuses an op because the outbox is full. An op that
+// must be refused in that case checks Tx.CanSend before it writes anything.
 func send(tx *state.Tx, shard uint32, o Op) error {
 	k := KindFor(o)
 	if !travellers[k.Number] {

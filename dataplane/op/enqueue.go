@@ -9,8 +9,9 @@ import (
 
 // Enqueue creates all of its jobs or, if it is refused, none. The proposer gives each job its id in meta.ids
 // and fills in every default. If the queue has its own default for a value that the client left open, the
-// queue's default wins at apply. Queues are created on demand. If another job holds the unique key of a job,
-// that job is not created and the holder's id is returned. The holder of a debounce key is postponed, too.
+// queue's default wins at apply. Queues are created on demand. If another job holds the unique or debounce
+// key of a job, that job is not created and the holder's id is returned. The holder of a debounce key is also
+// postponed.
 //
 // A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing, as long as one of
 // its jobs or its new batch shows that it was applied (see Enqueue.earlier).
@@ -61,7 +62,7 @@ func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 //   - with CONFLICT if a queue is being deleted, the number of queues would exceed its limit, a queue receives
 //     more jobs at once than may wait in it, the batch or the parent batch is full, or the parent batch lies
 //     too deep,
-//   - with QUEUE_FULL if a queue has no room and may not make any,
+//   - with QUEUE_FULL if a queue has no room and cannot make enough by dropping jobs,
 //   - with OVERLOADED if the outbox to the shard of a dependency is full, there would be too many fairness
 //     keys, or the entry is full and a queue would have to drop jobs.
 func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {

@@ -6,8 +6,8 @@ import (
 )
 
 // repeats reports whether a server may propose the op again on its own. An op with a debounce key may not be
-// repeated, because no record shows that it postponed a job. A repeat would postpone the job again, over the
-// changes of another client, or would create a second job once the first runs.
+// repeated, because no record shows that it postponed a job. A repeat would postpone the job again and
+// overwrite the changes of another client, or would create a second job once the first runs.
 func (o *Enqueue) repeats() bool {
 	for _, nj := range o.Jobs {
 		if nj.Options.GetDebounceKey() != "" {

@@ -22,9 +22,9 @@ import (
 //   - with OVERLOADED if the item does not undo the attempt, the entry is full and the job belongs to a batch
 //     or a chain.
 //
-// A repeat by the same request (meta.request_id) with the same token does not end another attempt. Until the job is
-// fetched again, retried or requeued, the repeat gets the first answer, or the outcome if the job has settled since.
-// After that it is refused with LEASE_LOST.
+// A repeat by the same request (meta.request_id) with the same token does not end another attempt. Until the
+// job is fetched again, retried or requeued, the repeat gets the first answer, or the outcome if the job has
+// settled since. After that it is refused with LEASE_LOST.
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {

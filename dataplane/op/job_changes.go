@@ -71,10 +71,11 @@ func (c *Changes) options(j *job.Job) *job.Options {
 	return options
 }
 
-// refuse returns nil for changes that do not name the agent: an approval without new limits allows an agent
-// one iteration beyond those that it has reached. Changes of the agent are refused with STATE_CONFLICT if the
-// job has no agent, or if the job has already reached one of the limits on iterations and cost that it would
-// then have. This is a mistake of the person also if the changes leave that limit as it was.
+// refuse returns nil for changes that do not name the agent, because an approval without new limits allows an
+// agent one iteration beyond the limits that it has reached. Changes of the agent are refused with
+// STATE_CONFLICT if the job has no agent, or if the job has already reached a limit on iterations or cost
+// that it would have with the changes, even if the changes leave that limit as it was: the person has made a
+// mistake.
 func (c *Changes) refuse(j *job.Job) *Refusal {
 	if c.GetAgent() == nil {
 		return nil

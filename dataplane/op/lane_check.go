@@ -50,9 +50,9 @@ func CheckFairnessKey(key string) error {
 	return job.CheckText(key, job.MaxFairnessKey)
 }
 
-// admitLanes refuses jobs with OVERLOADED if their new lanes may exceed job.MaxLanes in all queues. Scheduled
-// jobs count too, although their lanes begin later. A lane counts while it has ready or active jobs, or a
-// history that still matters.
+// admitLanes refuses jobs with OVERLOADED if their new lanes might bring the lanes of all queues above
+// job.MaxLanes. Scheduled jobs count too, although their lanes begin later. A lane counts while it has ready
+// or active jobs, or a history that still matters.
 func (o *Enqueue) admitLanes(tx *state.Tx) error {
 	if tx.CanAddLanes(2 * len(o.Jobs)) {
 		return nil // a job adds at most two lanes: of its own key, and of the jobs without a key

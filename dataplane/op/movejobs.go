@@ -16,7 +16,7 @@ import (
 // jobs by shard and id. A job cannot leave its shard while it has iterations or scores.
 //
 // An item is refused
-//   - with NOT_FOUND if the job is not on this shard, unless it has left for the op's queue (see state.Forward),
+//   - with NOT_FOUND if the job is not on this shard and has not left for the op's queue (see state.Forward),
 //   - with STATE_CONFLICT if the job cannot move,
 //   - with PAYLOAD_TOO_LARGE if no op could carry the job to the other shard,
 //   - with OVERLOADED if too much is on its way to the other shard.

@@ -8,8 +8,8 @@ import (
 // OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room
 // for them; Apply decides on each again, as a fetch would. It skips a job that waits at no gate any more and
 // a job that its gate still keeps, and moves a job that another gate keeps to that gate. A job that must be
-// held or die for another reason is held or dies, so that a job waits at a gate only for what the gate stands
-// for. If the decision needs money from a budget's first shard, Apply asks that shard for it.
+// held or die for another reason is held or dies, so that a job waits at a gate only for the room that the
+// gate stands for. If the decision needs money from a budget's first shard, Apply asks that shard for it.
 
 // Validate refuses an op that no state could accept.
 func (o *OpenGate) Validate() error {
@@ -67,7 +67,7 @@ func (v Verdict) stays(j *job.Job) bool {
 
 // Opens reports whether OpenGate would take a job away from its gate, or would ask the first shard for money
 // for it. If the job may run, g counts it with its provider and on the slices of its shared budgets as if it
-// had been fetched, so that of many jobs that each find room no more are selected than fit together.
+// had been fetched, so that the caller does not select more jobs than have room together.
 func (g *SnapshotState) Opens(j *job.Job) (bool, Verdict, error) {
 	v, err := Decide(g, j)
 	if err == nil {

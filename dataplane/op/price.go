@@ -83,7 +83,7 @@ func checkModel(g DecisionState, j *job.Job) (Verdict, error) {
 	}, nil
 }
 
-// modelWaiver returns the id that stands, among the policies waived for a job, for its model.
+// modelWaiver returns the id that stands for a model among the ids of the policies that are waived for a job.
 func modelWaiver(model string) []byte {
 	sum := sha256.Sum256([]byte(modelHolds + model))
 	return sum[:len(job.ID{})]

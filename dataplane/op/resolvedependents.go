@@ -8,9 +8,9 @@ import (
 )
 
 // ResolveDependents sends the outcomes of settled jobs to the jobs that wait for them, up to MaxNotified
-// waiters at a time and while the entry has room. The rest stays due for the next op. It skips jobs that have
-// not settled. If a job has gone to another shard, it forwards the request to that shard; if a job does not
-// exist, the waiters learn that.
+// waiters at a time and while the entry has room. The other waiters stay due for the next op. It skips jobs
+// that have not settled. If a job has gone to another shard, its waiters are registered there; if a job does
+// not exist, its waiters learn that.
 //
 // It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. That time is
 // part of the state, because the duty would otherwise propose the same op again and again while the shard is
@@ -53,7 +53,8 @@ func (o *ResolveDependents) Apply(tx *state.Tx) (*ResolveDependentsResult, error
 	return &ResolveDependentsResult{Notified: uint32(notified)}, nil
 }
 
-// resolve notifies up to most of the jobs that wait for a job, if their notification is due.
+// resolve notifies the jobs that wait for a job, if their notification is due, and stops after `most` of
+// them.
 func resolve(tx *state.Tx, id job.ID, most int) (notified int, err error) {
 	d, err := observe(tx, id)
 	if err != nil || d == nil || d.SettledNs == 0 || d.RetryNs > tx.ClockNs() {

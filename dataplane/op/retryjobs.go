@@ -14,9 +14,10 @@ import (
 // A requeue, which only dead jobs accept, keeps attempts and errors and grants all attempts anew. The job's
 // batch, chain and dependents have seen its first outcome and do not see the second.
 //
-// An item is refused with NOT_FOUND; with STATE_CONFLICT if its job has not settled, or for a requeue is not
-// dead; with CONFLICT if another job now holds the job's unique key; or with OVERLOADED if its job belongs to
-// a batch or a chain and the entry is full. A job does not take a key again whose period is over.
+// An item is refused with NOT_FOUND if its job is not on this shard; with STATE_CONFLICT if the job has not
+// settled, or for a requeue is not dead; with CONFLICT if another job now holds the job's unique key; or with
+// OVERLOADED if the job belongs to a batch or a chain and the entry is full. A job whose key's period is over
+// does not take the key again.
 
 // Validate refuses an op that no state could accept.
 func (o *RetryJobs) Validate() error {
@@ -85,7 +86,7 @@ func startOver(tx *state.Tx, j *job.Job) error {
 }
 
 // forgetIterations resets an agent's job to its first iteration, and a replay to the iteration from which it
-// continues, with all its money.
+// continues. The job may spend its whole max_cost again.
 func forgetIterations(tx *state.Tx, j *job.Job) error {
 	if j.Options.GetAgent() == nil && j.Detail.GetIteration() == 0 {
 		return nil

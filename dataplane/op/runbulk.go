@@ -19,9 +19,9 @@ import (
 // gone or outside the scope counts as an error. If the action is refused for a job, the refusal counts as an
 // error, unless it is OVERLOADED. The home shard receives the first job.MaxBulkFailures errors of the part.
 //
-// The counts and the position of the part are in the commit of the effect, and a chunk that does not start at
-// that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing, and
-// the counts are exact in every case.
+// The commit of the chunk's effects also has the part's counts and position, and a chunk that does not start
+// at that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing,
+// and the counts are always exact.
 //
 // If the entry is full or the action is refused with OVERLOADED, the chunk ends early, and the part stands
 // after its last finished job.
@@ -89,7 +89,8 @@ type chunk struct {
 	failures []*state.BulkFailure
 }
 
-// job applies the action to a job if the operation means the job. It returns false if the job has to wait.
+// job applies the action to a job if the operation is about the job. It returns false if the action is
+// refused with OVERLOADED, so that the job has to wait.
 func (c *chunk) job(id []byte) (done bool, err error) {
 	j, err := jobOf(c.tx, id)
 	if err != nil {
@@ -115,7 +116,7 @@ func (c *chunk) job(id []byte) (done bool, err error) {
 	return true, nil
 }
 
-// meant reports whether the operation means a job. A job outside the requester's scope counts as absent.
+// meant reports whether the operation is about a job. A job outside the requester's scope counts as absent.
 func (c *chunk) meant(j *job.Job) bool {
 	p := c.part
 	switch {

@@ -124,8 +124,8 @@ func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) err
 	return tx.PutSchedule(s, s.Name)
 }
 
-// run sends one job to the shard of the schedule's queue and adds its id to the result. If that is this shard
-// and another job holds the unique key, run leaves the id out, because no job was created.
+// run sends one job to the shard of the schedule's queue and adds its id to the result. It leaves the id out
+// if the queue is on this shard and no job was created because another job holds the unique key.
 func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, dueNs int64) error {
 	n := &NewJob{
 		Queue:       s.Queue,

@@ -11,10 +11,10 @@ import (
 
 // SetAlerts records which alert rules fire and which no longer do, and queues a delivery to the webhook of
 // each changed rule unless the webhook is gone or disabled. Apply skips unchanged rules and rules that are
-// gone or have another version than the proposer saw, so that two leaders which both believe to lead report a
-// change once. meta.ids has an id for the delivery of each change. The op is not repeatable: between two
-// identical ones, others may have changed the alert back, and the duty evaluates again and needs no lost
-// answer.
+// gone or have another version than the proposer saw, so that a change is reported once even if two nodes
+// believe that they lead. meta.ids has an id for the delivery of each change. The op is not repeatable,
+// because an op between the two may have changed the alert back. The duty needs no lost answer, because it
+// evaluates the rules again.
 
 // Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {

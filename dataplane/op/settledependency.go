@@ -14,8 +14,8 @@ import (
 // one. An agent's job that waits for its tools counts each tool, however it ended.
 //
 // The op does nothing if the waiter no longer waits, because it has settled, is deleted or was released by a
-// person; if the job is not one of the tools that an agent's job waits for; or if the policy holds a waiter
-// that is held already.
+// person; if the waiter is an agent's job that waits for tools and the job is not one of them; or if the
+// waiter would have to be held and is held already.
 
 // Validate refuses an op that no shard can have sent.
 func (o *SettleDependency) Validate() error {
