@@ -42,7 +42,8 @@ func checkAlertRule(p *problems, o *PutResource) {
 	p.add("notify", checkResourceName(r.GetNotify()))
 }
 
-// admitAlertRule refuses a rule whose webhook does not exist, because the rule would notify nobody.
+// admitAlertRule refuses with VALIDATION_ERROR a rule whose webhook does not exist, because the rule would
+// notify nobody.
 func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	notify := o.Resource.AlertRule.Notify
 	if tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, notify) == nil {

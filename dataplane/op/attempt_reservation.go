@@ -5,10 +5,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An attempt holds more than its job: money that budgets reserve for it, tokens of its provider, and a charge
+// Besides its job, an attempt holds money that budgets reserve for it, tokens of its provider, and a charge
 // on its lane. It takes all of this when the job is leased, and a heartbeat may reserve more money. It gives
-// all back when it ends, however it ends. The store refuses a job that stops being active while it still holds
-// any.
+// all back when it ends, however it ends. The store refuses a job that stops being active while its attempt
+// still holds any.
 
 // reserveAttempt takes everything that a beginning attempt needs. j is leased, but not put yet.
 func reserveAttempt(tx *state.Tx, j *job.Job) error {

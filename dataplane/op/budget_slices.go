@@ -19,9 +19,10 @@ import (
 //
 // available = limit - settled - overrun - granted to the shards
 //
-// Granted money is available to no other shard until the shard gives it back or reports it as spent. So the
-// first shard never grants more than the budget allows, even if messages are lost, delayed or repeated. This
-// file has the side of each shard, budget_serve.go the side of the first shard.
+// Granted money is unavailable to other shards until its shard gives it back. Once the shard reports it as
+// spent, it counts as settled or overrun instead. So the first shard never grants more than the budget
+// allows, even if messages are lost, delayed or repeated. This file has the side of each shard,
+// budget_serve.go the side of the first shard.
 
 // firstShard is the shard that keeps shared budgets and decides about the namespace's resources.
 const firstShard = 0

@@ -45,8 +45,8 @@ func (k *Kind) admit(level uint32) error {
 	return nil
 }
 
-// since fails if the op's entry was written at a level that does not have the op. Admit keeps proposers from
-// that.
+// since fails if the op's entry was written at a level that does not have the op. It should not fail, because
+// proposers call Admit.
 func (k *Kind) since(level uint32) error {
 	if k.Since > level {
 		return fmt.Errorf("%s needs feature level %d, the entry was written at %d", k.Name, k.Since, level)

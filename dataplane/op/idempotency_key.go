@@ -37,10 +37,10 @@ func recordID(principal, key string) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if this
-// replica has no such result that has not expired. A key used for another request is refused with
-// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether an
-// op is a repeat.
+// Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if
+// this replica has none or the result has expired. A key used for another request is refused with
+// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether
+// an op is a repeat.
 func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/engine/optable"
 )
 
-// problems collects the faults of an op, of each field the first one. The zero value is ready for use, and a
-// faultless op costs nothing. The code of its error is PAYLOAD_TOO_LARGE if only sizes are wrong, otherwise
-// VALIDATION_ERROR.
+// problems collects the faults of an op and keeps the first one of each field. The zero value is ready for
+// use, and a faultless op costs nothing. The code of its error is PAYLOAD_TOO_LARGE if only sizes are wrong,
+// otherwise VALIDATION_ERROR.
 type problems struct{ fault.List }
 
 // add records err, if any, for a field.

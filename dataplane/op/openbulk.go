@@ -8,10 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter means the jobs that
-// exist on the shard now. It does not mean jobs that are created later or arrive from another shard, so that
-// the operation does not reach a job again that its own action has created or moved. OpenBulk refuses
-// nothing.
+// OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter covers only the jobs
+// that exist on the shard when OpenBulk is applied, so that the operation does not reach a job again that its
+// own action has created or moved. OpenBulk refuses nothing.
 
 // Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {

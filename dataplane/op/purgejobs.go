@@ -5,8 +5,8 @@ import (
 )
 
 // PurgeJobs removes settled jobs whose retention is over, with everything that belongs to them. The proposer
-// found them due; Apply skips a job that is gone, has been made to run again, keeps its unique key, or is
-// kept for longer by a changed retention of its queue or namespace.
+// found them due; Apply skips a job that is gone, has been made to run again, still holds its unique key, or
+// is kept for longer by a changed retention of its queue or namespace.
 
 // Validate refuses an op that no state could accept.
 func (o *PurgeJobs) Validate() error {

@@ -5,9 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RejectJobs rejects held jobs: they die with the reason as their error. An item is refused with NOT_FOUND,
-// with STATE_CONFLICT if its job is not held, or with OVERLOADED if its job belongs to a batch or a chain and
-// the entry is full.
+// RejectJobs rejects held jobs: they die with the reason as their error. An item is refused with NOT_FOUND if
+// its job is not on this shard, with STATE_CONFLICT if the job is not held, or with OVERLOADED if the job
+// belongs to a batch or a chain and the entry is full.
 
 // rejectedError is the error if the request gives no reason.
 const rejectedError = "rejected"

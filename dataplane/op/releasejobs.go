@@ -6,14 +6,14 @@ import (
 )
 
 // ReleaseJobs approves held jobs: they become pending at once and wait neither for a due time nor for other
-// jobs. The op may change the payload, the checkpoint and the agent's limits of a single job. If an approval
-// policy holds a job, the policy never holds that job again; the same goes for a hold because its model has
-// no price.
+// jobs. The op may change the payload, the checkpoint and the agent's limits of a single job. An approval
+// policy that held the job never holds it again. A job that was held because its model has no price is never
+// held for that model again.
 //
-// An item is refused with NOT_FOUND; with STATE_CONFLICT if its job is not held, or if the op changes the
-// agent of a job that has none or that has already reached one of its limits after the change; with
-// BUDGET_EXCEEDED if a budget holds its job and a budget would hold or reject the job again; or with
-// OVERLOADED if its job belongs to a batch or a chain and the entry is full.
+// An item is refused with NOT_FOUND if its job is not on this shard; with STATE_CONFLICT if the job is not
+// held, or if the op changes the agent of a job that has none or that has already reached one of the limits
+// that it would then have; with BUDGET_EXCEEDED if a budget holds the job and a budget would hold or reject
+// it again; or with OVERLOADED if the job belongs to a batch or a chain and the entry is full.
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {

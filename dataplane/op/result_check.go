@@ -13,8 +13,8 @@ import (
 // ResultUnchecked is the code of that question. The proposer answers it, so no client ever sees it.
 const ResultUnchecked api.Code = "RESULT_UNCHECKED"
 
-// MisfitRequest is the request id of every such Fail. The token identifies the attempt that the Fail ended, so
-// that a repeated ack finds its own effect.
+// MisfitRequest is the request id of every Fail that the proposer proposes because a result does not match.
+// The token identifies the attempt that the Fail ended, so that a repeated ack finds its own effect.
 const MisfitRequest = "results mismatch"
 
 // asksForCheck asks the proposer whether the result matches the job's schema. It returns nil if the answer is

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RevokeKey deletes an API key. The store stays secured after its last key: nobody can use it without one. With
-// spare_last, the op refuses to delete the last administrator; requests of people set it.
+// RevokeKey deletes an API key. The store stays secured after its last key, so that nobody can use it without
+// a key. With spare_last, which requests of people set, the op refuses to delete the last administrator.
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeKey) Validate() error {

@@ -9,8 +9,8 @@ import (
 
 // TrimAudit removes the audit records numbered below first_seq. The head keeps the hash of the last removed
 // record, so that the chain of the others can still be verified. A first_seq below the first record kept, or
-// above the number that was next before the entry, is refused with STATE_CONFLICT, as for usage. The work
-// does not depend on the number of removed records.
+// above the number that was next before the entry, is refused with STATE_CONFLICT, because only a proposer
+// with another history can name it. The work does not depend on the number of removed records.
 
 // Validate refuses an op that no state could accept.
 func (o *TrimAudit) Validate() error {

@@ -7,9 +7,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TrimOutbox removes the ops sent to a shard up to a number, because that shard has applied them. The outbox
-// has their only copy, so a number that was not given yet, which only a proposer with another history can
-// know, is refused with STATE_CONFLICT. A number that is removed already changes nothing.
+// TrimOutbox removes the ops up to a number that were sent to a shard, because that shard has applied them.
+// The outbox has their only copy, so a number that was not given yet is refused with STATE_CONFLICT: only a
+// proposer with another history can know it. If the ops up to the number are removed already, TrimOutbox
+// changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *TrimOutbox) Validate() error {

@@ -1,7 +1,7 @@
 package op
 
-// Reason is the word by which clients read why a job does not run, or that it may run. The words are
-// permanent.
+// Reason is the word that tells clients why a job does not run, or that it may run, runs or has settled. The
+// words are permanent.
 type Reason string
 
 // The reasons of all jobs of a queue.
