@@ -106,7 +106,7 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 }
 
 // last returns the number of the last op that this shard applied from the sender's incarnation. It refuses
-// items that leave a gap behind that op, and a delivery from this shard itself.
+// items that leave a gap after that op, and a delivery from this shard itself.
 func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, error) {
 	if o.From == tx.Shard() {
 		return 0, api.Errorf(api.StateConflict, "this is shard %d itself: it sends itself nothing", o.From)

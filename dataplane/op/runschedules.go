@@ -11,8 +11,8 @@ import (
 
 // RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that is
 // gone or paused, has run or changed since the proposer read it, or whose queue lies on a shard to which the
-// outbox is full. Each run creates at most one job, whatever happens to the schedule in between: the job's id
-// follows from the run, and no run is accepted that is not after the last one. It creates none if another job
+// outbox is full. Each run creates at most one job, however often it is proposed, because the job's id
+// follows from the run, and Apply skips runs up to the schedule's last one. A run creates none if another job
 // holds the schedule's unique key.
 //
 // A run by hand creates an additional job, even of a paused schedule, and leaves the schedule's times as they

@@ -5,8 +5,8 @@ import (
 )
 
 // StartTerm is a new leader's first op. Its entry anchors the clock of the term and marks the history to
-// which the term's entries belong. From here each lease has a grace period, at most as long as the lease,
-// before which it is not reclaimed, so that its worker can find the new leader.
+// which the term's entries belong. From here each lease has a grace period, at most as long as the lease, in
+// which its job is not reclaimed, so that the worker can find the new leader.
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {

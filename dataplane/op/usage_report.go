@@ -83,7 +83,7 @@ func compute(prices *state.ResourceIndex, of *job.Usage, row *state.Usage) bool 
 	row.Unpriced = !known
 	if !known {
 		if u.CostReported {
-			return true // a ceiling would say nothing of it
+			return true // the reported cost counts, and a ceiling price would be no check of it
 		}
 		price = prices.CeilingPrice()
 	}
