@@ -16,6 +16,7 @@ import (
 // it is expected to use. Reported tokens move from the reservation to the window, and the end of the attempt
 // releases the unused reservation. The request stays counted however the attempt ends, because the provider
 // may have received it.
+//
 // The expected tokens of an attempt are a moving average over ended attempts. While a limited kind of token
 // has no average yet, one attempt runs at a time, because several could together exceed the limit before the
 // first report. One attempt runs at a time also if the share is below the expected tokens of one attempt,
