@@ -15,9 +15,9 @@ import (
 // A step creates its successors once, when it first settles. A step that is retried after that runs alone,
 // because ChainLink.ended stays set.
 
-// startChain makes a new job with a chain the step that its link names, or the first step if it has no link.
-// The first step's payload is the job's own. startChain copies it into the chain, for later steps without a
-// payload.
+// startChain stores a new job's chain, if it has one, and the job's step: the one that its link names, or the
+// first if it has no link. The first step's payload is the job's own. startChain copies it into the chain,
+// for later steps without a payload.
 func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
 	if nj.Chain == nil {
 		return nil

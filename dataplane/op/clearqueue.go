@@ -8,9 +8,9 @@ import (
 
 // ClearQueue removes the waiting jobs of a queue: the pending, scheduled and retrying jobs that were created
 // before it. There may be any number of them, so the leader's duty proposes SweepQueue, which removes them
-// over many entries. A later ClearQueue raises the bound on job numbers. Until the clear has ended, it also
-// removes older active and held jobs that wait again, and older jobs that are moved into the queue from
-// another queue of the shard.
+// over many entries. A later ClearQueue raises the bound on job numbers. Active and held jobs stay, unless
+// they wait again before the clear has ended. Older jobs of other queues of the shard stay too, unless they
+// are moved into this queue before the clear has ended.
 //
 // The op is refused with NOT_FOUND for an unknown queue, and with CONFLICT for a queue that is being deleted,
 // because the deletion removes all its jobs.

@@ -71,8 +71,8 @@ func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	return r, nil
 }
 
-// recall replaces the answer for a job that is not here and has not moved, if another job holds its key, with
-// that holder and its present state.
+// recall changes the answer for a job that is not here and has not moved: if another job holds its key, the
+// answer becomes that holder with its present state.
 func (nj *NewJob) recall(tx *state.Tx, e *Enqueued) error {
 	k, has := nj.jobKey()
 	if !has {

@@ -14,7 +14,7 @@ import (
 // Jobs with fairness keys share their queue among the keys. The store knows which key is served next and how much
 // each has received (see attempt_reservation.go). This file checks the keys and limits their number.
 
-// lanesRetry is the time after which a client may repeat an enqueue that had one fairness key too many.
+// lanesRetry is the time after which a client may repeat an enqueue that had too many fairness keys.
 const lanesRetry = 10 * time.Second
 
 // checkFairness checks a job's fairness key and weight.

@@ -40,7 +40,7 @@ func (p *problems) size(list string, i int, field string, size, most int) {
 	}
 }
 
-// length records a list that has fewer than one or more than most elements.
+// length records a list that is empty or has more than `most` elements.
 func (p *problems) length(field string, n, most int) {
 	switch {
 	case n < 1:

@@ -12,9 +12,9 @@ import (
 // that have not settled. If a job has gone to another shard, its waiters are registered there; if a job does
 // not exist, its waiters learn that.
 //
-// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. That time is
-// part of the state, because the duty would otherwise propose the same op again and again while the shard is
-// unreachable.
+// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. The time of
+// that try is part of the state, because the duty would otherwise propose the same op again and again while
+// the shard is unreachable.
 
 const (
 	// MaxNotified is the number of waiters that one ResolveDependents notifies.
@@ -93,8 +93,9 @@ func resolve(tx *state.Tx, id job.ID, most int) (notified int, err error) {
 	return notified, tx.PutDependents(id, d)
 }
 
-// answer returns a function that makes the op for a waiter and names its shard: the job's outcome, or that it
-// does not exist. If the job has gone to another shard, the op registers the waiter on that shard.
+// answer returns a function that makes the op for a waiter and names the shard to which the op goes. The op
+// tells the waiter the job's outcome, or that the job does not exist. If the job has gone to another shard,
+// the op registers the waiter on that shard.
 func answer(tx *state.Tx, id job.ID, settled job.State) (func(state.WaiterRow) (shard uint32, o Op), error) {
 	if settled == job.State_STATE_UNSPECIFIED {
 		f, err := tx.Forwarded(id)

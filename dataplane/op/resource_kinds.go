@@ -12,7 +12,7 @@ import (
 type resourceKind struct {
 	name string // for people
 	most int    // the maximum number of resources of the kind
-	// check checks the fields of a declaration that need no state.
+	// check checks a declaration without looking at the state.
 	check func(p *problems, o *PutResource)
 	// admit refuses a declaration that conflicts with the state and fills in fields that keep their values. It
 	// writes nothing, and a sent declaration skips it. was is the replaced resource or nil. admit may be nil.
