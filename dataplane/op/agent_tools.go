@@ -14,8 +14,9 @@ import (
 // all of them have settled, in any state, and its next iteration receives their outcomes. It waits for them by
 // the steps of dependency.go, on any shards.
 //
-// The record of the job's last iteration lists the tools for which the job waits. A SettleDependency about
-// another job belongs to an earlier wait, which a retry or an approval has ended, and is ignored.
+// The record of the job's last iteration lists the tools for which the job waits. A SettleDependency about a
+// job that is not in that list belongs to an earlier wait, which a retry or an approval has ended, and is
+// ignored.
 
 // checkTools checks the tool calls of an item.
 func (i *AckItem) checkTools(p *problems, at int) {

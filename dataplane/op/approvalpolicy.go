@@ -66,8 +66,8 @@ func policyLabelled(g DecisionState, label string) *state.Resource {
 	return nil
 }
 
-// checkPolicies holds a job that an enabled policy selects and for which no person has approved that policy
-// yet.
+// checkPolicies holds a job that an enabled policy selects, unless a person has waived that policy for the
+// job.
 func checkPolicies(g DecisionState, j *job.Job) (Verdict, error) {
 	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		a := r.GetApprovalPolicy()

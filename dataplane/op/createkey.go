@@ -18,8 +18,8 @@ import (
 // only the first key on its own, because another key may have been revoked meanwhile, and only its creator
 // knows whether it should exist.
 
-// repeats reports whether a repeat is safe because it brings back no key that was revoked meanwhile. The
-// first key cannot come back, because the store is secured for ever.
+// repeats returns true only for the first key, because a repeat could bring back any other key that was
+// revoked meanwhile. The first key cannot come back, because the store is secured for ever.
 func (o *CreateKey) repeats() bool { return o.First }
 
 // Validate refuses an op that no state could accept.

@@ -70,8 +70,8 @@ func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	return result, err
 }
 
-// sole is the Result of a plural op that a person's request may propose. One item never makes such an op
-// refused as a whole, so a request for one item takes its audit status from that item's refusal.
+// sole is the Result of a plural op that a person's request may propose. The refusal of an item does not
+// refuse such an op as a whole, so a request for one item takes its audit status from that item's refusal.
 type sole interface {
 	// sole returns the refusal of the only item. It returns nil if that item was done, or if there are
 	// several items.

@@ -1,8 +1,8 @@
 package op
 
-// Repeat tells how an op behaves if an identical one, Meta included, is applied a second time, in any entry. A
-// proposer that has lost the answer of a repeatable op may propose it again. For any other op only the client
-// knows whether it still wants it.
+// Repeat tells how an op behaves if an identical one, Meta included, is applied a second time, in any entry.
+// A proposer that has lost the answer of a repeatable op may propose it again. Whether any other op should be
+// proposed again, only the client knows.
 type Repeat uint8
 
 // The numbers are not stored.

@@ -64,7 +64,7 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 }
 
 // asJudged refuses with CONFLICT a request that was authorised against an earlier version of a key, because
-// the key may have received rights since that the caller does not have; version 0 matches any.
+// the key may since have received rights that the caller does not have; version 0 matches any.
 func asJudged(k *state.Key, version uint64) error {
 	if version == 0 || version == KeyVersion(k) {
 		return nil

@@ -14,9 +14,9 @@ import (
 // updated. An active job, which only a deletion removes, goes when its worker lets go of it or its lease
 // expires.
 //
-// Once the entry is full the op removes no more jobs, and the proposer continues with the rest. `last` counts
-// only if all jobs of the op were looked at. The clear must also be the one that the proposer saw, which is
-// known by its bound, and a queue that is being deleted must have no jobs left.
+// Once the entry is full the op removes no more jobs, and the proposer continues with the others. `last`
+// counts only if all jobs of the op were looked at. A clear ends only if it has the bound that the proposer
+// saw, and a queue that is being deleted is removed only if it has no jobs left.
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {
