@@ -23,7 +23,7 @@ func (o *PurgeIdempotency) Apply(tx *state.Tx) (*PurgeIdempotencyResult, error) 
 	for _, b := range o.RecordIds {
 		var id [16]byte
 		if len(b) != len(id) {
-			return nil, fmt.Errorf("an idempotency record's id has %d bytes, not %d", len(id), len(b))
+			return nil, fmt.Errorf("an idempotency record's id has %d bytes, not %d", len(b), len(id))
 		}
 		copy(id[:], b)
 		record, err := tx.Idempotency(id)
