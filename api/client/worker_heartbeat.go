@@ -34,17 +34,18 @@ func (r *run) heartbeatLoop() {
 func (r *run) heartbeatInterval() time.Duration { return min(heartbeatEvery, r.lease/3) }
 
 // heartbeat sends heartbeats for all jobs, except lost ones and those about which another call is under way.
-// It releases a job without a report at once, so that the job's end need not wait for the response.
+// It releases a job without a report at once, so that the job's end need not wait for the response. Reports
+// that an earlier heartbeat may have delivered go in heartbeats of their own, because the server recognises
+// them by the report id of that heartbeat.
 func (r *run) heartbeat() {
-	var some []jobReport
-	bytes := 0
-	send := func() {
-		if len(some) > 0 {
-			jobs := some
-			r.group.Go(func() { r.sendHeartbeat(r.calls, jobs) })
-		}
-		some, bytes = nil, 0
+	type batch struct {
+		jobs  []jobReport
+		bytes int
 	}
+	send := func(jobs []jobReport) {
+		r.group.Go(func() { r.sendHeartbeat(r.calls, jobs) })
+	}
+	batches := map[string]*batch{} // by report id; "" for new reports
 	for _, j := range r.held() {
 		if j.isLost() || !j.tryAcquire() {
 			continue
@@ -53,13 +54,20 @@ func (r *run) heartbeat() {
 		if b.report.empty() {
 			j.release()
 		}
-		if bytes += b.report.size(); len(some) == heartbeatJobs || len(some) > 0 && bytes > heartbeatBytes {
-			send()
-			bytes = b.report.size()
+		some := batches[b.report.id]
+		if some == nil {
+			some = &batch{}
+			batches[b.report.id] = some
 		}
-		some = append(some, b)
+		if some.bytes += b.report.size(); len(some.jobs) == heartbeatJobs || len(some.jobs) > 0 && some.bytes > heartbeatBytes {
+			send(some.jobs)
+			*some = batch{bytes: b.report.size()}
+		}
+		some.jobs = append(some.jobs, b)
 	}
-	send()
+	for _, some := range batches {
+		send(some.jobs)
+	}
 }
 
 // jobReport is a job and the report about it.
@@ -135,15 +143,21 @@ func (r *run) announceDraining() {
 }
 
 // renew sends a heartbeat until it is answered or its time is over, and applies the response to the jobs.
-// Each try is the same request with the same ReportID, so that usage counts once.
+// Each try is the same request with the same ReportID, so that usage counts once. All jobs have the same
+// report id or none. renew sets it in the reports with usage, so that a later heartbeat repeats it.
 func (r *run) renew(ctx context.Context, jobs []jobReport) error {
-	req := api.HeartbeatRequest{Jobs: make(map[string]*api.HeartbeatJob, len(jobs)), ReportID: newKey(),
+	id := jobs[0].report.id
+	if id == "" {
+		id = newKey()
+	}
+	req := api.HeartbeatRequest{Jobs: make(map[string]*api.HeartbeatJob, len(jobs)), ReportID: id,
 		WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: r.isDraining()}
 	ends := time.Now().Add(r.heartbeatInterval()) // the next heartbeat renews these leases otherwise
-	for _, b := range jobs {
+	for i := range jobs {
+		b := &jobs[i]
 		said := &api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}
 		if len(b.report.usage) > 0 {
-			said.Usage = &b.report.usage[0]
+			said.Usage, b.report.id = &b.report.usage[0], id
 		}
 		req.Jobs[b.job.JobID] = said
 		if end := b.job.leaseEnd().Add(leaseSlack); !b.report.empty() && end.After(ends) {

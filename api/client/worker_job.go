@@ -44,6 +44,9 @@ type Job struct {
 type report struct {
 	progress, checkpoint json.RawMessage
 	usage                []api.ReportedUsage // a heartbeat sends the first one
+	// id is the report id of the heartbeat that may have delivered the first usage; "" if none has. Only a
+	// heartbeat with this id can repeat that usage, because the server would count it again otherwise.
+	id string
 }
 
 func (r report) empty() bool { return r.progress == nil && r.checkpoint == nil && len(r.usage) == 0 }
@@ -108,7 +111,9 @@ func (j *Job) SetTrace(trace any) {
 func (j *Job) AddUsage(u api.ReportedUsage) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(j.report.usage); n > 0 && merge(&j.report.usage[n-1], u) {
+	n := len(j.report.usage)
+	delivered := n == 1 && j.report.id != "" // perhaps, and then the repeat must be the same
+	if n > 0 && !delivered && merge(&j.report.usage[n-1], u) {
 		return
 	}
 	j.report.usage = append(j.report.usage, u)
@@ -292,7 +297,7 @@ func (j *Job) takeReport() report {
 }
 
 // restoreReport puts back a report that may not have reached the server. Newer progress and a newer
-// checkpoint win.
+// checkpoint win. Usage keeps its report id.
 func (j *Job) restoreReport(r report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -303,4 +308,5 @@ func (j *Job) restoreReport(r report) {
 		j.report.checkpoint = r.checkpoint
 	}
 	j.report.usage = append(r.usage, j.report.usage...)
+	j.report.id = r.id
 }

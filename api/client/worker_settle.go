@@ -65,7 +65,7 @@ func (j *Job) faulty() error {
 // complete acks a job. It returns an error if the server will never accept the ack, so that the attempt
 // must fail.
 func (r *run) complete(ctx context.Context, j *Job) error {
-	if j.usages() > 1 { // an ack carries one report
+	if j.needsHeartbeat() {
 		_ = r.flush(ctx, j) // even if it fails, the ack may succeed
 	}
 	last := j.takeReport()
@@ -73,9 +73,7 @@ func (r *run) complete(ctx context.Context, j *Job) error {
 	item := ackItem{job: j, ctx: j.ctx, AckItem: api.AckItem{JobID: j.JobID, AckRequest: j.outcome}}
 	j.mu.Unlock()
 	item.LeaseToken, item.WorkerID, item.Checkpoint = j.LeaseToken, r.id, last.checkpoint
-	if len(last.usage) > 0 {
-		item.Usage = &last.usage[0]
-	}
+	item.Usage = last.settlingUsage()
 	err := r.retry(ctx, func(ctx context.Context) error { return r.acks.do(ctx, item) })
 	if code := api.CodeOf(err); ackErrors[code] {
 		j.restoreReport(last)
@@ -98,21 +96,35 @@ func (j *Job) usages() int {
 	return len(j.report.usage)
 }
 
+// needsHeartbeat reports whether an ack or a fail cannot carry the usage: it carries one report, and no report
+// id, by which the server would recognise usage that it has.
+func (j *Job) needsHeartbeat() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.report.usage) > 1 || j.report.id != ""
+}
+
+// settlingUsage returns the usage for the end of an attempt. It returns nil for usage that a heartbeat may
+// have delivered: no repeat of it was answered, and counting the usage twice is worse than losing it.
+func (r report) settlingUsage() *api.ReportedUsage {
+	if len(r.usage) == 0 || r.id != "" {
+		return nil
+	}
+	return &r.usage[0]
+}
+
 // fail ends an attempt without success. Before that it saves what the next attempt needs.
 func (r *run) fail(ctx context.Context, j *Job, err error) {
 	j.mu.Lock()
-	unsaved := j.report.checkpoint != nil || len(j.report.usage) > 1
+	unsaved := j.report.checkpoint != nil
 	jobCtx := j.ctx
 	j.mu.Unlock()
-	if unsaved {
+	if unsaved || j.needsHeartbeat() {
 		_ = r.flush(ctx, j) // even if it fails, the end of the attempt must be sent
 	}
 	last := j.takeReport()
-	req := api.FailRequest{LeaseToken: j.LeaseToken, WorkerID: r.id}
+	req := api.FailRequest{LeaseToken: j.LeaseToken, WorkerID: r.id, Usage: last.settlingUsage()}
 	req.Error, req.Backtrace = failureText(jobCtx, err)
-	if len(last.usage) > 0 {
-		req.Usage = &last.usage[0]
-	}
 	fail := func(ctx context.Context) error {
 		_, err := r.client.Fail(withSpanOf(ctx, jobCtx), j.JobID, req)
 		return err
