@@ -302,3 +302,41 @@ func TestConnectionsAreReused(t *testing.T) {
 		t.Errorf("%d connections for %d callers", n, callers)
 	}
 }
+
+// A heartbeat with usage is repeated under one report id, and carries no Idempotency-Key.
+func TestHeartbeatWithUsageIsRepeated(t *testing.T) {
+	t.Parallel()
+	client, server, _ := against(t, hangsUp, says(503, noLeader), says(200, `{"jobs":{}}`))
+	WithKeyedWrites()(client)
+	req := api.HeartbeatRequest{Jobs: map[string]*api.HeartbeatJob{"job_1": {Usage: &api.ReportedUsage{InputTokens: 1}}}}
+	if _, err := client.Heartbeat(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+	got, bodies := server.requests()
+	if len(got) != 3 || !strings.Contains(bodies[0], `"report_id":"`) {
+		t.Fatalf("requests %q, want three with a report id", bodies)
+	}
+	for i, r := range got {
+		if bodies[i] != bodies[0] || r.Header.Get("Idempotency-Key") != "" {
+			t.Errorf("try %d differs: %v %s", i, r.Header, bodies[i])
+		}
+	}
+	if req.ReportID != "" {
+		t.Error("the caller's request has changed")
+	}
+}
+
+// A batch with an ack that continues is not repeated after an unknown outcome, and carries no
+// Idempotency-Key.
+func TestAckBatchThatContinuesIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	client, server, _ := against(t, hangsUp)
+	WithKeyedWrites()(client)
+	acks := []api.AckItem{{JobID: "job_1"}, {JobID: "job_2", AckRequest: api.AckRequest{AgentStatus: api.AgentContinue}}}
+	if _, err := client.AckBatch(t.Context(), acks); err == nil {
+		t.Error("a lost response counts as one")
+	}
+	if got, _ := server.requests(); len(got) != 1 || got[0].Header.Get("Idempotency-Key") != "" {
+		t.Errorf("%d requests, the first with the header %v", len(got), got[0].Header)
+	}
+}

@@ -91,13 +91,15 @@ func repeatOf(req api.AckRequest) repeat {
 }
 
 // AckBatch completes several jobs. Each ack succeeds or fails on its own; Errors in the response lists the
-// refused ones.
+// refused ones. It sends no Idempotency-Key of its own, because a key works on one shard and the jobs may lie
+// on several. AckBatch repeats a batch of unknown outcome unless an ack continues or holds an agent's job. If
+// you repeat such a batch, LEASE_LOST may mean that the first try acked the job.
 func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	again := repeatAlways
 	for i := range acks {
-		if repeatOf(acks[i].AckRequest) == repeatKeyed {
-			again = repeatKeyed
+		if repeatOf(acks[i].AckRequest) != repeatAlways {
+			again = repeatRefused
 		}
 	}
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/batch", body: api.AckBatchRequest{Acks: acks}, out: &out, repeat: again})
@@ -111,16 +113,16 @@ func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (a
 	return out, err
 }
 
-// Heartbeat renews the leases of several jobs.
+// Heartbeat renews the leases of several jobs. If it reports usage without a ReportID, Heartbeat sets one, so
+// that its own retries count the usage once. It needs no Idempotency-Key, which works on one shard only.
 func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.HeartbeatResponse, error) {
 	var out api.HeartbeatResponse
-	again := repeatAlways
 	for _, j := range req.Jobs {
-		if j.Usage != nil {
-			again = repeatKeyed // because usage is summed, a repeat would count it twice
+		if req.ReportID == "" && j != nil && j.Usage != nil {
+			req.ReportID = newKey()
 		}
 	}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/heartbeat", body: req, out: &out, repeat: again})
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/heartbeat", body: req, out: &out, repeat: repeatAlways})
 	return out, err
 }
 
