@@ -340,3 +340,21 @@ func TestAckBatchThatContinuesIsNotRepeated(t *testing.T) {
 		t.Errorf("%d requests, the first with the header %v", len(got), got[0].Header)
 	}
 }
+
+// FetchBatch returns and fails the jobs after one whose id cannot be decoded, and names that one in its error.
+func TestFetchBatchWithAnUnidentifiableJob(t *testing.T) {
+	t.Parallel()
+	client, server, _ := against(t, says(200, `{"jobs":[{"job_id":5,"lease_token":"a"},{"job_id":"job_2","lease_token":"b"},
+		{"job_id":"job_3","lease_token":"c","tags":5},{"job_id":"job_4","lease_token":5},{"job_id":"job_5","lease_token":"e"}]}`), says(200, `{}`))
+	jobs, err := client.FetchBatch(t.Context(), api.FetchBatchRequest{})
+	if len(jobs) != 2 || jobs[0].JobID != "job_2" || jobs[1].JobID != "job_5" {
+		t.Errorf("fetched %+v, want job_2 and job_5", jobs)
+	}
+	if err == nil || !strings.Contains(err.Error(), "job 1 of 5") || !strings.Contains(err.Error(), `job 4 of 5 ("job_4")`) {
+		t.Errorf("error %v", err)
+	}
+	got, _ := server.requests()
+	if len(got) != 2 || got[1].URL.Path != "/api/v1/fail/job_3" {
+		t.Errorf("%d requests, want a fetch and a fail of job_3", len(got))
+	}
+}

@@ -22,11 +22,13 @@ type unreadJob struct {
 	err error
 }
 
-// read decodes a response. After an error f has the jobs that were decoded before the error.
+// read decodes a response. After an error f has the jobs that were decoded. The others have no id or lease token
+// that can be decoded, so the client cannot fail them and they stay leased until their leases expire.
 func (f *fetched) read(text []byte) error {
 	f.jobs, f.unread = nil, nil // drop the jobs of an earlier try
 	if f.one {
-		return f.add(text)
+		_, err := f.add(text)
+		return err
 	}
 	var all api.FetchBatchResponse
 	whole := json.Unmarshal(text, &all)
@@ -40,27 +42,28 @@ func (f *fetched) read(text []byte) error {
 	if json.Unmarshal(text, &each) != nil || len(each.Jobs) == 0 {
 		return whole
 	}
-	for _, job := range each.Jobs {
-		if err := f.add(job); err != nil {
-			return err
+	var lost []error
+	for i, job := range each.Jobs {
+		if id, err := f.add(job); err != nil {
+			lost = append(lost, fmt.Errorf("job %d of %d (%q) stays leased until its lease expires, because the client cannot read its id or lease token: %w", i+1, len(each.Jobs), id, err))
 		}
 	}
-	return nil
+	return errors.Join(lost...)
 }
 
-// add decodes one job. The error means that not even its id and lease token could be decoded.
-func (f *fetched) add(text []byte) error {
+// add decodes one job and returns its id. The error means that its id or its lease token could not be decoded.
+func (f *fetched) add(text []byte) (id string, err error) {
 	var j api.FetchedJob
-	err := json.Unmarshal(text, &j) // after a faulty field json decodes the others too, such as id and token
+	err = json.Unmarshal(text, &j) // after a faulty field json decodes the others too, such as id and token
 	switch {
 	case err == nil:
 		f.jobs = append(f.jobs, j)
 	case j.JobID == "" || j.LeaseToken == "":
-		return err
+		return j.JobID, err
 	default:
 		f.unread = append(f.unread, unreadJob{j, fmt.Errorf("the worker cannot read the job: %w", err)})
 	}
-	return nil
+	return j.JobID, nil
 }
 
 // refuse fails the jobs that cannot be decoded, because the next attempt could not decode them either. It

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -51,15 +52,12 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 }
 
 // FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is. It
-// fails the attempts of jobs that cannot be decoded. They cause an error only if there are no other jobs, or
-// if the server could not be told. The other jobs, which are leased, are returned even together with an
+// fails the attempts of jobs that cannot be decoded. They cause an error only if there are no other jobs, if the
+// server could not be told, or if not even the id and lease token could be decoded. The other jobs, which are leased, are returned even together with an
 // error.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
-	if refused := out.refuse(ctx, c); err == nil {
-		err = refused
-	}
-	return out.jobs, err
+	return out.jobs, errors.Join(err, out.refuse(ctx, c))
 }
 
 func (c *Client) fetchBatch(ctx context.Context, req api.FetchBatchRequest) (out fetched, err error) {
