@@ -12,12 +12,13 @@ import (
 // the others, a job's record is at the top of the store, where a lookup finds it at once, while its payload
 // lies far below, near those of jobs enqueued together, where an iterator pays off.
 //
-// A JobReader reads the live store, so it also sees commits made since it was opened. Keys must not be called.
+// A JobReader reads the live store, so it also sees commits made since it was opened. Therefore it is no Snapshot,
+// whose other methods promise one state.
 // Job returns the same object at each call, with new contents, and so does Blob. The caller must copy the
 // parts it still needs before the next call. A returned job always has a lease and a retry policy; they are
 // empty if the record has none. A JobReader belongs to one goroutine and must be closed.
 type JobReader struct {
-	*Snapshot
+	gen   *generation
 	blobs *pebble.Iterator // nil until a blob is read that is not in memory
 	key   []byte           // scratch
 
@@ -36,13 +37,8 @@ func (s *Store) JobReader() (*JobReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &JobReader{Snapshot: &Snapshot{gen: gen, snap: borrowedSource{gen.db}, head: s.head.Load()}}, nil
+	return &JobReader{gen: gen}, nil
 }
-
-// borrowedSource is a source that the store owns, so its Close does nothing.
-type borrowedSource struct{ source }
-
-func (borrowedSource) Close() error { return nil }
 
 // Close ends the reading and must be called once.
 func (s *JobReader) Close() error {
@@ -50,7 +46,7 @@ func (s *JobReader) Close() error {
 	if s.blobs != nil {
 		err = s.blobs.Close()
 	}
-	return errors.Join(err, s.Snapshot.Close())
+	return errors.Join(err, s.gen.release())
 }
 
 // Job returns a job, or nil if there is none.
@@ -60,13 +56,16 @@ func (s *JobReader) Job(id job.ID) (*job.Job, error) {
 	s.job = job.Job{Id: s.job.Id[:0], History: s.job.History[:0], Retry: &s.retry, Lease: &s.lease}
 	found, err := s.gen.recentJobs.load(id, asOfNow, &s.job)
 	if !found {
-		found, err = get(s.snap, s.key, &s.job)
+		found, err = get(s.gen.db, s.key, &s.job)
 	}
 	if !found {
 		return nil, err
 	}
 	return &s.job, err
 }
+
+// Errors returns the errors of a job's attempts, sorted by attempt.
+func (s *JobReader) Errors(id job.ID) ([]*job.AttemptError, error) { return readErrors(s.gen.db, id) }
 
 // Blob returns a blob of a job, or nil if there is none. It looks up a blob that is newer than the iterator.
 func (s *JobReader) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
@@ -76,14 +75,14 @@ func (s *JobReader) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	}
 	if s.blobs == nil {
 		var err error
-		if s.blobs, err = prefixIter(s.snap, prefixBlob); err != nil {
+		if s.blobs, err = prefixIter(s.gen.db, prefixBlob); err != nil {
 			return nil, err
 		}
 	}
 	s.key = appendBlobKey(s.key[:0], id, kind)
 	found, err := seek(s.blobs, s.key, &s.blob)
 	if !found && err == nil {
-		found, err = get(s.snap, s.key, &s.blob)
+		found, err = get(s.gen.db, s.key, &s.blob)
 	}
 	if !found {
 		return nil, err
