@@ -236,7 +236,7 @@ func (tx *Tx) Commit() error {
 		return s.failure.set(fmt.Errorf("apply entry %d: %w", tx.head.Index, tx.err))
 	}
 	grew := len(tx.feed.Events) > 0
-	if err := s.write(tx.batch, tx.head, tx.keepRecent); err != nil {
+	if err := s.write(tx.batch, tx.head, tx.publishForSnapshots); err != nil {
 		return err
 	}
 	tx.batch.Reset()
@@ -257,8 +257,17 @@ func (tx *Tx) encodeQueues() error {
 	return nil
 }
 
-// publish updates the memory that readers use, except the head and the recent records, which write has
-// updated.
+// publishForSnapshots updates the memory that a snapshot must find as of the same entry as its head: the recent
+// records and the API keys. write calls it before it publishes the head, while no snapshot can be taken.
+func (tx *Tx) publishForSnapshots() {
+	tx.keepRecent()
+	if tx.keysPut {
+		tx.s.keysRead.Store(newKeyring(tx.s.keys))
+	}
+}
+
+// publish updates the memory that readers use, except the head, the recent records and the API keys, which
+// write has updated.
 func (tx *Tx) publish() {
 	tx.s.newest = tx.newest
 	for _, q := range tx.deleted {
@@ -277,9 +286,6 @@ func (tx *Tx) publish() {
 	tx.publishRetentions()
 	if len(tx.outboxes) > 0 {
 		tx.s.publishOutboxes()
-	}
-	if tx.keysPut {
-		tx.s.keysRead.Store(newKeyring(tx.s.keys))
 	}
 	if tx.resourcesPut {
 		tx.s.resourcesRead.Store(tx.ResourceIndex())
