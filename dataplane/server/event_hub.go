@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// These are the costs that a stream of events charges to its namespace's rate, besides the bytes it sends.
-// Each is the number of bytes that cost the processor about as much.
+// An event stream charges its namespace's rate for its reads and for the bytes that it sends. Each constant
+// is the number of bytes that cost the processor about as much.
 const (
-	eventWriteCost = 4 << 10 // a write to a client's connection
+	eventWriteCost = 4 << 10 // the least charge for a write to a client's connection, and for a turn that writes nothing
 	eventReadCost  = 256     // an event that one stream reads from the store, shown or not
 	eventLookCost  = 1       // an event of the ring that a stream examines
 )
@@ -42,7 +42,7 @@ type eventCounts struct {
 	encoded, sent, bytes, resets atomic.Uint64
 }
 
-// enter joins the hub of a namespace. The caller must leave it.
+// enter joins the hub of a namespace. The caller must call leave with the returned hub.
 func (h *eventHubs) enter(ns tenancy.NamespaceID, cells []*cell.Cell, perSecond int64) *eventHub {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,15 +80,15 @@ func (h *eventHub) reuse(b *[]*sharedEvent) {
 	h.buffers.Put(b)
 }
 
-// rest frees the memory of rings without new events.
+// rest frees the memory of the rings into which no stream has read new events for idle.
 func (h *eventHub) rest(idle time.Duration) {
 	for _, r := range h.rings {
 		r.rest(idle)
 	}
 }
 
-// eventRate bounds the cost per second, in bytes, of the streams of a namespace. It serves streams in the
-// order in which they ask.
+// eventRate bounds the cost per second, in bytes, of the streams of a namespace. Roughly, it serves streams
+// in the order in which they ask: adjust changes only the waits of later ones.
 type eventRate struct {
 	perSecond int64
 
@@ -108,7 +108,7 @@ func (r *eventRate) reserve(now time.Time, cost int64) time.Duration {
 	return wait
 }
 
-// adjust charges the cost of a write beyond the expected cost, or returns the rest if by is negative.
+// adjust charges the real cost of a write less its expected cost. A negative difference is refunded.
 func (r *eventRate) adjust(by int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (t *eventPace) take() <-chan time.Time {
 	return t.timer.C
 }
 
-// took charges the real cost of a write, at least eventWriteCost, and expects the same of the next.
+// took charges the real cost of a write, at least eventWriteCost, and expects the next write to cost as much.
 func (t *eventPace) took(cost int64) {
 	cost = max(cost, eventWriteCost)
 	t.rate.adjust(cost - t.expected)

@@ -11,12 +11,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// These are the bounds of a batch, which a stream or page reads at once, so that it holds no snapshot for
-// long and the answer stays small. The event that reaches eventBatchBytes is the last one.
+// These are the bounds of one read by a stream or page, so that it holds no snapshot for long and the answer
+// stays small. eventBatchSeen and eventBatchBytes count for each shard. The event that reaches
+// eventBatchBytes is the shard's last in that read.
 const (
-	eventBatch      = 256      // events that the caller sees
+	eventBatch      = 256 // events that a stream shows; a page shows up to its limit
 	eventBatchSeen  = 4096     // events that the reader examines in the store
-	eventBatchBytes = 64 << 10 // bytes of data; a stream that waits for its client holds no more
+	eventBatchBytes = 64 << 10 // bytes of data
 )
 
 // eventReader reads the feeds of a namespace's shards from a position. An event has the same sequence on
@@ -32,11 +33,12 @@ type eventReader struct {
 	cost   int64     // bytes of the stream's rate used by reading
 	resets uint64    // number of RESET events
 
-	oldest bool // the reader begins with the oldest events; trimmed ones before them are not missed
+	oldest bool // the reader begins with the oldest stored events and reports no RESET for the trimmed ones before them
 }
 
-// settle checks a position after this node's last event. If this node lags, settle waits for the leader's
-// state; otherwise the position belongs to another history, and the next read answers a RESET.
+// settle checks that a position is not after this node's last event. If it is, this node may lag, so settle
+// waits for the leader's state, or returns an error at the end of ctx. A position that is still after the
+// last event belongs to another history, and the next read begins with a RESET.
 func (x *eventReader) settle(ctx context.Context) error {
 	for i, c := range x.cells {
 		if x.at[i] < c.State().Head().FeedNextSeq {
@@ -50,7 +52,8 @@ func (x *eventReader) settle(ctx context.Context) error {
 }
 
 // read returns the next visible events, at most most, and whether there may be more. It moves the reader's
-// position after them. Each shard gets a share, so that no shard delays the others.
+// position after them. Each shard gets an equal share, at least one event, so that a busy shard does not
+// delay the others.
 func (x *eventReader) read(most int) (events []shownEvent, more bool, err error) {
 	share := max(most/len(x.cells), 1)
 	for i := range x.cells {
@@ -88,9 +91,9 @@ func (x *eventReader) readShard(shard, most int) (events []shownEvent, more bool
 	return x.readFeed(c, shard, most, upTo, events)
 }
 
-// lost moves a position from which the reader cannot continue and returns the reason: the feed does not have
-// the next events, because they were trimmed or the position belongs to another history, or the stream lags
-// too far behind. It returns "" if the client misses nothing.
+// lost returns the reason why the client misses events of a shard, or "" if it misses none: the next events
+// were trimmed, the position belongs to another history, or the stream lags too far behind. It moves a
+// position from which the reader cannot continue.
 func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	next := x.at[shard] + 1
 	if next < head.FeedFirstSeq || next > head.FeedNextSeq {
@@ -114,7 +117,7 @@ func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	return ""
 }
 
-// readRing selects events from those that the shard's streams share.
+// readRing selects events from batch, which all streams of the shard share.
 func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEvent, to uint64, events []shownEvent) (_ []shownEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
@@ -133,7 +136,7 @@ func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEve
 }
 
 // readFeed reads events from the store, for a page or for a stream that is behind the ring. It stops before
-// upTo, where the ring begins, so that the streams share the ring again.
+// upTo, the ring's first event, so that the stream continues with the ring.
 func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, events []shownEvent) (_ []shownEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
@@ -163,7 +166,7 @@ func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, event
 	return events, false, nil
 }
 
-// show appends an event if the caller selected it and may see it, and moves the position after it.
+// show moves the position after an event and appends the event if the caller selected it and may see it.
 func (x *eventReader) show(v snapshots, shard int, e *sharedEvent, events []shownEvent, size int) ([]shownEvent, int, error) {
 	view, err := x.query.show(v, shard, e)
 	if err != nil {
