@@ -15,7 +15,7 @@ import (
 // stays small. eventBatchSeen and eventBatchBytes count for each shard. The event that reaches
 // eventBatchBytes is the shard's last in that read.
 const (
-	eventBatch      = 256 // events that a stream shows; a page shows up to its limit
+	eventBatch      = 256      // events that a stream shows; a page shows up to its limit
 	eventBatchSeen  = 4096     // events that the reader examines in the store
 	eventBatchBytes = 64 << 10 // bytes of data
 )

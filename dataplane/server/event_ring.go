@@ -13,14 +13,14 @@ import (
 
 const (
 	// eventRingBytes bounds the memory for a shard's decoded and encoded events that its streams share. A
-	// stream that is further behind reads the store.
+	// stream that needs older events reads the store.
 	eventRingBytes = 2 << 20
 	// eventRingFill is the number of feed events that a ring reads at once.
 	eventRingFill = 512
 	// eventRingLook is the number of events that a stream takes from a ring at once.
 	eventRingLook = 1024
-	// eventRingJoin is how far a ring may be behind a stream and still catch up. A ring that is further
-	// behind, because no stream read from it, restarts at the stream's position.
+	// eventRingJoin is how many events a ring may be behind a stream and still catch up. A ring that is
+	// further behind, because no stream read from it, restarts at the stream's position.
 	eventRingJoin = 4096
 	// sharedEventBytes is the approximate memory of an event before it is encoded.
 	sharedEventBytes = 256
@@ -33,15 +33,16 @@ type eventRing struct {
 	cell *cell.Cell
 
 	mu     sync.Mutex     // guards the fields below
-	first  uint64         // the ring has every event from this sequence on; 0 = it has not begun
+	first  uint64 // the ring has every visible event from this sequence to the one before next; 0 = the ring has not begun
 	next   uint64         // the sequence of the next event to read
 	events []*sharedEvent // the events that clients may see, oldest first
 	bytes  int
-	filled time.Time // the time of the last read
+	filled time.Time // when the ring last read new events from the store
 }
 
-// after copies as many of the events after a position as fit into buffer and returns the position after them.
-// If the ring does not reach back that far, ok is false and to is the first sequence of the ring.
+// after copies as many of the events after a position as fit into buffer. events is a part of buffer, and to
+// is the position after them. If the ring does not reach back to the position, ok is false and to is the
+// first sequence of the ring.
 func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEvent, to uint64, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +144,8 @@ func (r *eventRing) grew(e *sharedEvent, bytes int) {
 	r.evict()
 }
 
-// rest removes all events if none has come for a while, so that an idle namespace keeps no memory. Streams
-// that have not read them read them from the store.
+// rest removes all events if no stream has read new ones from the store for idle, so that an idle namespace
+// keeps no memory. A stream that has not read the removed events reads them from the store.
 func (r *eventRing) rest(idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 )
 
 // sharedEvent is an event of the feed. For each view, the first stream that shows the event composes it, and
-// the first of each protocol encodes it. Other streams use the same bytes, except those of rpc with several
-// shards.
+// the first of each protocol encodes it. Other streams use those bytes, except RPC streams of a namespace
+// with several shards.
 type sharedEvent struct {
 	seq     uint64
 	clockNs int64
@@ -38,7 +38,8 @@ type eventView struct {
 	message *rpc.Encoded
 }
 
-// view composes the event: with the queue from which its job came if from is set, otherwise without it.
+// view returns the event with the queue from which its job came if from is set, otherwise without that queue.
+// The first caller composes it.
 func (e *sharedEvent) view(v snapshots, shard int, from bool) (*eventView, error) {
 	view, raw := &e.full, e.raw
 	if raw.FromQueue != "" && !from {
@@ -81,7 +82,7 @@ type shownEvent struct {
 	id string
 }
 
-// sse encodes the event as a server-sent event without its id.
+// sse encodes the event as a server-sent event without its id. Streams share the bytes.
 func (e *shownEvent) sse(encodes *eventCounts) ([]byte, error) {
 	v := e.eventView
 	v.mu.Lock()
@@ -107,8 +108,8 @@ func (e *shownEvent) sse(encodes *eventCounts) ([]byte, error) {
 	return text, err
 }
 
-// rpc encodes the event as a message. In a namespace with one shard all streams share its bytes. With several
-// shards each stream encodes its own, because its position differs.
+// rpc encodes the event as a message. In a namespace with one shard all streams share the message. With
+// several shards each stream encodes its own, because the streams' positions differ.
 func (e *shownEvent) rpc(encodes *eventCounts) any {
 	v := e.eventView
 	if e.id != strconv.FormatUint(v.event.Seq, 10) {

@@ -92,11 +92,11 @@ type lease struct {
 }
 
 // lease waits for work and leases it. It returns no jobs if the fetch deadline passes, the client leaves or
-// the server drains; at the deadline or the drain it still returns those that an earlier try of the same
-// fetch leased. The caller must deliver the jobs or give them back.
+// the server drains. At the deadline or the drain it still returns jobs that an earlier try with the same
+// Idempotency-Key leased. The caller must deliver the jobs or give them back.
 //
-// The poll waits outside the cells and their logs, and it proposes only after it has claimed a job. The event
-// that makes a job ready wakes it; it never polls by a timer.
+// lease waits outside the cells and their logs, and it proposes only after it has claimed a job. The event
+// that makes a job ready wakes it; it never checks by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				case r.Context().Err() != nil:
 					return nil, nil
 				}
-				// An earlier try of this fetch may have waited here too, leased the job and answered a closed
+				// An earlier try of this fetch may have waited here too, leased jobs and answered a closed
 				// connection.
 				if _, err := s.stays(r, q.who, tenancy.JobWork, ask.Queues...); err != nil {
 					return nil, err
@@ -191,7 +191,8 @@ type claim struct {
 	release func()
 }
 
-// claimRuns claims up to count jobs of the runs, in their order. It skips shards without ready jobs.
+// claimRuns claims up to count jobs of the runs, in their order. It skips shards without unclaimed ready
+// jobs. The caller must release each claim.
 func claimRuns(runs []router.Run, count int) (claims []claim) {
 	for _, run := range runs {
 		if count == 0 {
@@ -280,8 +281,8 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 }
 
 // leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased and that still
-// have these leases, as far as this node knows. A key is remembered on one shard, so the queues of a fetch
-// with a key must lie on one shard.
+// have these leases, as far as this node knows. If none of them has, the error is LEASE_LOST. A key is
+// remembered on one shard, so the queues of a fetch with a key must lie on one shard.
 func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
 	if q.meta.Idempotency == nil {
 		return nil, nil

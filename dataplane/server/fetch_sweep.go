@@ -9,14 +9,15 @@ import (
 // payload.
 const sweepFrom = 4
 
-// sweeps reads the jobs of an answer from one shard after the other. A value it returns is valid until the
-// next is read. The zero value has read nothing.
+// sweeps reads the jobs of an answer from one shard after the other. A record that its reader returns may be
+// valid only until the next read. The zero value has read nothing.
 type sweeps struct {
 	cell *cell.Cell
 	read *state.JobReader
 }
 
-// of returns a reader for the jobs of a shard. count is the number of jobs that the caller may read.
+// of returns a reader for the jobs of a shard, which sweeps closes. count is the number of jobs of the answer
+// that the caller may read.
 func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	if s.cell == c {
 		return s.read

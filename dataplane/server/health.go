@@ -176,8 +176,8 @@ func (f *readiness) add(c *cell.Cell) {
 // the checks in its details. The checks contain no secret, because probes send no key.
 //
 // The lag of the view is reported but decides nothing. Reads from the view wait, answer with the view's age
-// or are refused themselves, and all other requests work. They would fail if a sole node were taken out of
-// service while its view is being built.
+// or are refused. All other requests work, and they would fail if a sole node were taken out of service while
+// its view is being built.
 func (f *readiness) judge() (checks map[string]string, err error) {
 	checks = make(map[string]string)
 	var wrong []string

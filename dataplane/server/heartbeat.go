@@ -59,7 +59,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request, q *request, body *
 }
 
 // reportID derives the request id of a heartbeat from the client's report id, so that a repeat is recognised.
-// It returns nil if there is none.
+// It returns nil if the client sent none.
 func reportID(given string) []byte {
 	if given == "" {
 		return nil
@@ -123,7 +123,7 @@ func renewedJobs(r *op.HeartbeatResult) []renewed {
 	return all
 }
 
-// joined builds the answer of all shards.
+// joined builds one answer from the answers for each job.
 func joined(all []renewed) *op.HeartbeatResult {
 	r := &op.HeartbeatResult{Items: make([]*op.Refusal, len(all))}
 	for i, one := range all {

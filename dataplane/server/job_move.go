@@ -47,9 +47,9 @@ func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "moved"})
 }
 
-// mayMove checks the right to the job's present queue, as far as this node knows it, and to the target queue,
-// which must not be being deleted. If the caller has a scope, mayMove also refuses a job that it does not
-// find.
+// mayMove checks the right to the job's present queue, as far as this node knows it, and to the target queue.
+// It refuses a target queue that is being deleted. If the caller has a scope, mayMove also refuses a job that
+// it does not find.
 func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	j, err := q.record(r, id)
 	if err != nil {
@@ -64,7 +64,7 @@ func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	if err := q.mustSee(r, id, j, &op.MoveJobs{Meta: q.meta}); err != nil {
 		return err
 	}
-	// The target's shard cannot refuse a job from another shard, so this one asks before the move.
+	// The target's shard cannot refuse a job from another shard, so mayMove checks the queue before the move.
 	to, err := queueRecord(q.shards.Of(queue), queue)
 	if err == nil && to.GetDeleting() {
 		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait for the end of the deletion, then create it again", queue)

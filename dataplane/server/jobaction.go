@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// These are the actions that a person takes on one job. Each proposes an op for several jobs, with this one
-// job in it.
+// These are the actions that a person takes on one job. Each proposes the op that takes a list of jobs, with
+// this job as its only one.
 
 func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
 	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {

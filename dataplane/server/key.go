@@ -93,8 +93,8 @@ func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
 	}
 }
 
-// mayBeFirst refuses a first key unless it has the role admin for every queue and never expires. An open node
-// closes with its first key, so that key must be able to create others.
+// mayBeFirst refuses the first key of an open node unless it has the role admin for every queue and never
+// expires. An open node closes with its first key, so that key must be able to create others.
 func (q *request) mayBeFirst(key tenancy.Key) error {
 	first := q.who.Open && !q.shards.Home().State().Head().GetSecured()
 	if !first || slices.Contains(key.Roles, tenancy.Admin) && len(key.QueueScope) == 0 && key.ExpiresAt.IsZero() {
@@ -155,7 +155,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// The roles may grant more now than when they were checked, and a repeat gets the answer of the first
-	// request. A caller who lacks one of the key's rights must not see its secret.
+	// request. A caller who lacks one of the key's rights must not see the key's secret.
 	if err := q.mayGrant(convert.FromKeyRecord(result.Key)); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	})
 	if api.CodeOf(err) == api.NotFound {
 		// An earlier try of this request may have revoked the key: if the request has an Idempotency-Key, its
-		// result is remembered. Otherwise the op refuses, and its audit record has the id.
+		// result is remembered. If no result is remembered, the op refuses, and its audit record has the id.
 		_, err = commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true, JudgedVersion: op.NoVersion})
 	}
 	if err != nil {

@@ -28,8 +28,8 @@ type knownKey struct {
 }
 
 // keyUses has the data of existing keys. A key may be revoked at another node, which does not notify this
-// one, so keyUses removes the data of revoked keys whenever more keys have been new here than exist, and more
-// than keyUsesKept.
+// one. So keyUses removes the data of revoked keys once more keys have been new here than exist, but not
+// before keyUsesKept is exceeded.
 type keyUses struct {
 	byID sync.Map     // key id -> *keyUse
 	came atomic.Int64 // new keys since the last removal
@@ -99,7 +99,7 @@ func readKey(record *state.Key, resources *state.ResourceIndex) tenancy.Key {
 	return key
 }
 
-// customOf returns the permissions that the custom roles among some roles grant.
+// customOf returns the permissions that the custom roles in a list of roles grant.
 func customOf(of []tenancy.Role, resources *state.ResourceIndex) (all []tenancy.Permission) {
 	for _, role := range of {
 		if !role.Valid() {

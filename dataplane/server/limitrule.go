@@ -17,9 +17,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A limit rule applies to a fairness key of a queue, or to every key of it; its id is queue/key. The rule of
-// a whole queue has the queue's name as its id. It is not a resource but the part of the queue's settings
-// that limits it, which also has routes of its own.
+// A limit rule with a fairness key limits the jobs of a queue with that key; the key * stands for every key
+// without a rule of its own. Such a rule is a resource with the id queue/key. The rule of a whole queue has
+// the queue's name as its id. It is a part of the queue's settings and no resource, but these routes serve it
+// too.
 
 // limitRules declares the resource for rules with a fairness key.
 var limitRules = resource[api.LimitRuleRequest, api.LimitRule]{
@@ -34,8 +35,8 @@ var limitRules = resource[api.LimitRuleRequest, api.LimitRule]{
 	queue:  func(r *state.Resource) string { return r.GetLimitRule().GetQueue() },
 }
 
-// limitRuleRoutes returns the routes of rules. They serve rules of keys as resources and rules of whole
-// queues as settings.
+// limitRuleRoutes returns the routes of rules. They serve rules with a fairness key as resources and rules of
+// whole queues as settings.
 func (s *Server) limitRuleRoutes() []serve.Route {
 	rows := limitRules.routes(s)
 	for i := range rows {
@@ -60,7 +61,7 @@ func (s *Server) limitRuleRoutes() []serve.Route {
 	return rows
 }
 
-// listLimitRules lists the rules of keys and of whole queues that the caller may see, by id.
+// listLimitRules lists the rules that the caller may see, by id.
 func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -170,7 +171,8 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 }
 
 // setQueueRule replaces a queue's limits by those of a body and answers the rule. If create is set, it
-// refuses a queue that has a rule, unless the request may be a repeat.
+// refuses a queue that has a rule with CONFLICT, unless the request has an Idempotency-Key and so may be a
+// repeat.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {
 		return api.Errorf(api.ValidationError, "queue %w", err)
@@ -222,7 +224,7 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err != nil {
 		return err
 	}
-	// A rule without limits does not count as a rule, but it has the version of the queue all the same.
+	// A rule without limits does not count as a rule, but the answer still has the queue's version.
 	rule, _ := convert.ToQueueRule(found)
 	return writeVersion(w, status, version, rule)
 }

@@ -70,8 +70,8 @@ func (s *Server) namespaceMetrics(ns tenancy.NamespaceID) http.Handler {
 func (s *Server) OperatorMetrics() http.Handler { return s.cfg.Metrics.Handler() }
 
 // measure collects the node's metrics. It runs only when they are requested. A node counts as not healthy if
-// one of its values cannot be read, except the free disk space. A host leaves such values out and counts as
-// not healthy if a cell is not sound.
+// a cell is not sound or if a value other than the free disk space cannot be read. A host leaves out values
+// that cannot be read, and counts as not healthy only if a cell is not sound.
 func (s *Server) measure(to *telemetry.Scrape) {
 	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
 	if s.cloud() {

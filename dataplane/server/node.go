@@ -24,8 +24,8 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 
 // capabilities returns the names of this server's features, for clients that support several versions. Most
 // names derive from the table of routes: POST /jobs/{id}/move is jobs.move. Unimplemented routes are left
-// out, on a host of the cloud also those of keys. fieldCapabilities and the names of the RPC come in
-// addition.
+// out, and so are the routes of keys on a host of the cloud. fieldCapabilities and the names of the RPC are
+// added.
 func (s *Server) capabilities() []string {
 	all := slices.Clone(fieldCapabilities)
 	for _, r := range s.routes() {

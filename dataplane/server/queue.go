@@ -62,9 +62,9 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 	return showQueue(w, at, name, noQueue(name))
 }
 
-// showQueue answers a queue with its version, or missing if it does not exist. It reads the version first, so
-// the version may be older than the shown queue, and a write with it is refused. A newer version would let a
-// write undo a change that its client has not seen.
+// showQueue answers a queue with its version, or returns missing if the queue does not exist. It reads the
+// version first, so the version may be older than the shown queue, and a write that requires it is refused. A
+// newer version would let a write undo a change that its client has not seen.
 func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error) error {
 	version, err := queueVersion(at, name)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQue
 	return err
 }
 
-// queueMatch returns the queue version that the request requires, or 0 for any. missing is the error if the
-// request requires a version but the queue does not exist.
+// queueMatch returns the queue version that the request's If-Match requires, or 0 for any version. If the
+// request requires a version but the queue does not exist, queueMatch answers as noneSeen does.
 func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name string, missing error) (uint64, error) {
 	if len(r.Header.Values(serve.IfMatch)) == 0 {
 		return 0, nil
@@ -126,9 +126,10 @@ func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name str
 	return ifMatch(r, present)
 }
 
-// noneSeen returns the version to require in a write that requires a version of something that does not
-// exist. Without an Idempotency-Key the write is refused with missing. With one, an earlier try of it may
-// have removed the record, so the op decides: it returns the result of that try or refuses.
+// noneSeen answers a write that requires a version of a record that does not exist. Without an
+// Idempotency-Key it refuses the write with missing. With one, an earlier try of the write may have removed
+// the record, so noneSeen returns op.NoVersion and the op decides: it returns the result of that try or
+// refuses.
 func (q *request) noneSeen(missing error) (uint64, error) {
 	if q.meta.GetIdempotency() == nil {
 		return 0, missing

@@ -42,8 +42,8 @@ func (s *Server) unthrottleQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "updated"})
 }
 
-// drainQueue stops fetches and answers whether jobs are still active. A client that waits for them asks
-// again.
+// drainQueue stops fetches from a queue and answers whether jobs are still active. A client that waits for
+// the active jobs repeats the request. Like setQueue, drainQueue creates the queue if it does not exist.
 func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 }
 
 // clearQueue removes the waiting jobs of a queue, except held ones. The shard's leader removes them, in many
-// entries if there are many. The answer comes when this node has applied the end, or with 202 after the
-// longest wait of a read.
+// entries if there are many. The answer comes when this node has applied the end of the removal, or with 202
+// after the longest wait of a read.
 func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -97,7 +97,7 @@ var confirm = []serve.Param{
 	{Name: "if_settled", Type: serve.Boolean, Doc: "if true, refuse while a job has not settled"},
 }
 
-// deleteQueue removes a queue and its jobs. It answers as clearQueue does.
+// deleteQueue removes a queue and its jobs. It waits and answers as clearQueue does.
 func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
