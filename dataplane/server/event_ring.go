@@ -33,7 +33,7 @@ type eventRing struct {
 	cell *cell.Cell
 
 	mu     sync.Mutex     // guards the fields below
-	first  uint64 // the ring has every visible event from this sequence to the one before next; 0 = the ring has not begun
+	first  uint64         // the ring has every visible event from this sequence on; 0 = it has not begun
 	next   uint64         // the sequence of the next event to read
 	events []*sharedEvent // the events that clients may see, oldest first
 	bytes  int

@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// rememberedElsewhere looks up the request's Idempotency-Key on all other shards and returns the remembered
+// rememberedElsewhere looks up the request's Idempotency-Key on all other shards, because an earlier request
+// with the key may have been for another queue, or for a job that has moved since. It returns the remembered
 // answer and its shard, or no shard if none remembers the key. It refuses a key that was used for another
-// request. The key may have been used for another queue, or for a job that has moved since. The lookup sees
-// only this node's state; on the request's own shard the op itself checks the key.
+// request. The lookup sees only this node's state. On the request's own shard the op itself checks the key.
 func rememberedElsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at *cell.Cell, err error) {
 	if o.GetMeta().GetIdempotency() == nil || q.shards.Count() == 1 {
 		return result, nil, nil
@@ -82,8 +82,8 @@ func (q *request) together(queues []string, why string) (*cell.Cell, error) {
 	return nil, err
 }
 
-// asError returns err as the client may see it for one item. It returns false for an error that only the
-// operator may see.
+// asError returns err as the client may see it for one item. It returns false for nil and for an error that
+// only the operator may see.
 func asError(err error) (*api.Error, bool) {
 	if err == nil {
 		return nil, false

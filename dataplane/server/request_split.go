@@ -61,8 +61,8 @@ func (x *items[T]) settleHome(q *request) error {
 	return nil
 }
 
-// round proposes the pending items on the shards that were not asked before. It returns the items whose jobs
-// may have moved on.
+// round proposes each pending item on the shard that this node knows for its job, unless that shard was asked
+// last. It returns the items that were not found there, whose jobs may have moved on.
 func (x *items[T]) round(q *request, pending []int) (again []int, err error) {
 	var known []int
 	for _, i := range pending {
@@ -135,8 +135,8 @@ func (x *items[T]) one(w http.ResponseWriter, r *http.Request, q *request) (resu
 	return x.results[0], refused.Err()
 }
 
-// proposeOnce proposes an op on a shard, or returns the remembered result if an earlier request used the
-// same key on another shard.
+// proposeOnce proposes an op on a shard, or returns the remembered result if an earlier try of the request
+// used the same Idempotency-Key on another shard.
 func proposeOnce[R any](s *Server, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, position, error) {
 	if before, at, err := rememberedElsewhere[R](q, c, o); at != nil || err != nil {
 		if err != nil {

@@ -35,7 +35,8 @@ type resource[Req, Resp any] struct {
 	prefix string
 	// named returns the name in an item's path.
 	named func(r *http.Request) string
-	// nameOf returns the name in a body, whose last part is the field nameIn. It is nil if there is a prefix.
+	// nameOf returns the name in a body. nameIn is the body's field with the last part of the name. nameOf is
+	// nil if there is a prefix.
 	nameOf func(body *Req) string
 	nameIn string
 	// from builds the op from a body. was is the replaced resource, or nil.
@@ -54,7 +55,8 @@ type resource[Req, Resp any] struct {
 	across func(shards router.Shards, r *state.Resource) (Resp, error)
 	// conceal removes the fields that only callers who may declare the resource may see.
 	conceal func(q *request, shown *Resp)
-	// may refuses to declare a resource with the content of r, or to replace or delete it.
+	// may refuses a caller who may not declare a resource with the content of r, replace it or delete it. It
+	// is called only for a resource that concerns no single queue.
 	may func(q *request, r *state.Resource) error
 	// at returns the shard with the derived data of a resource; nil means the home shard.
 	at func(q *request, r *state.Resource) *cell.Cell
@@ -68,7 +70,8 @@ func (n *resource[Req, Resp]) cellOf(q *request, rec *state.Resource) *cell.Cell
 	return n.at(q, rec)
 }
 
-// show returns a resource as the caller sees it, as fresh as the request asks.
+// show returns a resource as the caller sees it, as fresh as the request asks. The caller of show has waited
+// for the home shard. The data of across are those that this node has.
 func (n *resource[Req, Resp]) show(s *Server, r *http.Request, q *request, rec *state.Resource) (shown Resp, err error) {
 	c := n.cellOf(q, rec)
 	if c != q.shards.Home() {

@@ -18,10 +18,11 @@ func writeVersion(w http.ResponseWriter, status int, version uint64, v any) erro
 	return serve.WriteJSON(w, status, v)
 }
 
-// ifMatch returns the version that the If-Match of a write requires, or 0, for any version, without the
-// header and for *. present is the version that this node knows. Of several tags ifMatch returns present if
-// that is among them, otherwise the last one that can be a version; the op checks it. ifMatch refuses the
-// write with PRECONDITION_FAILED if no tag can be a version, or if present is 0.
+// ifMatch returns the version that the If-Match of a write requires. It returns 0, which stands for any
+// version, without the header and for *. present is the version that this node knows. Of several tags ifMatch
+// returns present if one of them is that version. If none is, it returns the last tag that can be a version,
+// and the op checks it. ifMatch refuses the write with PRECONDITION_FAILED if no tag can be a version, or if
+// present is 0.
 func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
@@ -48,8 +49,8 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 	return version, nil
 }
 
-// unversioned refuses a write whose If-Match requires a version of something without versions, with
-// PRECONDITION_FAILED and the message said. It accepts If-Match: *, which requires no version.
+// unversioned refuses a write whose If-Match requires a version of something without versions. The error is
+// PRECONDITION_FAILED with said as its message. unversioned accepts If-Match: *, which requires no version.
 func unversioned(r *http.Request, said string) error {
 	if _, err := ifMatch(r, 0); err != nil {
 		return api.Errorf(api.PreconditionFailed, "%s", said)

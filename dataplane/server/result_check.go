@@ -164,9 +164,9 @@ func (x *resultCheck) settle() error {
 }
 
 // ack acks the jobs whose results match. If these are all jobs of the request, the first op changed nothing
-// and did not use up the request's Idempotency-Key, so this op uses the key. Otherwise a repeat of the
-// request comes to this check again, because the first op is either remembered with its unchecked results or,
-// if it changed nothing, not remembered.
+// and did not use up the request's Idempotency-Key, so this op uses the key. If they are only some, this op
+// uses no key. A repeat of the request then reaches this check again, because the first op is either
+// remembered with its unchecked results or, if it changed nothing, not remembered.
 func (x *resultCheck) ack() error {
 	meta := &op.Meta{Principal: x.q.meta.Principal}
 	if len(x.fit) == len(x.asked) {
@@ -191,7 +191,7 @@ func (x *resultCheck) ack() error {
 }
 
 // fail ends the attempts whose results do not match and counts their usage. If an earlier try with the same
-// lease token did that and its answer was lost, the op returns the same answer again.
+// lease token did that and its answer was lost, the op repeats that answer.
 func (x *resultCheck) fail() error {
 	o := &op.Fail{Meta: &op.Meta{Principal: x.q.meta.Principal, RequestId: []byte(op.MisfitRequest)}}
 	for _, m := range x.misfit {

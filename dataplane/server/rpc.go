@@ -20,9 +20,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// procedures returns the routes of the Worker RPC. Each procedure of a single request does the work of the
-// HTTP route of its name by the same function. StreamLifecycle needs only the right to work when it begins
-// and checks others when a frame needs them. The last route refuses unknown procedures.
+// procedures returns the routes of the Worker RPC. Each procedure with one request and one answer does the
+// work of the HTTP route of its name, by the same functions. StreamLifecycle needs only the right to work
+// when it begins and checks others when a frame needs them. The last route refuses unknown procedures.
 func (s *Server) procedures() []serve.Route {
 	return []serve.Route{
 		unary(s, workerpbconnect.WorkerServiceEnqueueProcedure, tenancy.JobEnqueue, s.bodyEnqueue(), s.rpcEnqueue),
@@ -113,8 +113,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 // refuse converts an error for the caller.
 func (c *rpcCall) refuse(err error) error { return rpc.Error(serve.Refused(c.r, err)) }
 
-// beginRPC does for a call, whose message has been read, the work of Server.begin, but neither decodes nor
-// audits.
+// beginRPC does the work of Server.begin for a call whose message m has been decoded. It does not audit.
 func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	who := serve.Principal(c.r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -187,7 +186,7 @@ func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 const DefaultMessageWait = 30 * time.Second
 
 // rpcBody reads a caller's messages within their bounds: size, time, and the bytes of requests that the node
-// holds. A stream calls cut between its messages, and the time of each begins with its first byte.
+// holds. A stream calls cut between its messages, and the time of each message begins with its first byte.
 type rpcBody struct {
 	io.ReadCloser
 	control *http.ResponseController

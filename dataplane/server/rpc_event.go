@@ -68,7 +68,8 @@ type eventSender struct {
 	begun  bool
 }
 
-// send writes each event as a message, and flushes them together. Each call must end within EventWriteWait.
+// send writes each event as a message and flushes them together. If that takes longer than EventWriteWait,
+// the stream's writes fail.
 func (x *eventSender) send(events []shownEvent) (bytes, writes int64, err error) {
 	x.guard.Begin()
 	defer x.guard.End()

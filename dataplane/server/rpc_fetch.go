@@ -18,8 +18,8 @@ const (
 	// maxRPCAnswer bounds the bytes of the jobs in one answer, because gRPC clients accept 4 MiB by default,
 	// and the answer contains more than jobs. A single larger job is sent all the same.
 	maxRPCAnswer = 4<<20 - 64<<10
-	// rpcEarly is how long before the caller's deadline a waiting fetch is answered. If a quarter of the
-	// caller's time is shorter, that is used.
+	// rpcEarly is how long before the caller's deadline a waiting fetch is answered, or a quarter of the
+	// caller's time if that is shorter.
 	rpcEarly = 500 * time.Millisecond
 )
 
@@ -63,7 +63,7 @@ func (s *Server) rpcFetchBatch(c *rpcCall, m *workerpb.FetchBatchRequest) (*work
 
 // fetchRPC leases jobs for a call, as handOut does. serveRPC delivers them or gives them back.
 func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool) ([]*workerpb.FetchBatchJob, error) {
-	c.body.release() // the message does not count while the call waits
+	c.body.release() // while the call waits, the message does not count against the budget of bodies
 	if until, ok := c.r.Context().Deadline(); ok {
 		left := time.Until(until)
 		ask.Wait = max(0, min(ask.Wait, left-min(rpcEarly, left/4)))
@@ -90,10 +90,11 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 	return jobs, err
 }
 
-// compose builds messages from leased jobs. It gives back the jobs that do not fit into the answer. It does
-// so even for a fetch with an Idempotency-Key, because an answer to a repeat has no room for these jobs
-// either. If a job cannot be read, all jobs count as undelivered. The first job always goes into the answer,
-// because a job that is too large for any answer would otherwise return again and again.
+// compose builds messages from leased jobs and returns them with their leases. It gives back the jobs that do
+// not fit into the answer. It does so even for a fetch with an Idempotency-Key, because an answer to a repeat
+// has no room for these jobs either. If a job cannot be read, all jobs count as undelivered. The first job
+// always goes into the answer, because a job that is too large for any answer would otherwise return again
+// and again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
 	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
 	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))

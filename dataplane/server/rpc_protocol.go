@@ -9,8 +9,8 @@ import (
 )
 
 // WriteHeader adds an explanation to the bare status with which Connect's handler refuses a call in an
-// unknown protocol, or without the HTTP/2 that the procedure needs. The caller gets it in the protocol that
-// it does speak.
+// unknown protocol, or without the HTTP/2 that the procedure needs. The explanation is in the protocol of the
+// call if this server knows it.
 func (w *rpcWriter) WriteHeader(status int) {
 	w.begin()
 	why := ""
@@ -26,8 +26,8 @@ func (w *rpcWriter) WriteHeader(status int) {
 	rpc.Refuse(numbered{w.ResponseWriter, status}, w.r, api.Errorf(api.Unsupported, "%s", why))
 }
 
-// numbered keeps Connect's HTTP status, which differs from the status of the error code. An answer with the
-// error in its body stays 200.
+// numbered keeps Connect's HTTP status, which differs from the status of the error code. In a protocol that
+// answers errors with status 200, the status stays 200.
 type numbered struct {
 	http.ResponseWriter
 	status int

@@ -197,8 +197,8 @@ func (s *Server) nextRuns(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// forecast returns up to n of the next times at which a schedule runs. It refuses a schedule that never runs
-// again.
+// forecast returns up to n of the next times at which the schedule's cron expression is due, without jitter
+// and as if the schedule were not paused. If there are none, the error is INVALID_CRON.
 func forecast(rec *state.Schedule, home *cell.Cell, n int) ([]time.Time, error) {
 	var f convert.Faults
 	all, _ := convert.NextRuns(&f, rec, home.NowNs(), n)
@@ -230,8 +230,8 @@ func (s *Server) readSchedule(r *http.Request, q *request) (*state.Schedule, err
 	return q.schedule(r)
 }
 
-// presentSchedule returns the schedule in the path with every write acknowledged before, because its present
-// state decides whether it may change and when it runs next.
+// presentSchedule returns the schedule in the path with every write acknowledged before, because the
+// schedule's present state decides whether the request may change it and when it runs next.
 func (s *Server) presentSchedule(r *http.Request, q *request) (*state.Schedule, error) {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// search queries the shards. With one shard it uses the shard's own cursor; with several, a cursor that
-// contains those of the shards with further jobs.
+// search queries the shards. With one shard it uses the shard's own cursor. With several it uses a cursor
+// that contains the cursors of the shards with further jobs.
 func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Query) (view.Page, error) {
 	if len(cells) == 1 {
 		return q.searchShard(ctx, cells[0], query)

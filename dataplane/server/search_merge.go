@@ -11,10 +11,10 @@ import (
 )
 
 // A page over several shards is merged from one page of each shard. Its cursor contains, for each shard that
-// may have more, that shard's own cursor after its last job on the page. A shard without a cursor has no more
-// jobs. A shard's cursor is a position in its order, so no matching job that stays on its shard and in its
-// position is shown twice or left out. A job that moves to another shard between two pages has a new number
-// there.
+// may have more, that shard's own cursor after its last job on the page. A shard that the cursor leaves out
+// has no more jobs. A shard's cursor is a position in its order, so no matching job that stays on its shard
+// and in its position is shown twice or left out. A job that moves to another shard between two pages has a
+// new number there, so it may be shown twice or left out.
 
 // cursorsVersion is the first byte of a cursor of several shards. For each shard follow its number and the
 // length of its cursor as unsigned varints, and the cursor.
@@ -25,7 +25,7 @@ const maxShardCursor = 128
 
 var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(3+maxShardCursor))
 
-// shardCursor is the position from which a search continues in a shard; "" is the beginning.
+// shardCursor is the position from which a search continues in a shard; an empty text is the beginning.
 type shardCursor struct {
 	cell *cell.Cell
 	text string
@@ -45,7 +45,8 @@ func formatCursors(all []shardCursor) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseCursors parses the text of formatCursors into a cursor for each shard; "" is the beginning.
+// parseCursors parses the text of formatCursors into a cursor for each shard. A shard that the text leaves
+// out is over, but an empty text is the beginning of every shard.
 func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	all := make([]shardCursor, len(cells))
 	for i, c := range cells {
@@ -78,8 +79,8 @@ func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	return all, nil
 }
 
-// mergePages returns the first query.Limit jobs of the shards' pages, in the query's order, or fewer if a
-// shard's page ends before them. Jobs in the same position are ordered by shard.
+// mergePages returns the first query.Limit jobs of the shards' pages, in the query's order. It returns fewer
+// if a shard's page ends earlier and the shard has more jobs. Jobs in the same position are ordered by shard.
 func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Page {
 	out := view.Page{Jobs: []api.Job{}}
 	for i, p := range pages {
