@@ -77,8 +77,8 @@ type Config struct {
 // Authenticator authenticates the requests to all namespaces on a host.
 type Authenticator interface {
 	// Authenticate returns the sender of a request, and with it the only namespace that the request may
-	// touch. The server calls it for every request, and again for polls that wait and streams that run. Its
-	// errors are *api.Error. It refuses an unknown key.
+	// touch. The server calls it for every request that needs a credential, and again for polls that wait and
+	// streams that run. Its errors are *api.Error. It refuses an unknown key.
 	Authenticate(r *http.Request) (tenancy.Principal, error)
 	// Used records that a request was authenticated with a key. It must not block.
 	Used(keyID string, at time.Time)
@@ -102,7 +102,7 @@ type Server struct {
 	searches budget // running searches and lists
 
 	streams budget        // open worker streams
-	frames  chan struct{} // has one element for each of their frames in progress
+	frames  chan struct{} // has one element for each frame of a worker stream in progress
 	shares  shares        // of namespaces, on a host of the cloud
 	backing atomic.Bool   // a backup is being sent
 
@@ -200,8 +200,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// table returns the routes as they are served. While a handler with a principal runs, the principal's cells
-// stay open and its body counts against the budget. Requests to audited routes are recorded.
+// table returns the routes as they are served. While the handler of a route that needs a credential runs, the
+// cells of the caller's namespace stay open and the request's body counts against the budget. Requests to
+// audited routes are recorded.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
@@ -226,7 +227,7 @@ func (s *Server) table() []serve.Route {
 }
 
 // lenient reports whether a route ignores unknown parameters and fields. Routes for workers and enqueues do,
-// because old and new clients mix. Open routes and those that other vendors' tools call do too.
+// because old and new clients mix. Open routes and the routes that other vendors' tools call do too.
 func lenient(route serve.Route) bool {
 	switch route.Permission {
 	case serve.Open, tenancy.JobEnqueue, tenancy.JobWork:
@@ -299,7 +300,7 @@ type request struct {
 
 // begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
 // empty object, except that the body of a GET or HEAD is ignored. On an audited route begin prepares the
-// audit record. Before a change of keys or roles it checks the caller's rights again.
+// audit record. Before a write that needs the right to manage keys, it checks the caller's rights again.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -323,7 +324,8 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	return q, err
 }
 
-// decode decodes a body. Only a request with an Idempotency-Key needs a copy of the body, for the hash.
+// decode decodes a body and returns the request's idempotency key and hash, or nil without a key. Only a
+// request with a key needs a copy of the body, for the hash.
 func decode(r *http.Request, v any) (*op.Idempotency, error) {
 	if r.Header[idempotencyHeader] == nil {
 		if v == nil {
@@ -350,7 +352,7 @@ func principalOf(who tenancy.Principal) string {
 	return "open"
 }
 
-// allow checks a permission on each of the queues.
+// allow checks a permission on each of the queues. Without queues it checks nothing.
 func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	for _, name := range queues {
 		if err := tenancy.Allow(q.who, what, tenancy.Where{Namespace: q.who.Namespace, Queue: name}); err != nil {

@@ -90,7 +90,8 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release ends the counting. The handler's goroutine calls it, which also reads the body.
+// release ends the counting. Only the handler's goroutine reads the body and calls release, so there is no
+// lock.
 func (b *heldBody) release() {
 	if !b.released {
 		b.released = true

@@ -31,10 +31,10 @@ const (
 	// streamAhead is the number of frames of one stream that are in progress at once. It is also the burst
 	// that the stream's rate allows.
 	streamAhead = 16
-	// streamWait is the wait for work of a frame that would otherwise get an empty answer.
+	// streamWait is how long a frame with nothing but a fetch waits for work.
 	streamWait = 100 * time.Millisecond
-	// After an error answer a stream is not read for streamSlow. The pause doubles with each further one in a
-	// row, up to streamSlowest.
+	// After an error answer a stream is not read for streamSlow. The pause doubles with each further error
+	// answer in a row, up to streamSlowest.
 	streamSlow    = 10 * time.Millisecond
 	streamSlowest = time.Second
 )
@@ -253,7 +253,7 @@ type framePace struct {
 	at    time.Time     // the time at which the next frame is due
 }
 
-// next returns the wait before the next frame.
+// next returns the wait before the next frame. A wait of 0 or less is none.
 func (p *framePace) next(now time.Time) time.Duration {
 	if p.every == 0 {
 		return 0

@@ -19,9 +19,9 @@ import (
 )
 
 // frame is one frame of a stream: acks, then enqueues, then a fetch. In a namespace with one shard that this
-// node leads, its ops are admitted to the backlog in this order, and after those of earlier frames, so that
-// they enter the log in this order. Their results are awaited while later frames begin. The second fetch of
-// finish has no fixed order.
+// node leads, the frame's ops are admitted to the backlog in this order, and after the ops of earlier frames,
+// so that they enter the log in this order. Their results are awaited while later frames begin. The second
+// fetch of finish has no fixed order.
 type frame struct {
 	stream *stream
 	m      *workerpb.StreamLifecycleRequest
@@ -120,8 +120,8 @@ func (f *frame) readJobs() (err error) {
 	return err
 }
 
-// start runs a part of the frame. It returns when the part's op is ready for admission, or when the part
-// ended without that. If another node leads or the namespace has several shards, one part runs after the
+// start runs a part of the frame. It returns when the part's op waits for admission, or when the part has
+// ended. If another node leads or the namespace has several shards, no op waits, so one part runs after the
 // other.
 func (f *frame) start(do func(q *request)) *slot {
 	t := newSlot()
@@ -186,7 +186,8 @@ func (f *frame) ended(part int, err error, did bool) {
 	f.errs[part], f.did[part] = err, did || engine.Unknown(err)
 }
 
-// finish waits for the parts, fetches once more if they found no job and had no error, and builds the answer.
+// finish waits for the parts, fetches once more if they found no job and had no error, and adds the jobs to
+// the answer.
 func (f *frame) finish() {
 	defer close(f.done)
 	f.working.Wait()
@@ -253,7 +254,7 @@ func (f *frame) answer() *workerpb.StreamLifecycleResponse {
 	return &f.out
 }
 
-// leaderFor returns the node to which the client should send a failed frame instead. Clients do so
+// leaderFor returns the URL of the node to which the client should send a failed frame instead. Clients do so
 // automatically, so leaderFor returns "" if a part of the frame was done or may have been.
 func (f *frame) leaderFor(err error) string {
 	if api.CodeOf(err) != api.LeaderUnavailable || slices.Contains(f.did[:], true) {
@@ -266,7 +267,7 @@ func (f *frame) leaderFor(err error) string {
 // but knows the leader.
 const notLeader = "NOT_LEADER"
 
-// leaderURL returns the URL of the leader. It returns "" if this node leads or does not know it, in a
+// leaderURL returns the URL of the leader. It returns "" if this node leads or does not know the leader, in a
 // namespace of several shards, and without a cluster.
 func (s *Server) leaderURL(q *request) string {
 	if s.cfg.Cluster == nil || q.shards.Count() != 1 || q.shards.Home().Leader() {

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// namespaceShare divides a host's streams, and their frames in progress: one namespace may have at most one
-// part in namespaceShare. A tenant that takes all that it may leaves the rest to the others.
+// On a host of the cloud, one namespace may have at most 1/namespaceShare of the open streams and of the
+// frames in progress. So a tenant that uses all of its share leaves room for the others.
 const namespaceShare = 2
 
 // share counts the streams and frames of one namespace on a shared host.
@@ -27,7 +27,7 @@ type shares struct {
 	of map[tenancy.NamespaceID]*share
 }
 
-// shareOf returns the part of a host's limit that one namespace may use.
+// shareOf returns the part of a host's limit that one namespace may use, at least 1.
 func shareOf(most int64) int64 { return max(1, most/namespaceShare) }
 
 // enterStream admits one more stream of a namespace and returns the room that bounds its frames. The caller
@@ -96,9 +96,8 @@ func (r room) give() {
 	}
 }
 
-// keyRate delays the frames of a stream to keep the rate limits. A frame counts as a request
-// against the limits, but it is not refused: the server reads it later, so that it waits in
-// its client.
+// keyRate delays the frames of a stream to keep the rate limits. A frame counts as a request against the
+// limits, but it is not refused: the server reads it later, so that it waits in its client.
 type keyRate struct {
 	limits *ratelimit.Limiter // nil = no limits
 	key    *ratelimit.Bucket
@@ -106,8 +105,8 @@ type keyRate struct {
 	now    func() time.Time
 }
 
-// keyRateOf returns the rate limits of an authenticated stream; there are none with Dev and on a host of the
-// cloud.
+// keyRateOf returns the rate limits of an authenticated stream. With Dev and on a host of the cloud there are
+// none.
 func (s *Server) keyRateOf(r *http.Request, who tenancy.Principal) keyRate {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		return keyRate{}
@@ -115,7 +114,7 @@ func (s *Server) keyRateOf(r *http.Request, who tenancy.Principal) keyRate {
 	return keyRate{&s.limits, &s.keyUses.of(who.KeyID).rate, s.limits.ClientAddress(r), s.cfg.Now}
 }
 
-// next returns the wait before the next frame.
+// next returns the wait before the next frame, and charges that frame to the limits.
 func (t *keyRate) next() time.Duration {
 	if t.limits == nil {
 		return 0

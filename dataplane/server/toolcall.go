@@ -38,7 +38,8 @@ func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) er
 	return nil
 }
 
-// appendToolResults adds the results of the tools that a job's last iteration called to the job in an answer.
+// appendToolResults adds to the job in an answer the results of the tools that the job's last iteration
+// called.
 func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Cell, id job.ID, j *job.Job) ([]byte, error) {
 	results, err := q.toolResults(ctx, from, id, j)
 	if err != nil || len(results) == 0 {
@@ -47,8 +48,8 @@ func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Ce
 	return convert.AppendToolResults(b, results)
 }
 
-// toolResults returns the results of the tools that a job's last iteration called. Results beyond
-// job.MaxToolResults bytes are left out and marked as too large.
+// toolResults returns the results of the tools that a job's last iteration called. A result that would bring
+// their sum above job.MaxToolResults bytes is left out and marked as too large.
 func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {

@@ -23,8 +23,8 @@ type span struct {
 	kept  bool // the span has children in the log
 }
 
-// beginSpan starts a span with a name and an operation type, as a producer's if the operation sends and as a
-// consumer's otherwise. The work inside the span uses the returned request.
+// beginSpan starts a span with a name and an operation type: a producer's span if the operation sends,
+// otherwise a consumer's. The work inside the span uses the returned request.
 func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Request, *span) {
 	if !telemetry.Sampled(r.Context()) {
 		return r, nil
@@ -73,8 +73,8 @@ func (s *span) batch(jobs int) {
 // linkable reports whether the span takes one more link, so that it is worthwhile to read a job for it.
 func (s *span) linkable() bool { return s != nil && s.links < telemetry.MaxLinks }
 
-// link adds a link to the span that the job's headers name, under which the job was enqueued, unless the span
-// has telemetry.MaxLinks links already.
+// link links the span to the span under which the job was enqueued. It does nothing if the job's headers name
+// no such span, or if the span has telemetry.MaxLinks links already.
 func (s *span) link(j *job.Job) {
 	if j == nil || !s.linkable() {
 		return
@@ -112,8 +112,8 @@ func (s *span) usage(u *job.Usage) {
 	s.SetAttributes(attributes...)
 }
 
-// usages sets the total usage of a batch request, and the model and the provider, each if all reports have
-// the same.
+// usages sets the total usage of a batch request. It sets the model if all reports have the same model, and
+// the provider if all have the same provider.
 func (s *span) usages(items []*op.AckItem) {
 	if s == nil {
 		return

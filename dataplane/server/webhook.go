@@ -42,7 +42,7 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	},
 }
 
-// webhookRoutes returns the routes of a resource and those only webhooks have.
+// webhookRoutes returns the routes that every resource has and those that only webhooks have.
 func (s *Server) webhookRoutes() []serve.Route {
 	return append(webhooks.routes(s),
 		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook,

@@ -21,7 +21,7 @@ import (
 // Bounds of the cost of one explanation.
 const (
 	whyCounted = 10_000  // jobs ahead that are counted
-	whyAwaited = 100_000 // waiting records of a shard that are searched for one job's
+	whyAwaited = 100_000 // waiting records of a shard that are searched for those of one job
 )
 
 // whyListening is the time since its last request within which a worker counts as listening. A poll lasts a
@@ -125,7 +125,8 @@ func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	return int64(lane.GetPending()), err
 }
 
-// rest adds the facts from outside the job's shard: workers that listen, and jobs that it waits for.
+// rest adds the facts from outside the job's shard: the workers that listen, or the jobs for which the job
+// waits.
 func (e *explanation) rest() error {
 	switch {
 	case e.j.State == job.Pending:
@@ -136,9 +137,9 @@ func (e *explanation) rest() error {
 	return nil
 }
 
-// listening adds the number of workers that lately fetched from the queue on this node with a worker id. It
-// also adds the reasons of a pending job that concern the line and the workers: jobs ahead, no worker, or
-// nothing that keeps the job.
+// listening adds the number of workers with a worker id that lately sent this node a request and fetch from
+// the queue. It also adds the reasons of a pending job that concern the line and the workers: jobs ahead, no
+// worker, or nothing that keeps the job.
 func (e *explanation) listening() error {
 	known, err := e.s.cfg.Host.Workers(e.q.who.Namespace)
 	if err != nil {
@@ -174,7 +175,7 @@ func behind(at *api.WhyPosition) string {
 	return fmt.Sprintf("it stands in line behind %s%s", word, op.Jobs(at.Ahead))
 }
 
-// awaited adds the jobs on which the job depends. Each shard knows its own.
+// awaited adds the jobs on which the job depends. Each shard has the records of its own jobs.
 func (e *explanation) awaited() error {
 	waiter := job.ID(e.j.Id)
 	type part struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// fetched records a worker that asks for jobs. The record is only for display, so an error because the
-// namespace is closing is ignored.
+// fetched records a worker that asks for jobs. An error means that the namespace is closing, when nothing
+// needs the record, so it is ignored.
 func (s *Server) fetched(q *request, ask *convert.Fetch) {
 	if ask.WorkerID == "" {
 		return
@@ -41,9 +41,10 @@ func (s *Server) reported(q *request, b *api.HeartbeatRequest) {
 	}
 }
 
-// markSeen records the workers that proved a lease with their worker id: n proofs, of which some may have been
-// refused. It does not look up a worker that proved its lease only by the token, because that would cost
-// every ack a read. The view knows such a worker if it renewed its lease; otherwise its next fetch shows it.
+// markSeen records the workers that proved a lease with their worker id. Some of the n proofs may have been
+// refused. markSeen does not look up a worker that proved its lease only by the token, because that would
+// cost every ack a read. listWorkers then learns of the worker's request from the view, if the request
+// renewed a lease, or else not before the next fetch.
 func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, *op.Refusal)) {
 	last := ""
 	for i := range n {
@@ -59,8 +60,9 @@ func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, 
 	}
 }
 
-// listWorkers answers the workers that this node has seen and those that hold jobs, fetched from any node, as
-// far as the caller's scope covers their queues.
+// listWorkers answers the workers that this node has seen within job.WorkerForgotten, and those that hold
+// jobs, no matter from which node they fetched them. A caller with a scope gets only workers and queues in
+// it.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -94,7 +96,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all.list())
 }
 
-// covered returns those of the queues that the caller may see.
+// covered returns those of the queues that the caller may see. It overwrites queues.
 func (q *request) covered(queues []string) []string {
 	return slices.DeleteFunc(queues, func(name string) bool { return !q.who.Covers(name) })
 }

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// maxCached bounds the schemas kept compiled, in bytes of their text and perInstruction bytes for each instruction
-// of their expressions. Compiled they take some tens of times as much.
+// maxCached bounds the schemas kept compiled, in bytes of their text and perInstruction bytes for each
+// instruction of their expressions. Compiled, the schemas take some tens of times as much.
 const maxCached = 1 << 20
 
-// perInstruction is the share of one instruction in maxCached. A dozen bytes of an expression can have a thousand
-// instructions, so the text alone would be no bound.
+// perInstruction is the number of bytes that one instruction counts against maxCached. A dozen bytes of an
+// expression can have a thousand instructions, so the text alone would be no bound.
 const perInstruction = 2
 
 // compiled caches the recently used schemas by their text. The meaning of a schema depends only on its text,

@@ -38,9 +38,9 @@ func (c *constants) has(m *meter, v any) bool {
 	return ok
 }
 
-// canonical returns a text that two values share if and only if JSON Schema calls them equal: numbers by their
-// mathematical value and objects in any order of their members. It returns false if the text is longer
-// than most bytes. It charges the meter for each value that it reads.
+// canonical returns a text that two values share if and only if JSON Schema calls them equal: numbers by
+// their mathematical value and objects in any order of their members. It returns false if the text has more
+// bytes than most. It charges the meter for each value that it reads.
 func canonical(m *meter, v any, most int) (string, bool) {
 	c := canon{meter: m, most: most}
 	ok := c.write(v)

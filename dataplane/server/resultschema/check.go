@@ -35,7 +35,8 @@ func (m Mismatch) String() string {
 
 // Check validates a result against the schema; an empty result counts as null. It returns at most
 // MaxMismatches mismatches, ordered by path, and the number of further ones. A result that cannot be parsed
-// or needs too much work is one mismatch of the whole result. Its error is that of the context.
+// or needs too much work is one mismatch of the whole result. Check waits while another goroutine checks
+// against the same schema. It returns an error only if ctx ends.
 func (s *Schema) Check(ctx context.Context, result []byte) (mismatches []Mismatch, more int, err error) {
 	if len(result) == 0 {
 		result = []byte("null")
@@ -82,14 +83,14 @@ func (s *Schema) validate(ctx context.Context, doc any) (err error) {
 	return s.compiled.Validate(doc)
 }
 
-// maxCauses bounds the causes that are put into words. It is larger than MaxMismatches because some of them are
-// repeated.
+// maxCauses bounds the causes that are put into words. It is larger than MaxMismatches because some causes
+// are repeated.
 const maxCauses = 2 * MaxMismatches
 
-// mismatchesOf returns the first MaxMismatches mismatches by path and the number of further ones. It takes the
-// causes without causes of their own, because the others only repeat them, and drops repeated ones. It puts only
-// the first maxCauses causes into words, because one text can be as long as the schema or the result; it counts the
-// rest as if none were repeated.
+// mismatchesOf returns the first MaxMismatches mismatches by path and the number of further ones. It takes
+// only the causes that have no causes of their own, because the others repeat them, and drops repeated ones.
+// It puts only the first maxCauses of them into words, because one text can be as long as the schema or the
+// result. It counts the others as if none were repeated.
 func mismatchesOf(e *jsonschema.ValidationError) (all []Mismatch, more int) {
 	var first []*jsonschema.ValidationError
 	var walk func(e *jsonschema.ValidationError)

@@ -10,9 +10,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// gate charges the work of one object of a schema at a value before the library does the work. The library checks
-// type, const, enum and format first, and skips the rest of the object after a failure; a keyword of our own would
-// come last. So the gate is the format of the object and checks type, const, enum and the real format itself.
+// gate charges the work of one object of a schema at a value before the library does the work. The library
+// checks type, const, enum and format first, and skips the object's other keywords after a failure; a keyword
+// of our own would come last. So the gate is the format of the object and checks type, const, enum and the
+// real format itself.
 type gate struct {
 	meter *meter
 	cost  cost

@@ -58,7 +58,7 @@ func (c chance) value(depth int) any {
 	}
 }
 
-// schema makes a schema of any keywords of the three drafts; each draft ignores some of them.
+// schema makes a schema of any keywords of the three drafts; each draft ignores some of the keywords.
 func (c chance) schema(depth int) any {
 	if c.IntN(8) == 0 || depth == 0 {
 		return one[any](c, true, false, map[string]any{"$ref": c.ref()}, map[string]any{"type": one(c, "string", "integer", "object", "array")})
@@ -158,9 +158,10 @@ func plain(t *testing.T, text []byte) *jsonschema.Schema {
 	return s
 }
 
-// With its gates the library finds the same results valid as without. For random schemas and results, the memory
-// that a check takes, of which each step of the library takes some, is at most a constant factor of the counted
-// work. It is not parallel, because it measures the memory of the process.
+// With its gates the library finds the same results valid as without. For random schemas and results, the
+// memory that a check allocates is at most a constant factor of the counted work. Each step of the library
+// allocates some, so this shows that the work is counted. The test is not parallel, because it measures the
+// memory of the process.
 func TestRandomSchemas(t *testing.T) {
 	compiled, valid, most, bytes := 0, 0, 0.0, 0.0
 	for seed := range uint64(600) {

@@ -17,14 +17,15 @@ const maxWork = 4_000_000
 // perLook is the work between two looks at the context.
 const perLook = maxWork / 100
 
-// These constants are the work of steps in units, or the steps of one unit. They come from measurements.
+// These constants are the work of a step in units, or the number of steps in one unit. They come from
+// measurements.
 const (
 	perObject         = 4  // one object of a schema at a value, besides its keywords
 	perFailure        = 4  // a report, which stays in memory until the end of the check
 	perExpressionByte = 32 // the parsing of an expression: \P{L} has 5 bytes and over a thousand ranges
 	stepsPerUnit      = 8  // threads of an expression at a character
-	pathPerUnit       = 16 // levels of a result; each such number of them adds the charge once more
-	longName          = 64 // bytes of a name that cost no more than the member
+	pathPerUnit       = 16 // levels of a result that raise the factor of each charge by 1
+	longName          = 64 // shorter names cost nothing besides their members
 )
 
 // meter counts the work of a check and ends a check that takes too much. A schema of ten lines can branch
@@ -39,9 +40,9 @@ const (
 //     that the keywords apply has a gate of its own.
 //   - Before the gate, the library makes a scope, looks for a cycle and lists the unevaluated members. The charge
 //     contains the longest way that it can look back for a cycle (chainsOf), and the members.
-//   - The schemas true and false have no gate. The charge of the object that applies them contains them: as one
-//     unit for each of the same value or each member, perFailure for each report of false, and the members for
-//     each of the same value, because the library lists the unevaluated ones again.
+//   - The schemas true and false have no gate. The charge of the object that applies them contains them: one unit
+//     for each of them at each value, perFailure for each report of a false, and one unit per member for each of
+//     them at the object's own value, because the library lists the unevaluated members again.
 //   - A pattern charges its own steps, and constants and uniqueItems charge for the values that they compare.
 //   - The references are static and have no cycle, so the library never searches the scopes of other values.
 //   - A step may copy the path of its value, so the depth of the result multiplies each charge.
@@ -142,8 +143,8 @@ func costOf(s *jsonschema.Schema, chain int) cost {
 	return c
 }
 
-// memberCost returns the work of a false schema for the members or items of a value, because each of them may
-// make a report.
+// memberCost returns the work of false schemas at one member or item of a value, because each of them may
+// make a report there.
 func memberCost(s *jsonschema.Schema) int {
 	work, properties, positions := 0, 0, 0
 	for _, sub := range []any{s.Items, s.AdditionalItems, s.AdditionalProperties, s.Items2020, s.Contains, s.PropertyNames, s.UnevaluatedItems, s.UnevaluatedProperties} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// repeat returns a JSON list of n texts.
+// repeat returns a JSON list that contains one n times.
 func repeat(n int, one string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]"
 }
@@ -23,7 +23,7 @@ func numbers(from, n int) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// splits returns lists of strings that differ in where a text is split.
+// splits returns a JSON list of 1<<bits lists of strings that differ only in where a text is split.
 func splits(bits int) string {
 	all := make([]string, 1<<bits)
 	for n := range all {
@@ -42,7 +42,7 @@ func splits(bits int) string {
 
 const megabyte = 1 << 20
 
-// Each check ends soon, although the library alone would take from many seconds to years for most of them, or
+// Each check ends soon, although the library alone would take many seconds to years for most of them, or
 // gigabytes.
 func TestNoWorkIsHidden(t *testing.T) {
 	t.Parallel()

@@ -123,8 +123,9 @@ func (t *threads) add(pc uint32) {
 	t.list = append(t.list, pc)
 }
 
-// instructions returns an upper bound of the number of instructions of a compiled expression, or a number over
-// most. It does not expand repetitions, because a kilobyte of them can stand for a million instructions.
+// instructions returns an upper bound of the number of instructions of a compiled expression, or most+1 if
+// the bound is larger than most. It does not expand repetitions, because a kilobyte of them can stand for a
+// million instructions.
 func instructions(tree *syntax.Regexp, most int) int {
 	return min(2+sizeOfTree(tree, most), most+1) // each program begins with a failure and ends with a match
 }
@@ -152,11 +153,11 @@ func sizeOfTree(tree *syntax.Regexp, most int) int {
 		case tree.Max < 0:
 			n = n*max(tree.Min, 1) + 2
 		case tree.Min < tree.Max:
-			n = (n + 1) * tree.Max // an optional one branches
+			n = (n + 1) * tree.Max // each optional repetition branches
 		default:
 			n *= tree.Max
 		}
-	default: // one of its own: a branch, a class of characters or an empty match
+	default: // one instruction: a branch, a class of characters or an empty match
 		n++
 	}
 	return min(max(n, 1), most+1)

@@ -48,7 +48,7 @@ func TestWhatIsASchema(t *testing.T) {
 	}
 }
 
-// At each bound a schema is accepted, and one more is refused.
+// A schema at a bound is accepted, and one beyond it is refused.
 func TestBoundsOfASchema(t *testing.T) {
 	t.Parallel()
 	deep := func(levels int) string { // the innermost true is a level
