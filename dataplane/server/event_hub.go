@@ -13,7 +13,7 @@ import (
 // An event stream charges its namespace's rate for its reads and for the bytes that it sends. Each constant
 // is the number of bytes that cost the processor about as much.
 const (
-	eventWriteCost = 4 << 10 // the least charge for a write to a client's connection, and for a turn that writes nothing
+	eventWriteCost = 4 << 10 // the least charge of a write to a client's connection, also if there is nothing to write
 	eventReadCost  = 256     // an event that one stream reads from the store, shown or not
 	eventLookCost  = 1       // an event of the ring that a stream examines
 )
@@ -80,7 +80,7 @@ func (h *eventHub) reuse(b *[]*sharedEvent) {
 	h.buffers.Put(b)
 }
 
-// rest frees the memory of the rings into which no stream has read new events for idle.
+// rest frees the memory of the rings into which no stream has read new events for the given time.
 func (h *eventHub) rest(idle time.Duration) {
 	for _, r := range h.rings {
 		r.rest(idle)
@@ -108,7 +108,7 @@ func (r *eventRate) reserve(now time.Time, cost int64) time.Duration {
 	return wait
 }
 
-// adjust charges the real cost of a write less its expected cost. A negative difference is refunded.
+// adjust charges by, the real cost of a write less its expected cost. A negative by is a refund.
 func (r *eventRate) adjust(by int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

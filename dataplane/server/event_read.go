@@ -36,9 +36,9 @@ type eventReader struct {
 	oldest bool // the reader begins with the oldest stored events and reports no RESET for the trimmed ones before them
 }
 
-// settle checks that a position is not after this node's last event. If it is, this node may lag, so settle
-// waits for the leader's state, or returns an error at the end of ctx. A position that is still after the
-// last event belongs to another history, and the next read begins with a RESET.
+// settle checks that the position is not after this node's last event. If it is, this node may lag, so settle
+// waits until this node has the leader's state, and fails if ctx ends first. A position that is then still
+// after the last event belongs to another history, and the next read begins with a RESET.
 func (x *eventReader) settle(ctx context.Context) error {
 	for i, c := range x.cells {
 		if x.at[i] < c.State().Head().FeedNextSeq {
@@ -92,8 +92,8 @@ func (x *eventReader) readShard(shard, most int) (events []shownEvent, more bool
 }
 
 // lost returns the reason why the client misses events of a shard, or "" if it misses none: the next events
-// were trimmed, the position belongs to another history, or the stream lags too far behind. It moves a
-// position from which the reader cannot continue.
+// were trimmed, the position belongs to another history, or the stream lags too far behind. If the
+// reader cannot continue from its position, lost also moves the position.
 func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	next := x.at[shard] + 1
 	if next < head.FeedFirstSeq || next > head.FeedNextSeq {

@@ -144,8 +144,8 @@ func (r *eventRing) grew(e *sharedEvent, bytes int) {
 	r.evict()
 }
 
-// rest removes all events if no stream has read new ones from the store for idle, so that an idle namespace
-// keeps no memory. A stream that has not read the removed events reads them from the store.
+// rest removes all events if no stream has read new ones from the store for the given time, so that an idle
+// namespace keeps no memory. A stream that has not read the removed events reads them from the store.
 func (r *eventRing) rest(idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

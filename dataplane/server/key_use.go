@@ -28,8 +28,8 @@ type knownKey struct {
 }
 
 // keyUses has the data of existing keys. A key may be revoked at another node, which does not notify this
-// one. So keyUses removes the data of revoked keys once more keys have been new here than exist, but not
-// before keyUsesKept is exceeded.
+// one. So keyUses removes the data of revoked keys once the keys that were new here outnumber the existing
+// keys and exceed keyUsesKept.
 type keyUses struct {
 	byID sync.Map     // key id -> *keyUse
 	came atomic.Int64 // new keys since the last removal

@@ -19,7 +19,7 @@ import (
 
 // A limit rule with a fairness key limits the jobs of a queue with that key; the key * stands for every key
 // without a rule of its own. Such a rule is a resource with the id queue/key. The rule of a whole queue has
-// the queue's name as its id. It is a part of the queue's settings and no resource, but these routes serve it
+// the queue's name as its id. It is a part of the queue's settings, not a resource, but these routes serve it
 // too.
 
 // limitRules declares the resource for rules with a fairness key.

@@ -126,7 +126,7 @@ func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name str
 	return ifMatch(r, present)
 }
 
-// noneSeen answers a write that requires a version of a record that does not exist. Without an
+// noneSeen decides about a write that requires a version of a record that does not exist. Without an
 // Idempotency-Key it refuses the write with missing. With one, an earlier try of the write may have removed
 // the record, so noneSeen returns op.NoVersion and the op decides: it returns the result of that try or
 // refuses.

@@ -71,7 +71,8 @@ func (n *resource[Req, Resp]) cellOf(q *request, rec *state.Resource) *cell.Cell
 }
 
 // show returns a resource as the caller sees it, as fresh as the request asks. The caller of show has waited
-// for the home shard. The data of across are those that this node has.
+// for the home shard. Derived data from across may be older, because across reads the shards of this node as
+// they are.
 func (n *resource[Req, Resp]) show(s *Server, r *http.Request, q *request, rec *state.Resource) (shown Resp, err error) {
 	c := n.cellOf(q, rec)
 	if c != q.shards.Home() {

@@ -63,7 +63,7 @@ func (s *Server) rpcFetchBatch(c *rpcCall, m *workerpb.FetchBatchRequest) (*work
 
 // fetchRPC leases jobs for a call, as handOut does. serveRPC delivers them or gives them back.
 func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool) ([]*workerpb.FetchBatchJob, error) {
-	c.body.release() // while the call waits, the message does not count against the budget of bodies
+	c.body.release() // the message does not count against the budget while the call waits
 	if until, ok := c.r.Context().Deadline(); ok {
 		left := time.Until(until)
 		ask.Wait = max(0, min(ask.Wait, left-min(rpcEarly, left/4)))

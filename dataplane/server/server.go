@@ -102,7 +102,7 @@ type Server struct {
 	searches budget // running searches and lists
 
 	streams budget        // open worker streams
-	frames  chan struct{} // has one element for each frame of a worker stream in progress
+	frames  chan struct{} // has one element for each frame in progress, of all worker streams
 	shares  shares        // of namespaces, on a host of the cloud
 	backing atomic.Bool   // a backup is being sent
 

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// throughput answers the events of the last minute in the queues that the caller may see, as far as the views
-// of this node have read them since its start. It answers from memory: it neither waits for the views nor
-// reads a file.
+// throughput answers, for the queues that the caller may see, the events of the last minute that the views of
+// this node have read. It does not count events that were read before the node's start. It answers from
+// memory: it neither waits for the views nor reads a file.
 func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

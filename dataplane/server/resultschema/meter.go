@@ -25,7 +25,7 @@ const (
 	perExpressionByte = 32 // the parsing of an expression: \P{L} has 5 bytes and over a thousand ranges
 	stepsPerUnit      = 8  // threads of an expression at a character
 	pathPerUnit       = 16 // levels of a result that raise the factor of each charge by 1
-	longName          = 64 // shorter names cost nothing besides their members
+	longName          = 64 // bytes; a shorter name costs nothing besides its member
 )
 
 // meter counts the work of a check and ends a check that takes too much. A schema of ten lines can branch
