@@ -22,8 +22,8 @@ import (
 // write about that much before they can free space.
 const DefaultMinFreeDisk = 64 << 20
 
-// MaxApplyLag is the number of committed entries that a ready node's store may lack. A node that is further
-// behind would show older data than the others.
+// MaxApplyLag is the number of committed entries that a ready node's store may lack. The data of a node that
+// is further behind would be much older than that of the others.
 const MaxApplyLag = 10_000
 
 // healthz reports whether the process can work at all: its store and its view answer. On a host of the cloud

@@ -11,9 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// keyUse is this node's data about a key besides its record: the time of its last use, its rate, and the
-// record as the authentication reads it. It is not replicated, because a log entry for each request would
-// cost more than the request.
+// keyUse is this node's own data about a key: the time of its last use, its rate, and its decoded record. It
+// is not replicated, because a log entry for each request would cost more than the request.
 type keyUse struct {
 	lastNs atomic.Int64 // Unix; 0 = not since the start
 	rate   ratelimit.Bucket

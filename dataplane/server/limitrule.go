@@ -239,7 +239,7 @@ func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *requ
 	return err
 }
 
-// presentQueueRule returns the version of a queue's rule after every write acknowledged before, or 0 if the
+// presentQueueRule returns the version of a queue's rule with every write acknowledged before, or 0 if the
 // queue has no rule.
 func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (uint64, error) {
 	if err := s.awaitPresent(r, q, at); err != nil {

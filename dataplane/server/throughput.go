@@ -12,8 +12,8 @@ import (
 )
 
 // throughput answers, for the queues that the caller may see, the events of the last minute that the views of
-// this node have read. It does not count events that were read before the node's start. It answers from
-// memory: it neither waits for the views nor reads a file.
+// this node have read since the node's start. It answers from memory: it neither waits for the views nor
+// reads a file.
 func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
