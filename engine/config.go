@@ -63,8 +63,8 @@ type Tuning struct {
 	// TrailingBytes is the length of log kept behind a snapshot. 0 = 8 MiB, negative = one entry.
 	TrailingBytes int64
 	// Heartbeat is the time without a message from a leader after which a follower stands for election; raft
-	// draws up to twice that time. Election is the time that a candidate waits for votes. Both default to 500
-	// ms, Election to no less than Heartbeat.
+	// waits up to twice as long, at random. Election is the time that a candidate waits for votes. Both
+	// default to 500 ms, Election to no less than Heartbeat.
 	Heartbeat, Election time.Duration
 	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits
@@ -116,8 +116,9 @@ type Config struct {
 	// StartTerm creates the first op of every term of leadership.
 	StartTerm func() Op
 
-	// Join makes a new directory a future member of an existing group with this incarnation. It waits until
-	// that group's leader adds it. nil = a new directory bootstraps a group with this node as its only voter.
+	// Join makes a new directory a future member of an existing group with this incarnation. The member waits
+	// until that group's leader adds it. nil = a new directory bootstraps a group with this node as its only
+	// voter.
 	Join *entry.Incarnation
 	// Rename reports whether a directory of the given node becomes a directory of NodeID when it is opened. The
 	// node must be the only member of its group. nil = Open refuses the directory of another node.
@@ -141,7 +142,7 @@ type Config struct {
 
 	// Level returns the feature level to write entries at. Default: 1.
 	Level func() uint32
-	// MaxLevel is the highest feature level that this member understands. It tells the leader. Default: 1.
+	// MaxLevel is the highest feature level that this member understands. The leader asks for it. Default: 1.
 	MaxLevel uint32
 	// Now returns the host's time. Default time.Now.
 	Now func() time.Time

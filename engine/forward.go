@@ -74,7 +74,7 @@ func (g *Group) mayRetry(ctx context.Context, op Op, err error) bool {
 }
 
 // forward proposes an op to the present leader, with the same bytes at each attempt. earlier is the error of
-// an attempt before, or nil.
+// an earlier attempt, or nil.
 func (g *Group) forward(ctx context.Context, op Op, earlier error) (result any, at Position, err error) {
 	size, err := pipeline.Check(op)
 	if err != nil {
@@ -206,8 +206,9 @@ func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (d
 	}
 }
 
-// leader returns the member that this node takes for the leader, without an ID if it knows none, and a
-// channel that is closed when that may have changed.
+// leader returns the member that this node takes for the leader, and a channel that is closed when that may
+// have changed. The member has no ID if this node knows no leader. leader returns an error if the group is
+// closed or has failed.
 func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

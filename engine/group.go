@@ -43,7 +43,7 @@ type Group struct {
 	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
 	number  uint64             // of term
 	endTerm context.CancelFunc // ends the work that runs for term
-	changed chan struct{}      // closed when term, its start, the known leader, the members, closed or the replica's health changes
+	changed chan struct{} // closed and replaced when term, its start, the known leader, the members, closed or the replica's health changes
 	closed  bool
 	ended   bool // no goroutine may be started any more
 
@@ -133,9 +133,9 @@ func (g *Group) open() (err error) {
 	return nil
 }
 
-// bootstrap creates the group's first entry in a new directory, once. It records that before raft runs, so
-// that a log that has been used is never bootstrapped again. In the directory of a joining member it only
-// records that the first entry has arrived.
+// bootstrap creates the group's first entry in a new directory, once. It records Founded before raft runs, so
+// that a log that has been used is never bootstrapped again. In the directory of a joining member, bootstrap
+// creates nothing and records Founded once the first entry has arrived.
 func (g *Group) bootstrap(log raftlog.Store) error {
 	if g.identity.Founded {
 		return nil

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maintainInterval is the pause between two rounds of a leader's maintenance, and the most that a probe
-	// in one takes.
+	// maintainInterval is the pause between two rounds of a leader's maintenance, and the time limit of a
+	// probe.
 	maintainInterval = time.Second
 	// silentAfter is how long a member must have been silent before the leader logs it.
 	silentAfter = 5 * time.Second
 	// maxLearnerLag is the most entries that a learner may lack and still count as keeping up.
 	maxLearnerLag = 512
-	// maxViewLag is the most entries that a member's view may lack of those that the leader's shows, and still
-	// count as caught up. It is not 0, because under load each view follows in steps of its own.
+	// maxViewLag is the most entries by which a member's view may be behind the leader's view and still count
+	// as caught up. It is not 0, because under load each view follows in steps of its own.
 	maxViewLag = 512
 )
 
@@ -88,8 +88,8 @@ func (w *contacts) record(id string, own, s progress, err error) contact {
 	return of
 }
 
-// sees reports whether the view of a member with progress s has caught up with the leader's. A member without a view
-// has position 0 while it builds one.
+// sees reports whether the view of a member with progress s has caught up with the leader's. The position of
+// a view that is being built is 0.
 func (s progress) sees(leader progress) bool {
 	return leader.view-min(leader.view, s.view) <= maxViewLag && (s.view > 0 || leader.view == 0)
 }

@@ -77,6 +77,8 @@ func (g *Group) AddLearner(ctx context.Context, id, address string) error {
 }
 
 // Promote gives a learner its vote, once it has received the entries that the leader had applied at the call.
+// It returns NOT_FOUND if the node is not a member, and STATE_CONFLICT if ctx ends before the learner has
+// caught up.
 func (g *Group) Promote(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changePromote, ID: id})
 }
@@ -268,8 +270,8 @@ func (g *Group) transferHere(ctx context.Context, to string, p replica.Peer) err
 	return g.transferTo(ctx, p)
 }
 
-// transferToBest transfers leadership to the most up-to-date live voter that fits; nil fits accepts every
-// voter.
+// transferToBest transfers leadership to the most up-to-date of the live voters for which fits returns true;
+// if fits is nil, to the most up-to-date of all live voters.
 func (g *Group) transferToBest(ctx context.Context, fits func(id string) bool) error {
 	g.probe(ctx)
 	var best replica.Peer

@@ -184,7 +184,7 @@ func errUnconfirmed() error {
 	return err
 }
 
-// readIndex is the position that a strong read on a follower must have applied.
+// readIndex is the position that a follower must have applied before a strong read.
 type readIndex struct {
 	leader string
 	at     Position
@@ -240,13 +240,14 @@ func (g *Group) ask(ctx context.Context, p replica.Peer) (progress, error) {
 	return decodeProgress(data)
 }
 
-// handleTerm returns an error if the replica has stopped. Otherwise the leader would count this member as
-// alive, and might remove a voter that the group needs.
+// handleTerm returns an error if the replica has stopped. After an answer, the leader would count this member
+// as alive, and might remove a voter that the group needs.
 func (g *Group) handleTerm(context.Context, transport.Peer, []byte) ([]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	// Read the term last, because the member that asks relies on it.
+	// Read the term last, because confirm takes it for the newest term that this member knew when it
+	// answered.
 	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index, view: g.view(), level: g.config.MaxLevel}
 	s.term = g.replica.Term()
 	return s.encode(), nil

@@ -30,8 +30,9 @@ import (
 // Find then only list addresses of other members.
 type Config struct {
 	DataDir string
-	// Data is the name of the directory below DataDir that holds the groups; "" = "ns". If it exists before the
-	// directory's first start here, the process has worked alone and can found a cluster but not join one.
+	// Data is the name of the directory below DataDir that holds the groups; "" = "ns". If it exists before
+	// the first start as part of a cluster, the process has worked alone and can found a cluster but not join
+	// one.
 	Data   string
 	NodeID string // see NodeID
 	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address
@@ -50,7 +51,8 @@ type Config struct {
 	Bootstrap bool
 	Join      []string
 	Find      *Find
-	// Shards is the number of shards of a new cluster, 0 = 1. A node that joins is told the number.
+	// Shards is the number of shards of a new cluster, 0 = 1. A node that joins is told the number, and is
+	// refused if it has set another.
 	Shards int
 	// Level is the highest feature level that this binary supports, Version its version.
 	Level   uint32
@@ -113,8 +115,9 @@ type Cluster struct {
 	running      sync.WaitGroup
 }
 
-// Open determines the cluster of this process and listens for other members. If other nodes must be found
-// first, it takes as long as ctx allows.
+// Open makes this process a member of its cluster and listens for other members. If its directory is in no
+// cluster yet, Open waits until it is in one, and returns LEADER_UNAVAILABLE if ctx ends first. On an error
+// it closes the Listener.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
 	c.joinLog.log = func(why string) { c.cfg.Logger.Info("the node is not in a cluster yet", "reason", why) }

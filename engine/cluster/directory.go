@@ -35,8 +35,8 @@ const (
 	outside phase = "outside"
 	// founding: this node has created a cluster and may not have its groups yet.
 	founding phase = "founding"
-	// joining: an earlier node with this ID has been removed from the cluster. The groups are opened as
-	// future members, and no member was asked to add them yet.
+	// joining: a member has described the cluster to this node, and has removed an earlier node with this ID.
+	// The groups are opened as future members, and no member was asked to add them yet.
 	joining phase = "joining"
 	// adding: the groups are on disk. The cluster may have added this node to none, some or all of its
 	// shards.

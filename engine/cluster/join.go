@@ -22,7 +22,8 @@ const (
 	reportAgainAfter = 15 * time.Second
 )
 
-// joinCluster brings a directory that is in no cluster into one.
+// joinCluster makes this node part of a cluster. It tries again until it succeeds, ctx ends or an attempt
+// returns an error.
 func (c *Cluster) joinCluster(ctx context.Context) error {
 	if c.cfg.Bootstrap {
 		return c.bootstrap()
@@ -86,8 +87,8 @@ func (p *conditionLog) report(why string) {
 	}
 }
 
-// bootstrap creates a cluster of this node, unless the node has promised another one to let it create the
-// cluster.
+// bootstrap creates a cluster of this node. It returns CONFLICT if this node has promised to let another node
+// create the cluster.
 func (c *Cluster) bootstrap() error {
 	return c.change(func(r *record) error {
 		if r.Promise.To != "" && !r.isCandidate() {
@@ -135,8 +136,9 @@ func (c *Cluster) formOrJoin(ctx context.Context) (why string, err error) {
 	return p.why, nil
 }
 
-// tryJoinAt does the same as joinAt, but treats a refusal as temporary even if it is final, because the state
-// of the set may change or another invitation may come. Only the error of idTaken's timeout stays one.
+// tryJoinAt is like joinAt, but returns every refusal as why, even a final one, because the state of the set
+// may change or another invitation may come. It returns an error only if idTaken's timeout is over or this
+// node's own disk fails.
 func (c *Cluster) tryJoinAt(ctx context.Context, address string) (why string, err error) {
 	err = c.joinAt(ctx, address)
 	var failed *joinError
@@ -173,7 +175,7 @@ func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello
 	return heard, silent, taken
 }
 
-// formCluster asks all other nodes for their promises, and creates the cluster once all have promised.
+// formCluster asks all other nodes for their promises, and creates the cluster if all of them promise.
 func (c *Cluster) formCluster(ctx context.Context, others []hello) (why string, err error) {
 	var mine promise
 	var late error
@@ -280,8 +282,8 @@ func (c *Cluster) joinAt(ctx context.Context, address string) error {
 	case err != nil:
 		if !transport.Unsent(err) {
 			// The member may still be removing an earlier node with this node's ID, and must not do so after
-			// it has added this one. So wait until the member has stopped. It counts from the arrival of the
-			// request, hence twice the limit.
+			// it has added this one. So wait until the member has given up. Twice the limit is enough,
+			// because the member's limit begins when the request arrives.
 			sleep(ctx, time.Until(begun.Add(2*joinLimit)))
 		}
 		return &joinError{error: err}
@@ -309,8 +311,8 @@ func (c *Cluster) joinAt(ctx context.Context, address string) error {
 	return nil
 }
 
-// cause returns the *api.Error with the given code that made a call fail, without the transport's general
-// advice such as to try again. It returns nil if the call failed otherwise.
+// cause returns the innermost *api.Error with the given code in err, or nil if there is none. The outer ones
+// add the transport's general advice, such as to try again.
 func cause(err error, code api.Code) (found *api.Error) {
 	var e *api.Error
 	for errors.As(err, &e) {
@@ -322,8 +324,8 @@ func cause(err error, code api.Code) (found *api.Error) {
 	return found
 }
 
-// conflict returns the CONFLICT because of which two nodes do not connect, or nil if the call failed
-// otherwise: another process uses the ID of one of them.
+// conflict returns the CONFLICT with which two nodes refuse to connect because another process uses the ID of
+// one of them. It returns nil for every other error.
 func conflict(err error) error {
 	if e := cause(err, api.Conflict); e != nil && errors.Is(err, transport.ErrRefused) {
 		return e

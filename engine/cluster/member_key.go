@@ -81,6 +81,7 @@ func (r *record) learnKeys(theirs map[string]known) bool {
 }
 
 // setKey sets a node's key with a number above all others known here, unless the node has that key already.
+// An empty key records that the node was removed.
 func (r *record) setKey(id, key string) {
 	if r.Known[id].Key == key && (key != "" || r.Known[id].Since > 0) {
 		return
@@ -199,8 +200,8 @@ func errIDTaken(id, says string) error {
 }
 
 // exchangeKeys sends this member's keys to the others and takes over theirs. It returns a CONFLICT if one of
-// them knows another process under this node's ID. It waits at most exchangeLimit for an answer; the others
-// ask later.
+// them knows another process under this node's ID. It waits at most exchangeLimit; maintain calls the members
+// that have not answered by then.
 func (c *Cluster) exchangeKeys(ctx context.Context, members map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()

@@ -76,8 +76,8 @@ func (c *Cluster) URL(id string) string {
 	return ""
 }
 
-// Level returns the highest feature level that all members of all shards support. ok says whether all members
-// are known.
+// Level returns the highest feature level that all members of all shards support. ok is false, and level 0,
+// if there are no members or the level of one is unknown.
 func (c *Cluster) Level() (level uint32, ok bool) {
 	level, ok = c.cfg.Level, true
 	nodes := c.Nodes()
@@ -125,7 +125,8 @@ func (c *Cluster) answerMembers(_ context.Context, _ transport.Peer, q membersRe
 	return membersAnswer{Members: groups[q.Shard].Members()}
 }
 
-// Invite asks a waiting node to join this cluster. It returns once the node has accepted the invitation.
+// Invite asks a waiting node to join this cluster. It returns once the node has this or an earlier
+// invitation, or is in this cluster already. The node joins on its own afterwards.
 func (c *Cluster) Invite(ctx context.Context, address string) error {
 	q := inviteRequest{Cluster: c.ID(), Address: c.wire.Address()}
 	v, err := ask[verdict](ctx, c.wire, transport.Peer{Address: address}, kindInvite, q, callLimit)
@@ -175,8 +176,8 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 }
 
 // checkRemovable checks that a shard can do without a node. The shard's leader checks it again when it
-// removes the node; this check protects the shards before it in the loop. A new leader gets some time, from
-// asked on, to hear from its members.
+// removes the node; this check comes before any shard is changed. A new leader gets aliveWithin, from asked
+// on, to hear from its members.
 func (c *Cluster) checkRemovable(ctx context.Context, shard int, id string, asked time.Time) error {
 	members, err := c.Members(ctx, shard)
 	if err != nil {

@@ -20,9 +20,9 @@ const (
 	contactInterval = 5 * time.Second
 )
 
-// Start begins to accept joining nodes, once this process has opened its groups, given by shard. A process
-// that is new to the cluster asks to be added to them. Start refuses groups that differ from those of the
-// record.
+// Start is called once this process has opened its groups, given by shard. From then on the process accepts
+// joining nodes and, if it is new to the cluster, asks to be added to the groups. Start returns UNHEALTHY if
+// a group's incarnation is not that of the record.
 func (c *Cluster) Start(groups []Group) error {
 	r := c.current()
 	if len(groups) != r.Shards {
@@ -121,8 +121,8 @@ func (c *Cluster) contactMembers(ctx context.Context) (all bool) {
 		}
 	}
 	if !all && ctx.Err() == nil {
-		// Their addresses may have changed while this node was away. The transport learns them from the
-		// calls.
+		// The members that did not answer may have other addresses since this node was away. The transport
+		// learns them from the calls.
 		c.survey(ctx, c.joinAddresses(ctx))
 	}
 	return all
@@ -182,7 +182,7 @@ func isMember(g Group, id string) bool {
 	return slices.ContainsFunc(g.Members(), func(m engine.Member) bool { return m.ID == id })
 }
 
-// askToBeAdded asks the members in turn.
+// askToBeAdded asks the members in turn to add this node, until one has done it.
 func (c *Cluster) askToBeAdded(ctx context.Context, r record, address string) error {
 	q := joinRequest{Address: address, Cluster: r.Cluster, Level: c.cfg.Level, Version: c.cfg.Version}
 	err := error(api.Errorf(api.LeaderUnavailable, "no member of the cluster is known"))

@@ -56,7 +56,7 @@ type info struct {
 
 type helloRequest struct {
 	Cluster string           `json:"cluster_id,omitempty"` // of the caller
-	Known   map[string]known `json:"known,omitempty"`      // the caller's keys
+	Known   map[string]known `json:"known,omitempty"` // the keys that the caller knows
 }
 
 // hello is a node's description of itself, from its disk.
@@ -68,8 +68,8 @@ type hello struct {
 	Shards      int     `json:"shards,omitempty"`
 	Round       uint64  `json:"round"`
 	Promise     promise `json:"promise"`
-	// Known lists the node's keys, for members only. Impostor tells the caller that another process is known
-	// under its ID.
+	// Known lists the keys that the node knows; it is sent only to nodes of the same cluster. Impostor tells
+	// the caller that another process is known under the caller's ID.
 	Known    map[string]known `json:"known,omitempty"`
 	Impostor bool             `json:"impostor,omitempty"`
 }
@@ -196,7 +196,7 @@ func (c *Cluster) answerHello(_ context.Context, from transport.Peer, q helloReq
 		return h
 	}
 	err := c.changeKeys(func(r *record) {
-		if r.Known[from.ID].Key != "" { // otherwise any process with the secret could set keys
+		if r.Known[from.ID].Key != "" { // a process without a known key may be anyone with the secret
 			r.learnKeys(q.Known)
 		}
 	})

@@ -95,8 +95,8 @@ type Position struct {
 // Position returns the index and term of the last applied entry.
 func (a Applied) Position() Position { return Position{Index: a.Index, Term: a.Term} }
 
-// Applied says how far a state machine has applied the log: the history it belongs to and the last entry it
-// applied. The zero Applied describes an empty machine.
+// Applied says how far a state machine has applied the log: the group, its history and the last applied
+// entry. The zero Applied describes an empty machine.
 type Applied struct {
 	Group       string
 	Incarnation Incarnation

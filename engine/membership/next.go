@@ -57,9 +57,9 @@ type Change struct {
 //  2. Remove a learner that is not listed.
 //  3. While a listed learner has caught up, remove a dead voter that is not listed, because the new member replaces
 //     it and shall not enlarge the quorum.
-//  4. Promote a listed learner that has caught up, if the number of voters becomes odd or the next change can follow
-//     at once. An even number of voters tolerates no more failures than the odd number below, so the group does not
-//     wait in it for a learner that may never catch up.
+//  4. Promote a listed learner that has caught up, if that makes the number of voters odd, if another learner can follow
+//     at once, or if no other listed member lacks a vote. An even number of voters tolerates no more failures than the
+//     odd number below, so the group does not stop there to wait for a learner that may never catch up.
 //  5. If the leader is not listed, transfer leadership to a listed voter.
 //  6. Remove a voter that is not listed, a dead one first.
 //

@@ -2,14 +2,14 @@
 // them, and hands each caller its own result. It owns the order of the work, its bounds and the entries'
 // clock. It knows neither raft nor the meaning of any op, and may import api and engine/entry.
 //
-// Batching needs no timer. While one entry is being committed, new proposals queue up; when it returns, all
-// of them go into the next entry. So a lone caller never waits, and entries grow with the load. A timer was
-// rejected because it delays the lone caller and has to be tuned to the disk.
+// Batching needs no timer. While one entry is in flight, new proposals queue up; once it is applied, the next
+// entry takes as many of them as fit. So a lone caller never waits, and entries grow with the load. A timer
+// was rejected because it delays the lone caller and has to be tuned to the disk.
 //
-// A second entry is appended before the first returns only if the queued proposals fill it, because a full
-// entry gains nothing by waiting: it is written while the one before is applied, up to MaxInFlight of them.
-// Sending smaller entries ahead was rejected: two entries of half the size cost two syncs of the disk and two
-// rounds of hand-offs, and with 32 callers each op waits longer by a third.
+// While an entry is in flight, another is appended only if the queued proposals fill it, because a full entry
+// gains nothing by waiting: it is written while the one before is applied. Limits.InFlight bounds the entries
+// in flight. Sending smaller entries ahead was rejected: two entries of half the size cost two syncs of the
+// disk and two rounds of hand-offs, and with 32 callers each op waits longer by a third.
 //
 // A Pipeline lives for one term of leadership. Its first entry is Config.First, alone; no other op is
 // appended before that entry was applied.
@@ -47,8 +47,9 @@ type Env struct {
 
 // Future waits for the result of one Append.
 type Future interface {
-	// Wait blocks until the entry was applied or is known to have failed. It returns one result for each op,
-	// by position. The error is an *api.Error that says whether the entry may still be applied.
+	// Wait blocks until the entry was applied or is known to have failed. It returns the results in the order
+	// of the entry's ops, and the entry's position. The error is an *api.Error that says whether the entry
+	// may still be applied.
 	Wait() ([]any, entry.Position, error)
 }
 
@@ -145,7 +146,8 @@ func (p *Pipeline) publishClock() {
 	p.clockCopy.Store(&c)
 }
 
-// Started returns a channel that is closed once the first op was applied.
+// Started returns a channel that is closed once the first op was applied, or at once without a first op. It
+// stays open if the first op fails.
 func (p *Pipeline) Started() <-chan struct{} { return p.started }
 
 // Done returns a channel that is closed once the Pipeline was stopped and no entry is in flight.
@@ -159,11 +161,11 @@ func (p *Pipeline) Err() error {
 }
 
 // Propose waits until the op's entry was applied, and returns the op's result and the entry's position. The
-// machine produced the result, which may be an error value. The error of Propose is an *api.Error: the op's
-// own if it is not valid or an OrderedOp, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit,
+// machine produced the result, which may be an error value. The error of Propose is an *api.Error: that of
+// the op's Validate or AdmitInOrder, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit,
 // OVERLOADED with RetryAfter if the backlog is full, INTERNAL if the op cannot be encoded, the error given to
-// Stop, or the log's error. If ctx ends first, the error says whether the op was withdrawn or may still be
-// applied.
+// Stop or Drain, or the log's error. If ctx ends first, the error says whether the op was withdrawn or may
+// still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
 	return p.ProposeWithin(ctx, 0, op)
 }
@@ -270,7 +272,8 @@ func (p *Pipeline) admit(pr *proposal) error {
 	return nil
 }
 
-// abandon withdraws a proposal. It returns nil if the answer arrived in the meantime.
+// abandon withdraws a proposal that waits for an entry. It returns nil if the answer has arrived in the
+// meantime, and an error that wraps ErrUnknown if an entry with the proposal is being written.
 func (p *Pipeline) abandon(pr *proposal, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

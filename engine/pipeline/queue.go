@@ -15,7 +15,7 @@ const (
 	// MaxEntryOps is the most ops in one entry. It bounds the time that applying an entry takes.
 	MaxEntryOps = 1024
 	// MaxEntryBytes is the size at which an entry is full. The oldest ops of the waiting classes may exceed
-	// it, by maxOldestBytes.
+	// it by up to maxOldestBytes.
 	MaxEntryBytes = 1 << 20
 	// MaxBacklogOps and MaxBacklogBytes bound the proposals that wait for an entry.
 	MaxBacklogOps   = 16384

@@ -17,7 +17,7 @@ import (
 // badgerBackend keeps a log in Badger's LSM tree only. Badger would put large values into a value log and
 // compact that by statistics which compactions of the tree collect. A log's tree holds so little then that it
 // is never compacted, and the value log grows for ever. So a record is split into parts that stay in the
-// tree. An entry consists of the parts of its key, numbered downwards. It exists if part 0 exists, which
+// tree. The keys of the parts sort from the last part to part 0. An entry exists if its part 0 exists, which
 // holds the number of parts and is written last.
 type badgerBackend struct {
 	db  *badger.DB
@@ -108,7 +108,7 @@ func (b *badgerBackend) delete(t *badgerWrite, w *batch) error {
 	return nil
 }
 
-// keys returns the keys of all parts of the entries from from to to.
+// keys returns the keys of all parts of the entries in a range that includes both ends, in ascending order.
 func (b *badgerBackend) keys(from, to uint64) (keys [][]byte, err error) {
 	err = b.db.View(func(tx *badger.Txn) error {
 		it := tx.NewIterator(badger.IteratorOptions{Prefix: []byte{entryPrefix}})
@@ -121,7 +121,7 @@ func (b *badgerBackend) keys(from, to uint64) (keys [][]byte, err error) {
 	return keys, err
 }
 
-// badgerWrite is a transaction that commits and starts the next one when it is full.
+// badgerWrite commits its transaction when it is full, and starts the next one.
 type badgerWrite struct {
 	db *badger.DB
 	tx *badger.Txn

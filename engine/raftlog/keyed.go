@@ -58,9 +58,9 @@ func stableKey(name []byte) []byte { return append([]byte{stablePrefix}, name...
 // the rest of the Store contract for all libraries: no gaps, no deleted entries, checksums, and no further
 // write after a failed one.
 //
-// Every write has a number, one higher than the write before. An entry contains its number; other writes put
-// theirs under a key of its own. If an append rewrote that key too, no two tables of an LSM tree would be
-// disjoint, and all of them would be merged repeatedly.
+// Every write has a number, one higher than the write before. Entries contain the number of their append;
+// every other write puts its number under one key. If an append rewrote that key too, no two tables of an LSM
+// tree would be disjoint, and all of them would be merged repeatedly.
 type keyedStore struct {
 	*logDir
 	backend backend

@@ -147,8 +147,8 @@ func (p *pebbleBackend) entries(visit func(uint64, []byte) error) (err error) {
 	return it.Error()
 }
 
-// reclaim flushes the tombstone. While it is in memory no table can be dropped, and a log that is truncated
-// and then idle would keep its size.
+// reclaim starts the flush of a deletion's tombstone. While the tombstone is in memory no table can be
+// dropped, and a log that is truncated and then idle would keep its size.
 func (p *pebbleBackend) reclaim() error {
 	_, err := p.db.AsyncFlush()
 	return err

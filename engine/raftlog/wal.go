@@ -19,13 +19,12 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// walStore is hashicorp/raft-wal with workarounds for its defects. The library on its own leaves its metadata
-// store open when it is closed, and opening it again in the same process waits for ever, as does opening a
-// directory in use. It returns entries of the tail segment that were deleted. A read may find its file closed
-// by a concurrent deletion. A tail that was truncated cannot be read once the log is opened again. A deletion
-// right after the append that fills a segment destroys the log. After a crash before a full segment was
-// replaced, no append ever succeeds again. And it continues after a failed write, with offsets of entries
-// that do not exist.
+// walStore is hashicorp/raft-wal with workarounds for its defects. The library on its own never closes its
+// metadata store, so that opening the log again in the same process waits for ever, as does opening a log in
+// use. It returns deleted entries of the tail segment. A read may find its file closed by a concurrent
+// deletion. A tail that was truncated cannot be read once the log is opened again. A deletion right after the
+// append that fills a segment destroys the log. After a crash before a full segment was replaced, no append
+// ever succeeds again. And it continues after a failed write, with offsets of entries that do not exist.
 type walStore struct {
 	*logDir // its mark is the newest acknowledged index
 	*wal.WAL
@@ -205,8 +204,8 @@ func (s *walStore) GetLog(index uint64, log *raft.Log) error {
 
 func (s *walStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs checks for gaps before anything is written, because the library would already have part of the
-// batch in its buffer.
+// StoreLogs checks for gaps before anything is written, because the library finds a gap only after it has put
+// part of the batch into its buffer.
 func (s *walStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -268,10 +267,10 @@ func (s *walStore) DeleteRange(from, to uint64) error {
 }
 
 // awaitRotation waits until the segment after a full one exists. The library creates it on a goroutine of its
-// own. An append waits for that goroutine, but a deletion does not: a deletion that creates a new segment at
-// the same time makes the library seal this one while it is empty, and the log continues from index 1. So
-// awaitRotation makes an append that must fail: it waits for the goroutine and is then refused for its gap
-// before anything is written.
+// own. An append waits for that goroutine, but a deletion does not: if the deletion creates a segment first,
+// the goroutine seals that segment while it is empty, and the log continues from index 1. So awaitRotation
+// makes an append that must fail: the append waits for the goroutine and is then refused for its gap before
+// anything is written.
 func (s *walStore) awaitRotation(last uint64) {
 	_ = s.WAL.StoreLogs([]*raft.Log{{Index: last + 2}})
 }

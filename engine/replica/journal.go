@@ -67,8 +67,8 @@ const markBytes = 64 << 10
 // entryOverhead estimates the bytes that a log store writes around an entry.
 const entryOverhead = 64
 
-// newJournal counts the log's present content as not covered by a snapshot. Otherwise a group that is opened
-// often and writes little would never truncate its log.
+// newJournal counts the log's present content as not covered by a snapshot, so that a group that is opened
+// often and writes little still truncates its log.
 func newJournal(log Log, limit int64, fail func(error)) (*journal, error) {
 	size, err := log.Size()
 	if err != nil {
@@ -83,7 +83,7 @@ func (j *journal) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
-// fail stops the replica.
+// fail stops the replica and all writes to the log.
 func (j *journal) fail(err error) {
 	j.broken.CompareAndSwap(nil, &err)
 	j.stop(err)
@@ -192,7 +192,7 @@ func (j *journal) measure(logs ...*raft.Log) {
 	}
 }
 
-// sinceSnapshot returns the bytes appended after the newest snapshot. The result may be too high, by
+// sinceSnapshot returns the bytes appended after the newest snapshot. The result may be too high, by up to
 // markBytes and one entry or, until the first snapshot, by the space that the log had preallocated when it
 // was opened.
 func (j *journal) sinceSnapshot() int64 {

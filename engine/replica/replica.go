@@ -35,9 +35,9 @@ const (
 // the pre-vote, and no term rises.
 const (
 	// DefaultHeartbeat and DefaultElection are the defaults of Config.Heartbeat and Election. A follower
-	// waits up to twice as long, at random, so the leader's death costs 0.5 to 1 s and an election. Half of
-	// it would still be ten times the round trip between zones, but less than a garbage collection or a busy
-	// machine can delay a process.
+	// waits up to twice as long, at random, so the leader's death costs 0.5 to 1 s and an election. Half the
+	// default would still be ten times the round trip between zones, but a garbage collection or a busy
+	// machine can delay a process for longer.
 	DefaultHeartbeat = 500 * time.Millisecond
 	DefaultElection  = 500 * time.Millisecond
 	maxLeaderLease   = 500 * time.Millisecond
@@ -74,8 +74,9 @@ type Config struct {
 	Joining bool
 	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
 	Rename bool
-	// Heartbeat is the time without a message from a leader after which a follower stands for election.
-	// Election is the time that a candidate waits for votes. 0 = DefaultHeartbeat, DefaultElection.
+	// Heartbeat is the time without a message from a leader after which a follower stands for election; 0 =
+	// DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
+	// DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
 	// SnapshotBytes is the length of log that makes a snapshot due; 0 = DefaultSnapshotBytes.
 	SnapshotBytes int64
@@ -88,9 +89,9 @@ type Config struct {
 	// Changed is called by one goroutine after the known leader or the configuration in the machine has
 	// changed; nil is not called.
 	Changed func()
-	// Trace begins the span of applying an entry of so many ops whose header names a span; the returned
-	// function ends it. It is not called for entries that were in the log when the Replica was opened,
-	// because their traces have ended. nil = no spans.
+	// Trace begins the span of applying an entry with the given number of ops, and returns the function that
+	// ends the span. It is called only for entries whose header names a span, and not for entries that were
+	// in the log when the Replica was opened, because their traces have ended. nil = no spans.
 	Trace func(of entry.Trace, at entry.Position, ops int) (end func(error))
 	// Logger receives raft's log lines; nil = slog.Default().
 	Logger *slog.Logger
@@ -123,7 +124,7 @@ type Replica struct {
 
 	snapshotting sync.Mutex // one snapshot at a time
 	closing      chan struct{}
-	running      sync.WaitGroup // the goroutines that start started
+	running      sync.WaitGroup // the goroutines that start and scheduleElection started
 	closeOnce    sync.Once
 	closeErr     error
 }
@@ -359,8 +360,8 @@ func (r *Replica) Unhealthy() error {
 	return api.Wrap(r.cause, api.Unhealthy, "this replica has stopped ("+r.cause.Error()+"): the outcome of requests under way is unknown; see its log, then restart it or rebuild it")
 }
 
-// Close refuses new requests and waits for those in flight, makes the machine durable and stops raft. It
-// closes everything even after an error, and returns the errors joined.
+// Close refuses new requests and waits for those in flight, makes the machine durable unless the replica has
+// failed, and stops raft. It closes everything even after an error, and returns the errors joined.
 func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
 		r.inflight.close()
@@ -374,7 +375,7 @@ func (r *Replica) Close() error {
 }
 
 // persistMachine leaves little to replay at the next start. It takes a snapshot, which truncates the log,
-// only if a quarter of the bytes that make one due have been appended.
+// only if at least a quarter of the bytes that make one due have been appended since the last.
 func (r *Replica) persistMachine() error {
 	if r.journal.sinceSnapshot() >= r.journal.limit/4 {
 		return r.Snapshot()

@@ -68,8 +68,9 @@ func (s *staging) path(sum [sha256.Size]byte) string {
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:]))
 }
 
-// Missing returns the parts that have to be sent, and makes the given list the one that is kept. Parts with
-// the same bytes are returned once.
+// Missing returns the parts that are not stored yet, so that they have to be sent. It makes the given list
+// the newest one, and so removes all other files but those of a running installation. Parts with the same
+// bytes are returned once.
 func (s *staging) Missing(parts []image.Part) ([]image.Part, error) {
 	if err := image.Check(parts); err != nil {
 		return nil, err
@@ -177,7 +178,8 @@ func (s *staging) adopt(p image.Part) (bool, error) {
 	return true, nil
 }
 
-// Store writes a part that Missing has returned.
+// Store writes a part of the newest list. It refuses every other part, and bytes that do not match the part's
+// size and hash.
 func (s *staging) Store(p image.Part, bytes io.Reader) error {
 	if err := s.expects(p); err != nil {
 		return err
@@ -212,7 +214,8 @@ func (s *staging) expects(p image.Part) error {
 	return nil
 }
 
-// prune removes the parts that no list needs. The caller holds s.mu.
+// prune removes every file that belongs neither to the newest list nor to the snapshot that is being
+// installed. The caller holds s.mu.
 func (s *staging) prune() error {
 	names, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -286,8 +289,8 @@ func (s *staging) abandon() {
 	s.pinned = nil
 }
 
-// unpin removes the parts of a completed installation, because the machine has them now. If a newer list has
-// arrived in the meantime, its parts stay.
+// unpin removes the parts of a completed installation, because the machine has them now. If the newest list
+// names other parts, a newer snapshot is arriving, and all parts of that list stay.
 func (s *staging) unpin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +316,8 @@ func (s *staging) snapshotTaken() error {
 	return s.prune()
 }
 
-// source returns a snapshot whose parts are all stored, and stay while they are pinned.
+// source returns the snapshot of an announcement. The caller has pinned its parts, and they can be read until
+// they are unpinned.
 func (s *staging) source(a announcement, identity entry.Applied) *staged {
 	identity.Index, identity.Term = a.Index, a.Term
 	return &staged{staging: s, parts: a.parts, at: identity}
@@ -350,7 +354,8 @@ func (s *staged) Open(name string) (io.ReadCloser, error) {
 	}{image.Verify(p, f), f}, nil
 }
 
-// Path returns the file of a part. pin has hashed it in this process.
+// Path returns the file of a part, or "" if the snapshot has no such part. pin has hashed the file in this
+// process.
 func (s *staged) Path(name string) string {
 	p, err := s.part(name)
 	if err != nil {

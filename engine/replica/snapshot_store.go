@@ -118,7 +118,7 @@ func announce(of Image) (*raft.SnapshotMeta, *imageStream, error) {
 }
 
 // imageStream is the announcement of an image, as a stream for raft. The transport recognises it as an
-// image.Source and sends the parts before it.
+// image.Source and sends the image's parts before the announcement.
 type imageStream struct {
 	Image
 	*bytes.Reader
@@ -154,8 +154,8 @@ func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, c raft.Co
 	return &sink{store: s, manifest: newManifest(at, raft.EncodeConfiguration(c), configurationIndex)}, nil
 }
 
-// write makes m the newest manifest. It skips a manifest older than the newest: while a snapshot of the
-// machine was being taken, the machine has installed one from another replica.
+// write makes m the newest manifest. It skips a manifest older than the newest, which exists if the machine
+// has installed a snapshot from another replica while its own was being taken.
 func (s *snapshots) write(m manifest) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -14,9 +14,9 @@ import (
 // from 32 on for processes.
 type Kind uint8
 
-// Handler answers a call. from is taken from the caller's certificate. An *api.Error reaches the caller with
-// its code, message, details and retry after; any other error becomes INTERNAL. ctx ends with the caller's,
-// as far as that is known. The Handler owns the request. A panic ends the process.
+// Handler answers a call. The ID and the key in from are those of the caller's certificate. An *api.Error
+// reaches the caller with its code, message, details and retry after; any other error becomes INTERNAL. ctx
+// ends with the caller's, as far as that is known. The Handler owns the request. A panic ends the process.
 type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
 
 const (
@@ -66,11 +66,11 @@ func (s *handlers) get(k Kind) Handler {
 	return s.of[k]
 }
 
-// Call sends a request to a process. The error is the Handler's, or one of the connection:
+// Call sends a request to a process. The error is the Handler's, OVERLOADED if the process answers too many
+// calls of this node, PAYLOAD_TOO_LARGE for a request of more than MaxCall bytes, or one of the connection:
 // LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT if another
-// process is known under the ID of one of them. For an error of the connection, Unsent reports whether the
-// request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other. A request of
-// more than MaxCall bytes is PAYLOAD_TOO_LARGE.
+// process is known under the ID of one of the two. For an error of the connection, Unsent reports whether the
+// request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other.
 func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	return t.callOn(ctx, to, nil, k, request)
 }

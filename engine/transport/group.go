@@ -153,7 +153,8 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// serve runs a function for which Close waits and whose context Close cancels.
+// serve runs a function on a goroutine for which Close waits. Close calls cancel. serve returns false if g is
+// closed.
 func (g *Group) serve(ctx context.Context, cancel context.CancelFunc, run func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,8 +246,9 @@ func (g *Group) rpc(id raft.ServerID, target raft.ServerAddress, kind frameKind,
 	return answer, nil
 }
 
-// minRate is the lowest rate, in bytes a second, at which a message may arrive. A message that times out is
-// sent again as a whole, and would time out again.
+// minRate is the rate, in bytes a second, at which the largest messages must arrive to be in time. The time
+// limit grows with the size, because a message that times out is sent again as a whole, and would time out
+// again.
 const minRate = 512 << 10
 
 // rpcTimeout returns the time limit for a message of the given size.

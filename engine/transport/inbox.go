@@ -182,7 +182,7 @@ func decodeRequest(kind frameKind, payload []byte) (command any, sender raft.RPC
 }
 
 // answerHeartbeat answers a heartbeat. The first heartbeat of a term makes raft write the term to disk, so a
-// goroutine waits for it. Later ones touch only memory, so the reader answers them itself.
+// goroutine of its own answers it. Later ones touch only memory, so the reader answers them itself.
 func (c *conn) answerHeartbeat(their *peerGroup, g *Group, request uint64, r *raft.AppendEntriesRequest, handle func(raft.RPC)) {
 	answer := func() {
 		answers := make(chan raft.RPCResponse, 1)

@@ -29,8 +29,8 @@ func (c *cursor) small() int {
 	return int(n)
 }
 
-// appendAppendRequest omits the fields that raft fills only for members without the RPC header, because there
-// are none. The header names the leader or candidate.
+// appendAppendRequest omits the fields that raft fills for members that do not know the RPC header, because
+// every member knows it. The header names the leader or candidate.
 func appendAppendRequest(to []byte, r *raft.AppendEntriesRequest) []byte {
 	to = appendRPCHeader(to, r.RPCHeader)
 	to = binary.AppendUvarint(to, r.Term)

@@ -23,7 +23,7 @@ type messageState uint8
 const (
 	messageWaits   messageState = iota
 	messageStarted              // some of its frames were taken
-	messageTaken                // all its frames were taken: it may arrive
+	messageTaken // all its frames were taken: the message may arrive
 	messageDropped
 )
 
@@ -157,8 +157,8 @@ func (o *outbox) take(to []byte) []byte {
 }
 
 // takeFrame appends the next frame of the first scheduled stream. A message counts as queued, with its full
-// size, until its last frame is taken, so that the receiver never holds more than that in incomplete
-// messages.
+// size, until its last frame is taken, so that the receiver never holds more bytes of incomplete messages
+// than are queued here.
 func (o *outbox) takeFrame(to []byte) []byte {
 	stream := o.schedule[0]
 	o.schedule = o.schedule[1:]
@@ -217,7 +217,7 @@ var buffers sync.Pool // of *[]byte
 // not kept.
 const maxBuffer = MaxAppend + MaxFrame
 
-// buffer returns an empty buffer with the given capacity.
+// buffer returns an empty buffer with at least the given capacity.
 func buffer(size int) []byte {
 	if size >= MaxFrame {
 		if b, _ := buffers.Get().(*[]byte); b != nil && cap(*b) >= size {

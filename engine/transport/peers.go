@@ -15,9 +15,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// These constants set how an unreachable peer is dialled. All callers share one attempt. maxBackoff and its
-// jitter bound the delay until a returning peer is found, and the rate of attempts at one that does not
-// return.
+// These constants set how an unreachable peer is dialled. All callers share one attempt. The pause between
+// two attempts is at most maxBackoff and its jitter, so that a returning peer is found soon and an absent one
+// is not dialled in a tight loop.
 const (
 	dialTimeout = 2 * time.Second // for one address, until the handshake is done
 	minBackoff  = 20 * time.Millisecond
@@ -62,8 +62,9 @@ func (t *Transport) peer(id string) *peer {
 	return p
 }
 
-// Learn sets a node's address, which is preferred to the address in raft's configuration. The Transport
-// itself learns the addresses of nodes that connect.
+// Learn sets a node's address, which is preferred to the address in raft's configuration, and ends a
+// connection that this node opened to another address. It ignores an ID or address that is empty or too long.
+// The Transport itself learns the addresses of nodes that connect.
 func (t *Transport) Learn(id, address string) {
 	if id == "" || address == "" || len(id) > maxName || len(address) > maxName {
 		return
@@ -76,7 +77,8 @@ func (t *Transport) Learn(id, address string) {
 
 var errMoved = errors.New("the peer has moved to another address")
 
-// learn sets an address, and returns the connection to the previous address. The caller holds t.mu.
+// learn sets an address. It returns the connection to another address, which the caller must end, or nil. The
+// caller holds t.mu.
 func (t *Transport) learn(p *peer, address string) (moved *conn) {
 	if p.address == address {
 		return nil
@@ -135,8 +137,8 @@ func (p *peer) connections() []*conn {
 	return append([]*conn{p.out}, p.in...)
 }
 
-// addIncoming adds a connection that the peer opened, and learns from its hello unless the peer is an
-// impostor.
+// addIncoming adds a connection that the peer opened, and learns from the peer's hello unless the peer is an
+// impostor. It returns false if t is closed.
 func (t *Transport) addIncoming(h hello, c *conn) bool {
 	var old []*conn
 	t.mu.Lock()
@@ -175,7 +177,7 @@ func (t *Transport) lost(c *conn) {
 		p.lastSeen = at
 	}
 	if p.out == nil && len(p.in) == 0 {
-		p.clock = clock{} // its clock may be set while it is not measured
+		p.clock = clock{} // the peer's clock may be set while nobody measures it
 	}
 }
 
@@ -198,8 +200,8 @@ func (t *Transport) connection(ctx context.Context, to Peer) (*conn, error) {
 	}
 }
 
-// connOrDial returns the connection to a peer, or an attempt to open it, which it starts if necessary. The
-// caller holds t.mu.
+// connOrDial returns the connection to a peer, or else the attempt to open one, which connOrDial starts if
+// none runs. During the pause after a failed attempt, it returns that attempt's error. The caller holds t.mu.
 func (t *Transport) connOrDial(to Peer) (*dialAttempt, *conn, error) {
 	if t.closed {
 		return nil, nil, ErrClosed
@@ -295,7 +297,8 @@ func (t *Transport) finish(f *dialAttempt, c *conn, err error) {
 	close(f.done)
 }
 
-// connect opens a connection for messages and serves it.
+// connect opens a connection for messages and serves it. If the peer has one already, connect closes the new
+// one and returns the other.
 func (t *Transport) connect(id, address string) (*conn, error) {
 	l, h, err := t.openLink(id, address, forMessages)
 	if err != nil {

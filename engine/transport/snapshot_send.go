@@ -52,7 +52,7 @@ func (g *Group) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, arg
 	return decodeSnapshotResponse(answer, resp)
 }
 
-// waitToSend waits until a snapshot may be sent to a node.
+// waitToSend waits until a snapshot may be sent to a node. The caller calls leave after the transfer.
 func (g *Group) waitToSend(id string) (leave func(), err error) {
 	g.t.mu.Lock()
 	sending := g.t.peer(id).sending
@@ -163,7 +163,7 @@ func (s *sending) readFrames() {
 	}
 }
 
-// writeMessage writes a message. If that fails, the error includes the receiver's reason.
+// writeMessage writes a message. If that fails, the error includes the receiver's reason if one arrives soon.
 func (s *sending) writeMessage(h header, payload []byte) error {
 	return s.write(appendFrames(nil, h, payload))
 }
@@ -218,7 +218,8 @@ func (f frame) unexpected() error {
 	return fault
 }
 
-// callForSnapshot opens a connection to one of a peer's addresses.
+// callForSnapshot opens a connection for a snapshot to the address at which the peer is connected for
+// messages.
 func (t *Transport) callForSnapshot(ctx context.Context, to Peer) (*link, error) {
 	if to.ID == t.id || to.ID == "" {
 		return nil, fmt.Errorf("a snapshot cannot be sent to node %q", to.ID)

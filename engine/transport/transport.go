@@ -113,7 +113,7 @@ type Transport struct {
 }
 
 // Open starts to listen. A message for a group that is not open is answered with an error, which the sender
-// treats as an unreachable member.
+// treats as an unreachable member. If Open fails, the Listener stays open.
 func Open(c Config) (*Transport, error) {
 	switch {
 	case c.NodeID == "" || len(c.NodeID) > maxName:
@@ -172,8 +172,8 @@ func (t *Transport) HandleAny(k Kind, h Handler) { t.handlers.setAny(k, h) }
 // Impostor reports whether a caller has another key than the one known for its ID.
 func (t *Transport) Impostor(from Peer) bool { return t.impostor(from.ID, from.Key) }
 
-// Group opens this process's end of a group. Messages carry the group's name and incarnation. A message for
-// another incarnation is refused before it is decoded.
+// Group opens this process's end of a group, which can be open only once. Messages carry the group's name and
+// incarnation. A message for another incarnation is refused before it is decoded.
 func (t *Transport) Group(name string, incarnation entry.Incarnation) (*Group, error) {
 	if name == "" || len(name) > maxName {
 		return nil, fmt.Errorf("transport: a group's name has 1 to %d bytes, not %d", maxName, len(name))

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// window bounds the bytes that were written in one direction and not read. A writer then waits, as with TCP.
+// window bounds the bytes that were written in one direction and not read. A writer waits while the window is
+// full, as with TCP.
 const window = 256 << 10
 
 // flow is one direction of a connection.
@@ -216,7 +217,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// wait returns when one of its arguments may have occurred, or c is closed.
+// wait returns when changed or expired is closed, the time at has come (zero = never), or c is closed.
 func (c *conn) wait(changed chan struct{}, at time.Time, expired <-chan struct{}) {
 	var arrives <-chan time.Time
 	if !at.IsZero() {
@@ -304,7 +305,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// deadline is a channel that is closed at a time, which can be changed.
+// deadline closes a channel at a time that can be changed.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer

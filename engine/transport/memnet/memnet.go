@@ -24,7 +24,7 @@ type Net struct {
 	isolated  map[string]bool
 	delays    map[way]time.Duration
 	ports     int
-	changed   chan struct{} // closed and replaced when cuts change
+	changed   chan struct{} // closed and replaced when cuts, isolated or delays change
 }
 
 // way is a direction between two hosts.
@@ -84,7 +84,7 @@ func (n *Net) Dialer(host string) func(ctx context.Context, address string) (net
 }
 
 // Cut holds back everything sent from one host to another, in this direction only, until Heal. New
-// connections hang, as they do when packets are dropped.
+// connections between the two hosts hang in both directions, as they do when packets are dropped.
 func (n *Net) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
