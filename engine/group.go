@@ -43,7 +43,7 @@ type Group struct {
 	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
 	number  uint64             // of term
 	endTerm context.CancelFunc // ends the work that runs for term
-	changed chan struct{} // closed and replaced when term, its start, the known leader, the members, closed or the replica's health changes
+	changed chan struct{}      // closed and replaced when term, its start, the known leader, the members, closed or the replica's health changes
 	closed  bool
 	ended   bool // no goroutine may be started any more
 

@@ -25,8 +25,8 @@ type identity struct {
 	Incarnation entry.Incarnation `json:"incarnation"`
 	NodeID      string            `json:"node_id"`
 	// Founded is set once the log holds the group's first entry, written here or received from the leader.
-	// Before that, the directory may be bootstrapped again, or joins a group. Afterwards an empty log means
-	// that the log was lost.
+	// Before that, opening the directory bootstraps it, again if need be, or joins a group. Afterwards an
+	// empty log means that the log was lost.
 	Founded bool `json:"founded"`
 	// Joined says that the directory was created to join an existing group. It never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
@@ -82,7 +82,8 @@ func loadIdentity(c Config) (identity, error) {
 	return id, nil
 }
 
-// NodeOf returns the node whose group is in a directory; "" if it holds no group yet, or a restored one.
+// NodeOf returns the node whose group is in a directory; "" if it holds no group yet, or a restored one that
+// was never opened.
 func NodeOf(dir string) (string, error) {
 	path := filepath.Join(dir, identityName)
 	data, err := os.ReadFile(path)

@@ -34,8 +34,8 @@ func (g *Group) registerHandlers() {
 // admit decides which nodes may send to this member in the group, among those that the transport's Identity
 // trusts. A leader accepts only members of its configuration, because no newer one exists. A follower accepts
 // every node, because its configuration may be older than a leader that is about to send it the new one. Raft
-// itself refuses a vote to a node that is not a member. A deposed leader that does not know it yet refuses an
-// unknown new leader until its lease expires.
+// itself refuses a vote to a node that is not a member. Until its lease expires, a leader that was deposed
+// and does not know it refuses a new leader that its configuration lacks.
 func (g *Group) admit(id string) bool {
 	select {
 	case <-g.opened:
@@ -97,9 +97,9 @@ func (g *Group) LeadingTerm() (term uint64, ok bool) {
 	return g.number, true
 }
 
-// Lead runs f whenever this node leads and serves, until ctx ends. f's context ends with the leadership, and
-// f must return before it is run again. Lead returns f's error, unless that is the end of f's context; the
-// group's error if the group has failed or is closed; and nil when ctx ends.
+// Lead runs f once in each term in which this node leads and serves, until ctx ends. f's context ends with
+// the leadership, and f must return before the next term. Lead returns f's error, unless that is the end of
+// f's context; the group's error if the group has failed or is closed; and nil when ctx ends.
 func (g *Group) Lead(ctx context.Context, f func(ctx context.Context) error) error {
 	for {
 		term, err := g.awaitTerm(ctx)

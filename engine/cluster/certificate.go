@@ -154,8 +154,8 @@ func (i *identity) Server() *tls.Config {
 	}
 }
 
-// Client returns the configuration of dialled connections, which must lead to members and, with a peerID, to
-// that one.
+// Client returns the configuration of dialled connections. The answering process must be a member and, unless
+// peerID is "", the one with that ID.
 func (i *identity) Client(peerID string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

@@ -56,7 +56,7 @@ type info struct {
 
 type helloRequest struct {
 	Cluster string           `json:"cluster_id,omitempty"` // of the caller
-	Known   map[string]known `json:"known,omitempty"` // the keys that the caller knows
+	Known   map[string]known `json:"known,omitempty"`      // the keys that the caller knows
 }
 
 // hello is a node's description of itself, from its disk.

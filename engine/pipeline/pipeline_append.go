@@ -110,7 +110,7 @@ type failure struct{ err error }
 
 func (f failure) Wait() ([]any, entry.Position, error) { return nil, entry.Position{}, f.err }
 
-// deliver waits for an entry and answers its proposals by position.
+// deliver waits for an entry and answers each of its proposals.
 func (p *Pipeline) deliver(batch []*proposal, sent inflight) {
 	results, at, err := sent.Wait()
 	if err == nil && len(results) != len(batch) {

@@ -14,8 +14,8 @@ import (
 // at the first error. Raft calls it from one goroutine.
 //
 // fsm implements ApplyBatch, but not for speed, because an entry is a batch already. Raft passes
-// configuration entries with their term only to the batching interface. The other interface gets no term and
-// returns no error.
+// configuration entries with their term only to the batching interface. Its other interface for such entries
+// gets no term and returns no error.
 type fsm struct{ r *Replica }
 
 // outcome is the result of applying one entry.

@@ -29,7 +29,7 @@ func (r *Replica) Members() []Peer {
 }
 
 // AppliedMembers returns the configuration in the machine and the index of its entry, on which a change is
-// based. The index in raft's future is always 0.
+// based. Raft's own configuration would not serve, because raft reports its index as 0.
 func (r *Replica) AppliedMembers() (members []Peer, index uint64) {
 	data, index := r.machine.Configuration()
 	c, err := decodeConfiguration(data)

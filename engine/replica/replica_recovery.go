@@ -11,8 +11,8 @@ import (
 )
 
 // The machine has no log of its own. After a crash it holds its last flush, and the raft log holds the rest.
-// Both are compared before raft starts, because raft does not compare them. Without restoring its snapshot at
-// the start, raft would accept any machine, and apply an entry twice or skip one.
+// Both are compared before raft starts: raft is configured not to restore its snapshot, so it would accept
+// any machine, and apply an entry twice or skip one.
 
 // diskState describes the files that opening a replica finds.
 type diskState struct {
@@ -130,7 +130,7 @@ func (r *Replica) reconcile() error {
 }
 
 // checkReplay reads every entry that raft is going to replay, because raft panics at a gap. Snapshots bound
-// their number.
+// the number of these entries.
 func (r *Replica) checkReplay(f diskState) error {
 	term := f.applied.Term
 	for index := max(f.applied.Index+1, f.first); index <= f.last && f.last > 0; index++ {
@@ -157,10 +157,10 @@ func (r *Replica) termAt(index uint64) (uint64, error) {
 	return l.Term, nil
 }
 
-// LastClock returns the clock of the newest command in the log, applied or not, and of the machine if the log
-// has none after it; the next entry's clock must not be lower. Only a fenced entry may have an older clock
-// than the entry before it, and the machine ignores such a clock. A barrier in the log was rejected: it would
-// give the same clock later, and leave an entry that no machine records.
+// LastClock returns the clock of the newest command that the log holds and the machine has not applied, or
+// else the machine's clock; the next entry's clock must not be lower. Only a fenced entry may have an older
+// clock than the entry before it, and the machine ignores such a clock. A barrier in the log was rejected: it
+// would give the same clock later, and leave an entry that no machine records.
 func (r *Replica) LastClock() (int64, error) {
 	applied := r.machine.Applied().Index
 	last, err := r.journal.LastIndex()

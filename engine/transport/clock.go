@@ -48,8 +48,8 @@ func (c *clock) offset() time.Duration {
 	return best.offset
 }
 
-// measure computes the round trip and the offset as NTP does. sent and back are by this node's clock, arrived
-// and answered by the peer's.
+// measure computes the round trip and the offset (the peer's clock less this node's) as NTP does. sent and
+// back are by this node's clock, arrived and answered by the peer's.
 func measure(sent, arrived, answered, back time.Time) sample {
 	return sample{
 		trip:   max(0, back.Sub(sent)-answered.Sub(arrived)),
@@ -101,7 +101,8 @@ func (t *Transport) pingAll(counts bool) {
 	}
 }
 
-// isDead is called at each ping. The ping counts only if counts is set. The caller holds t.mu.
+// isDead reports whether too many pings have brought no sign of life. It is called once for each ping, which
+// counts only if counts is set. The caller holds t.mu.
 func (c *conn) isDead(counts bool) bool {
 	if heard := c.lastSeen.Load(); heard != c.checked {
 		c.checked, c.quiet = heard, 0

@@ -42,7 +42,7 @@ type conn struct {
 
 	mu        sync.Mutex
 	waiting   map[uint64]*request // this node's requests without an answer, by number
-	asked     uint64 // number of requests so far; the newest has this number
+	asked     uint64              // number of requests so far; the newest has this number
 	numbers   map[groupKey]uint32 // of groups, as assigned by this node
 	calls     map[uint64]func()   // the peer's calls that are being answered; the function cancels one
 	callBytes int                 // size of their requests

@@ -23,7 +23,7 @@ type messageState uint8
 const (
 	messageWaits   messageState = iota
 	messageStarted              // some of its frames were taken
-	messageTaken // all its frames were taken: the message may arrive
+	messageTaken                // all its frames were taken: the message may arrive
 	messageDropped
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipeline sends AppendEntries without waiting for the answers to the ones before.
+// pipeline sends AppendEntries without waiting for the answers to the earlier ones.
 type pipeline struct {
 	g      *Group
 	conn   *conn

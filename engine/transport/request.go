@@ -36,7 +36,8 @@ var errNumbers = errors.New("the connection's group numbers are used up")
 
 func unsent(err error) error { return fmt.Errorf("%w: %w", errUnsent, err) }
 
-// start queues a request to be sent. The caller must not change the payload any more.
+// start queues a request to be sent, and waits while too many bytes are queued, unless the request is urgent.
+// The caller must not change the payload any more. An error means that the request was not sent.
 func (c *conn) start(ctx context.Context, g *Group, kind frameKind, payload []byte, how priority) (*request, error) {
 	r, err := c.register(g, kind, payload)
 	if errors.Is(err, errNumbers) {

@@ -23,8 +23,9 @@ type transfer struct {
 
 func (x *transfer) stop() { _ = x.net.Close() } // the error does not matter, because the transfer is abandoned
 
-// beginTransfer makes x the group's transfer and returns the previous one, for the caller to stop. A leader
-// that starts again has lost the previous connection, or is a newer leader.
+// beginTransfer makes x the group's transfer and returns the previous one, or nil, for the caller to stop. A
+// leader begins a transfer only after it has lost the connection of the previous one, or has replaced the
+// leader that sent it.
 func (g *Group) beginTransfer(x *transfer) (before *transfer, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

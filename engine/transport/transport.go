@@ -69,8 +69,8 @@ const (
 	// RPCTimeout is how long Raft waits for the answer to a short message. A longer message has more time
 	// (see minRate).
 	RPCTimeout = time.Second
-	// pipelineWindow bounds a pipeline's requests without an answer, besides one more that is sent before it
-	// waits for room. With a larger window, raft sends entries one by one that could have been sent, and
+	// pipelineWindow bounds a pipeline's requests without an answer, besides one more, because a pipeline
+	// sends a request before it waits for room. With a larger window, raft sends entries one by one that could have been sent, and
 	// fsynced, together.
 	pipelineWindow = 4
 	// maxGroups bounds the group numbers of a connection. A peer that opens more groups during a connection's
