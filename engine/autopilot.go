@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// MinVoters is the number of voters below which the autopilot removes none. Fewer than three voters survive
-// no failure; an operator can still remove a member by hand.
+// MinVoters is the least number of voters that the autopilot leaves when it removes one. Fewer than three
+// voters survive no failure; an operator can still remove a member by hand.
 const MinVoters = 3
 
 // The rules are implemented here because raft-autopilot was rejected. It leaves the hard question, since when
@@ -47,11 +47,11 @@ func (g *Group) runAutopilot(ctx context.Context) {
 
 // decide returns a learner to promote or, if there is none, a member to remove; "" = none.
 //
-// A learner is promoted when it has answered and kept up for StableAfter. A member without a vote is removed
-// when it has been silent for RemoveAfter. A voter is removed only while the live voters are a majority of
-// all present voters, the dead included, and at least MinVoters remain. So a leader that is cut off with a
-// minority removes no voter, and voters that were lost together are removed one by one, each by a majority of
-// those present before.
+// A learner is promoted when it has answered and kept up for StableAfter. A member is removed when it has
+// been silent for RemoveAfter, but a voter only while the live voters are a majority of all present voters,
+// the dead included, and at least MinVoters remain. So a leader that is cut off with a minority removes no
+// voter, and voters that were lost together are removed one by one, each by a majority of those present
+// before.
 func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, of map[string]contact) (promote, remove string) {
 	stable := a.StableAfter
 	if stable == 0 {

@@ -30,7 +30,7 @@ func (g *Group) followList(ctx context.Context, list []membership.Listed) (chang
 	return true
 }
 
-// make makes one change to p, which is its member, or the new one.
+// make makes change c. p is the member that c concerns, or the new one.
 func (g *Group) make(ctx context.Context, c membership.Change, p replica.Peer) error {
 	switch c.Kind {
 	case membership.Add:
@@ -85,8 +85,8 @@ func (g *Group) view() uint64 {
 	return g.config.View()
 }
 
-// MembersLevel returns the highest feature level that all members understand. It returns false unless this member
-// leads and every other member has answered it in its term.
+// MembersLevel returns the highest feature level that all members understand. It returns false unless this
+// member leads and every other member has answered it in the present term.
 func (g *Group) MembersLevel() (level uint32, ok bool) {
 	level = g.config.MaxLevel
 	for _, p := range g.replica.Members() {

@@ -8,10 +8,11 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Propose changes the machine by one op and returns the op's result once the change is durable and applied. R
-// is the type of the op's results; for an op whose result is nil, R is any. If the result is an error, the
-// machine has refused the op and changed nothing, and Propose returns that error. Every error is an
-// *api.Error (see pipeline.Pipeline.Propose). Unknown reports whether an error leaves the outcome unknown.
+// Propose changes the machine by one op. It returns the op's result and its entry's position once the change
+// is durable and applied. R is the type of the op's results; for an op whose result is nil, R is any. If the
+// result is an error, the machine has refused the op and changed nothing, and Propose returns that error.
+// Every error is an *api.Error (see pipeline.Pipeline.Propose). Unknown reports whether an error leaves the
+// outcome unknown.
 //
 // With a Transport and a Codec, Propose forwards the op if another member leads, and waits for a leader until
 // ctx ends if there is none. It retries while that is safe: nothing was written, or the Codec says that the op

@@ -98,7 +98,7 @@ func (g *Group) verifyAt(ctx context.Context, leader replica.Peer) error {
 	return g.Await(ctx, read.at.Index)
 }
 
-// Await returns once this node has applied the entry at index.
+// Await returns once this node has applied the entry at index, or VIEW_BEHIND if ctx ends first.
 func (g *Group) Await(ctx context.Context, index uint64) error {
 	return toAPIError(g.replica.Await(ctx, index))
 }

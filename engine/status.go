@@ -23,8 +23,8 @@ type Status struct {
 	QueueTime, ApplyTime pipeline.Distribution
 }
 
-// Status returns the group's present status. It reads the fields one after another, so they may not fit
-// exactly.
+// Status returns the group's present status. It reads the fields one after another, so they may be of
+// slightly different moments.
 func (g *Group) Status() (Status, error) {
 	of, err := g.replica.Status()
 	if err != nil {

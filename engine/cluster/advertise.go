@@ -8,9 +8,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Advertise returns the address that is advertised to other nodes for a listener. An address in given is
-// completed with the listener's port; otherwise Advertise derives one. If it finds none that other nodes can
-// use, warning gives the reason.
+// Advertise returns the address under which other nodes reach a listener. If given is not "", it is that
+// address, and the listener's port completes it if it has none. Otherwise Advertise derives an address from
+// the listener and the machine. If it finds none that other nodes can use, it returns a loopback address, and
+// warning gives the reason.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }

@@ -38,8 +38,8 @@ func (r *record) becomeCandidate() error {
 
 func (r *record) isCandidate() bool { return r.Promise.To == r.NodeID }
 
-// consider decides on another node's candidacy. A node withdraws in favour of a node with a smaller ID. It
-// keeps a promise to another node until it knows that the other's candidacy has ended.
+// consider decides on another node's candidacy. A candidate withdraws in favour of a node with a smaller ID.
+// A node keeps a promise to another node until it knows that the candidacy of that node has ended.
 func (r *record) consider(q promise) error {
 	switch p := r.Promise; {
 	case r.inCluster():

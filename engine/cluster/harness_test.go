@@ -23,7 +23,7 @@ import (
 
 // The tests of this package use these words. A world is a set of machines, their network and the shards of
 // all clusters, in virtual time and by a seed. A machine is the disk of a node, and its process while it
-// runs; it is also the transport of its process. crash ends the process, which loses every unsynced write.
+// runs; it is also the transport of its process. crash ends the process; what the process has written stays.
 // live runs the process again after each crash. A shard is a group whose state all its members see at once,
 // so that the tests need no Raft. chance draws a number from the seed, and delay passes some time on the
 // network. The world remembers every cluster that a disk ever named, because a second foundation is the fault
@@ -84,7 +84,7 @@ func (w *world) chance(n int) int {
 	return w.rand.IntN(n)
 }
 
-// addresses returns the addresses in DNS, sometimes not all.
+// addresses returns the running machines' addresses, as DNS would, and sometimes not all of them.
 func (w *world) addresses(context.Context) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,8 @@ func (m *machine) down() {
 	}
 }
 
-// persist writes without syncing, and crashes before or after it while crashes are to come.
+// persist writes the record without syncing it. While m.crashes is above 0, it may crash before or after the
+// write.
 func (m *machine) persist(dir string, r *record) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -293,7 +294,7 @@ func (m *machine) openGroups(c *Cluster) []Group {
 	return all
 }
 
-// leader returns the first of the running members that has its data. The caller holds w.mu.
+// leader returns the first member that runs and has its groups on disk; "" = none. The caller holds w.mu.
 func (s *shard) leader() string {
 	for _, m := range s.w.machines {
 		if _, ok := s.members[m.id]; ok && m.up && len(m.groups) > 0 {

@@ -17,8 +17,8 @@ import (
 const aliveWithin = 3 * time.Second
 
 // answerJoin describes the cluster to a node with an empty directory, after any earlier node with its ID has
-// been removed. The removal must be committed before the newcomer opens its groups. Otherwise the newcomer
-// would vote without the log that the earlier node has acknowledged.
+// been removed. The removal must be committed before the newcomer opens its groups, so that the newcomer
+// never votes in place of the earlier node, whose acknowledged log it lacks.
 func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinRequest) joinAnswer {
 	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 		return joinAnswer{verdict: retryLaterFor(err)}
 	}
 	if err := c.exchangeKeys(ctx, a.Members); err != nil {
-		return joinAnswer{verdict: retryLaterFor(err)} // this process is the wrong one itself, or cannot write
+		return joinAnswer{verdict: retryLaterFor(err)} // another process holds this member's ID, or its disk fails
 	}
 	a.Known = c.current().Known
 	c.cfg.Logger.Info("a node joins the cluster", "node", from.ID, "address", q.Address, "version", q.Version)
@@ -73,7 +73,8 @@ func (c *Cluster) mayAdd(id string, q joinRequest) ([]Group, verdict) {
 	return groups, verdict{}
 }
 
-// removeEarlier removes an earlier node with the same ID from a shard.
+// removeEarlier removes an earlier node with the same ID from a shard. It returns STATE_CONFLICT if that node
+// is alive.
 func (c *Cluster) removeEarlier(ctx context.Context, shard int, g Group, id string) error {
 	members, err := c.Members(ctx, shard)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// TestAJoinSurvivesCrashes interrupts a join at any write. The next start must finish it, once.
+// TestAJoinSurvivesCrashes interrupts a join at any write. The next start must finish it.
 func TestAJoinSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {

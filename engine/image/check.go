@@ -16,8 +16,9 @@ const (
 	MaxName  = 255 // bytes of a name
 )
 
-// Check validates a list of parts that another node sent. It refuses names that lead out of the directory the
-// parts are stored in, names that are not in ascending order, and duplicates.
+// Check validates a list of parts that another node sent. It refuses too many parts, negative sizes, names
+// that are too long or lead out of the directory in which the parts are stored, names that are not in
+// ascending order, and duplicates.
 func Check(parts []Part) error {
 	if len(parts) > MaxParts {
 		return fmt.Errorf("the snapshot has %d parts, more than %d", len(parts), MaxParts)

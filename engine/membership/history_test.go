@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a model of a group under Raft's rules for one change at a time: a change is made on the leader's newest
-// configuration, and takes effect if a majority of the new voters, the leader included, is alive.
+// world is a model of a group under Raft's rules for one change at a time: a change is made on the leader's
+// newest configuration, and takes effect if a majority of the voters of the new configuration is alive.
 type world struct {
 	nodes  map[string]*node
 	leader string // "" = none
@@ -27,7 +27,7 @@ type node struct {
 
 var ids = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
-// slack is how far behind a member may be and count as caught up.
+// slack is the most entries by which a member may be behind and still count as caught up.
 const slack = 3
 
 func newWorld(t *rapid.T) *world {
@@ -80,7 +80,7 @@ func (w *world) upToDate(peers []Peer) (voters, current int) {
 	return voters, current
 }
 
-// act makes the change that a leader chose from an earlier knowledge, as Raft would.
+// act makes a change as Raft would. The leader may have chosen it for an earlier configuration.
 func (w *world) act(t *rapid.T, c Change) {
 	if c.Kind == None || c.Kind != Transfer && c.Index != w.index {
 		return // fenced

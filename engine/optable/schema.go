@@ -54,7 +54,7 @@ func wireOf(k protoreflect.Kind) protowire.Type {
 }
 
 // check returns an error for the first field of an encoded message that this binary does not know or that has
-// another wire type than the message's.
+// another wire type than this binary expects.
 func (s *schema) check(data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

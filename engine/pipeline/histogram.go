@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Buckets is the number of buckets of a Histogram. Bucket i counts durations of up to 2^i microseconds. The
-// last bucket counts all longer ones, from 16.8 seconds on.
+// Buckets is the number of buckets of a Histogram. Bucket i counts durations of more than 2^(i-1) and at most
+// 2^i microseconds, bucket 0 all up to one microsecond, and the last bucket all above 16.8 seconds.
 const Buckets = 26
 
 // BucketBound returns the longest duration that bucket i counts; the last bucket has no such bound.

@@ -11,8 +11,8 @@ import (
 type Tracer interface {
 	// Of returns the span that ctx records, or zero if it records none.
 	Of(ctx context.Context) entry.Trace
-	// Begin starts the span of an entry of so many ops. proposed lists the spans of the ops that have one, in
-	// the ops' order. It is never empty, and Begin must not keep it.
+	// Begin starts the span of an entry with the given number of ops. proposed lists the spans of the ops
+	// that have one, in the ops' order. proposed is never empty, and Begin must not keep it.
 	Begin(proposed []entry.Trace, ops int) Span
 }
 

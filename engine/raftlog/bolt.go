@@ -56,7 +56,7 @@ func (b *boltBackend) write(w *batch) error {
 	return guarded(func() error {
 		return b.db.Update(func(tx *bbolt.Tx) error {
 			bucket := tx.Bucket(boltBucket)
-			bucket.FillPercent = 1 // keys only grow, so a page that was split is never filled up
+			bucket.FillPercent = 1 // keys only grow, so a page that a split leaves half full is never filled
 			if w.from != 0 {
 				for index := w.from; index <= w.to; index++ {
 					if err := bucket.Delete(entryKey(index)); err != nil {

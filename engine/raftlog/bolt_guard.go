@@ -30,7 +30,7 @@ func guarded(f func() error) (err error) {
 
 // checkBolt reads a whole bolt file before it is opened for writing. Opening counts free pages on a goroutine
 // of the library, which panics if the tree is damaged; no caller can recover that panic, so the process would
-// end. checkBolt calls visit for every pair; nil is not called.
+// end. checkBolt calls visit for every pair, unless visit is nil.
 func checkBolt(path string, visit func(bucket string, value []byte) error) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -14,9 +14,9 @@ type Machine interface {
 	// LastClock returns the clock of the last applied entry in Unix nanoseconds, or 0 if there is none.
 	LastClock() int64
 
-	// Apply applies one entry, completely or not at all, and returns one result for each op by position: a
-	// value, or an error if the op was refused. An error of Apply itself means that the machine can no longer
-	// be trusted; the replica stops.
+	// Apply applies one entry, completely or not at all, and returns the results of the ops in their order:
+	// each is a value, or an error if the op was refused. An error of Apply itself means that the machine can
+	// no longer be trusted; the replica stops.
 	Apply(at entry.Applied, e entry.Entry) ([]any, error)
 
 	// Configure records a membership change (in raft's encoding) and its position.

@@ -30,8 +30,9 @@ type Future struct {
 }
 
 // Wait blocks until the entry was applied and returns the machine's results, or an *api.Error: UNHEALTHY
-// after the replica has stopped; LEADER_UNAVAILABLE if the replica does not lead (nothing was written), or if
-// it lost leadership while the entry was being replicated (the outcome is unknown).
+// after the replica has stopped; INTERNAL if the entry is too large; LEADER_UNAVAILABLE if the replica does
+// not lead or is closing (nothing was written), or if it lost leadership while the entry was being replicated
+// (the error wraps ErrUnknown).
 func (f *Future) Wait() ([]any, entry.Position, error) {
 	if f.err != nil {
 		return nil, entry.Position{}, f.err
@@ -68,7 +69,7 @@ func errNotLeader() error {
 }
 
 // inflight counts the requests that raft has not answered yet. Raft forgets its futures when it is shut down,
-// so the replica shuts it down only when the count is zero.
+// so the replica shuts raft down only when the count is zero.
 type inflight struct {
 	mu     sync.Mutex
 	count  int

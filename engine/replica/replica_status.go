@@ -26,8 +26,8 @@ type Status struct {
 	Appends, Entries, EntryBytes, Snapshots uint64
 }
 
-// Status returns the replica's present status. It reads the fields one after another, so they may not fit
-// exactly.
+// Status returns the replica's present status. It reads the fields one after another, so they may be of
+// slightly different moments.
 func (r *Replica) Status() (Status, error) {
 	size, err := r.journal.Size()
 	if err != nil {

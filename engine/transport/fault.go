@@ -21,7 +21,7 @@ const (
 	faultCall   faultKind = 3 // a Handler's
 )
 
-// remoteError is an error of raft at the other end.
+// remoteError is the text of an error at the other end, of raft or of the transport.
 type remoteError string
 
 func (e remoteError) Error() string { return string(e) }

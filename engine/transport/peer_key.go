@@ -57,9 +57,9 @@ func (t *Transport) Know(id, key string) {
 // otherKey reports whether key differs from the known one. The caller holds t.mu.
 func (p *peer) otherKey(key string) bool { return p.knownKey != "" && p.knownKey != key }
 
-// addIn adds a connection that the node does not use for its own requests to the peer, and returns the oldest
-// one if there are too many. Impostors' connections are counted separately, so that they close none of the
-// peer's. The caller holds t.mu.
+// addIn adds a connection that this node does not use for its own requests to the peer, and returns the
+// oldest one if there are too many, or nil. Impostors' connections are counted separately, so that they close
+// none of the peer's. The caller holds t.mu.
 func (p *peer) addIn(c *conn) (old *conn) {
 	p.in = append(p.in, c)
 	alike := slices.DeleteFunc(slices.Clone(p.in), func(o *conn) bool { return o.impostor.Load() != c.impostor.Load() })
@@ -69,8 +69,8 @@ func (p *peer) addIn(c *conn) (old *conn) {
 	return nil
 }
 
-// addImpostor keeps a connection that this node opened to an impostor, if it dialled an address and not the
-// node with the ID. The caller holds t.mu.
+// addImpostor keeps a connection that this node opened to an impostor, if it dialled an address only. If it
+// dialled the node called, addImpostor returns an error. The caller holds t.mu.
 func (t *Transport) addImpostor(p *peer, c *conn, called string) (old *conn, err error) {
 	switch {
 	case t.closed:
@@ -92,7 +92,7 @@ func (t *Transport) impostor(id, key string) bool {
 }
 
 // learnFrom stores the address and the info of a peer's hello, and returns the connection to its previous
-// address. The caller holds t.mu.
+// address, or nil. The caller holds t.mu.
 func (t *Transport) learnFrom(p *peer, h hello, key string) (moved *conn) {
 	p.info, p.infoKey = h.info, key
 	p.failures, p.retryAt = 0, time.Time{} // a peer that connects can be reached

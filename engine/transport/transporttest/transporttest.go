@@ -102,8 +102,8 @@ func (i identity) Server() *tls.Config {
 	}
 }
 
-// Client skips the check of the name if there is none. crypto/tls can skip only the whole verification, so
-// VerifyConnection repeats the rest.
+// Client does not check the peer's name if peerID is "". crypto/tls can skip only the whole verification, so
+// VerifyConnection then verifies the certificate without the name.
 func (i identity) Client(peerID string) *tls.Config {
 	c := &tls.Config{Certificates: []tls.Certificate{i.certificate}, RootCAs: i.pool, ServerName: peerID}
 	if peerID == "" {
