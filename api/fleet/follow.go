@@ -17,28 +17,29 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// MaxMessageBytes limits one line of a stream of documents. A document with the most keys, each with the
-// longest scope, is smaller.
+// MaxMessageBytes limits one line of a stream of documents. The largest document is smaller: one with the
+// most keys, each with the longest scope.
 const MaxMessageBytes = 32 << 20
 
-// Follow configures a follower of the stream. The goroutine of Run calls its functions one at a time, in
-// the order of the stream. A nil function is skipped.
+// Follow configures a follower of the stream. Run calls these functions in its own goroutine, one at a time,
+// in the order of the stream. It skips a nil function.
 type Follow struct {
 	After int64 // the number of the newest known document; 0 = none
-	// Keep stores a message that must survive a restart, before OnDoc sees it. The message is a document with
-	// a valid signature, as it came, or, without a Doc, the keys after a change.
+	// Keep stores a message that must survive a restart: a document with a valid signature, before OnDoc gets
+	// it, or a message without Doc that has the keys, at the start of Run and after each change. After an
+	// error the stream starts again, so that the message comes again.
 	Keep func(Message) error
-	// OnDoc handles a document that is newer than all before it. After an error the stream starts again
-	// after the last handled document, so that the failed document comes again.
+	// OnDoc handles a document with a higher number than all before it. After an error the stream starts
+	// again after the last handled document, so that Keep and OnDoc get the failed one again.
 	OnDoc func(Doc) error
-	// OnNumber gets the number of every heartbeat: all documents up to it have been handled.
+	// OnNumber gets the number of each heartbeat. All documents up to that number have been handled.
 	OnNumber func(int64)
 }
 
-// Run joins, renews the token and follows the documents until ctx ends, and then returns nil. It retries
-// for ever, because a member must go on serving if the control plane is down or refuses the credential. It
-// returns an error in two cases: *SupersededError, after which the member must serve nothing, and for a second
-// concurrent Run.
+// Run joins, renews the token and follows the documents until ctx ends, and then returns nil. It retries for
+// ever, because a member must go on serving if the control plane is down or refuses the credential. It
+// returns an error in two cases only: if the control plane has superseded this process, a *SupersededError,
+// after which the member must serve nothing; and if another Run of the member has not returned.
 func (m *Member) Run(ctx context.Context, f Follow) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return errors.New("this member runs already")
@@ -89,17 +90,18 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 	return m.fence.refusal()
 }
 
-// stream is a follower's connection to the stream of documents.
+// stream follows the stream of documents for one Run, over all its connections.
 type stream struct {
 	*Member
 	Follow
 	kept *token.Set // the last keys that Keep stored
 }
 
-// errEnded means that the control plane closed the stream.
+// errEnded means that the control plane closed the stream in order.
 var errEnded = errors.New("the control plane has closed the stream")
 
-// follow opens the stream and handles its messages until it breaks. It calls alive after each message.
+// follow opens the stream and handles its messages, and calls alive after each. It returns when the stream
+// ends, ctx ends or a message cannot be handled, always with an error.
 func (s *stream) follow(ctx context.Context, bearer string, alive func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,7 +147,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 	return errEnded
 }
 
-// cause returns the reason why ctx ended, or else err.
+// cause returns the cause of the end of ctx, or err if ctx has not ended.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -194,7 +196,7 @@ func (s *stream) keepKeys() error {
 	return nil
 }
 
-// takeDoc verifies the signature of a document before it reads anything else of it, and passes it on.
+// takeDoc verifies a document's signature before it decodes the document, and then calls Keep and OnDoc.
 func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 	err := s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
 	if errors.Is(err, token.ErrUnknownKey) {
@@ -216,9 +218,9 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 		return err
 	}
 	if d.Number <= s.Number() {
-		return nil // a repeated document, or one from a catalogue
+		return nil // the member has handled it before, in this run or before it (Follow.After)
 	}
-	msg.JWKS = nil // keepKeys stores them
+	msg.JWKS = nil // keepKeys has stored them
 	if s.Keep != nil {
 		if err := s.Keep(msg); err != nil {
 			return fmt.Errorf("keep document %d: %w", d.Number, err)
@@ -234,8 +236,8 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 	return nil
 }
 
-// document decodes the document of a message. The number in the document, which is signed, must equal the
-// one outside.
+// document decodes the document of a message. The signature does not cover the message's number, so that
+// number must equal the document's own.
 func (m Message) document() (Doc, error) {
 	var d Doc
 	if err := json.Unmarshal(m.Doc, &d); err != nil {
@@ -254,13 +256,14 @@ func (m *Member) advance(number int64) {
 	}
 }
 
-// backoff is the wait between tries. It doubles, and half of it is random, so that members that lost the
-// control plane together do not return together.
+// backoff is the wait between tries. It doubles up to mostWait, and half of it is random, so that members
+// that lost the control plane together do not return together.
 type backoff struct{ tries int }
 
 func (b *backoff) reset() { b.tries = 0 }
 
-// wait waits until the next try, at least for the RetryAfter of err, or until ctx ends.
+// wait waits until the next try or until ctx ends. It waits at least for the RetryAfter of err, but never
+// longer than mostWait.
 func (b *backoff) wait(ctx context.Context, err error) {
 	d := min(firstWait<<min(b.tries, 16), mostWait)
 	b.tries++

@@ -18,25 +18,24 @@ import (
 // These constants are the times of a member. Those of the protocol are in wire.go.
 const (
 	CallTimeout = 10 * time.Second       // for one call to the control plane, streams excepted
-	firstWait   = 100 * time.Millisecond // before the second try; it doubles
+	firstWait   = 100 * time.Millisecond // the longest wait before the second try; it doubles
 	mostWait    = 5 * time.Second        // the longest wait between tries
-	leastRenew  = time.Second            // the shortest time between two joins, however short the life of a token
+	leastRenew  = time.Second            // the shortest wait until a token is renewed, however short its life
 )
 
 // MemberConfig identifies a member and its control plane.
 type MemberConfig struct {
-	// ControlPlane is the base URL of the control plane, or those of its processes, separated by commas. The member
-	// goes on with the next one when the one it asks is away or reaches no leader.
+	// ControlPlane is the base URL of the control plane, or those of its processes, separated by commas. The
+	// member turns to the next process when the present one is away or reaches no leader.
 	ControlPlane string
 	Credential   string // of a host or gateway; sent only to JoinPath
 	Join         JoinRequest
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
-	// Last is the session of an earlier run. Its host token is used until the control plane has issued
-	// another.
+	// Last is the session of an earlier run. The member uses its id and host token until the first join.
 	Last Session
 
-	HTTP   *http.Client     // nil = a separate client; its Timeout is not used
+	HTTP   *http.Client     // nil = a client of the member's own; the Timeout of a given one is ignored
 	Now    func() time.Time // nil = time.Now
 	Logger *slog.Logger     // nil = slog.Default()
 }
@@ -56,15 +55,15 @@ type Member struct {
 	connected     atomic.Bool
 	lastHeartbeat atomic.Int64 // Unix nanoseconds; 0 = never
 	pulse         pulse
-	rejoin        chan struct{} // holds one: the control plane refused the token
+	rejoin        chan struct{} // has an element after the control plane has refused the token
 	fence         fence
 }
 
-// session is the result of the last join.
+// session is the result of the last join, or before the first one of MemberConfig.Last.
 type session struct {
 	id, token, hostToken string
 	run                  int64     // of this process; 0 = it has not joined, or has no store
-	ends                 time.Time // of hostToken, at which hosts refuse it too
+	ends                 time.Time // the time from which hosts refuse hostToken
 }
 
 // CheckCredential checks the form of the credential of a host or gateway.
@@ -121,15 +120,17 @@ func newTransport() *http.Transport {
 // Endpoints returns the processes of the control plane, for other requests of this process.
 func (m *Member) Endpoints() *Endpoints { return m.endpoints }
 
-// ID returns the id that the control plane gave the member; "" before the first join.
+// ID returns the id that the control plane gave the member. Before the first join it is that of
+// MemberConfig.Last, or "".
 func (m *Member) ID() string { return m.session.Load().id }
 
 // Token returns the service token for the control plane; "" before the first join.
 func (m *Member) Token() string { return m.session.Load().token }
 
-// HostToken returns the service token that a gateway sends to hosts. It is "" before the first join, for
-// a host, and after the last token has ended. While the control plane is down the last token lives on for
-// token.Outage, because hosts that are cut off as well accept it.
+// HostToken returns the service token that a gateway sends to hosts. It is "" for a host, and before the
+// first join unless MemberConfig.Last has one. It is also "" after the token's end, which is token.Outage
+// later while the stream of documents is down, because hosts that are cut off as well accept the token until
+// then.
 func (m *Member) HostToken() string {
 	s := m.session.Load()
 	ends := s.ends
@@ -148,8 +149,8 @@ func (m *Member) Trusted() token.Set { return *m.trusted.Load() }
 // Connected reports whether the stream of documents is open and alive.
 func (m *Member) Connected() bool { return m.connected.Load() }
 
-// LastHeartbeat returns the time of the last heartbeat. At that time the member had every document. It is
-// the zero time if there was none in this run or in that of MemberConfig.Last.
+// LastHeartbeat returns the time of the last heartbeat, at which the member had every document. If this run
+// had none, it is that of MemberConfig.Last, or the zero time.
 func (m *Member) LastHeartbeat() time.Time {
 	ns := m.lastHeartbeat.Load()
 	if ns == 0 {
@@ -161,8 +162,8 @@ func (m *Member) LastHeartbeat() time.Time {
 // Number returns the number of the newest handled document.
 func (m *Member) Number() int64 { return m.number.Load() }
 
-// keepJoined joins, and joins again at half of each token's life or after a refusal, until ctx ends. It
-// closes joined at the first success.
+// keepJoined joins, and joins again after half of each token's life or after a refusal of the token, until
+// ctx ends. It closes joined at the first success.
 func (m *Member) keepJoined(ctx context.Context, joined chan<- struct{}) {
 	tries := backoff{}
 	status := condition{log: m.log, down: "the control plane does not let this member join; the member tries again", up: "the member joined the control plane"}
@@ -253,7 +254,8 @@ func (m *Member) trust(jwks []byte) error {
 	return nil
 }
 
-// condition logs when an operation starts to fail, when its error changes, and when it works again.
+// condition logs the first result of an operation, and later each change of it: a failure, another error, or
+// success again.
 type condition struct {
 	log      *slog.Logger
 	down, up string

@@ -13,8 +13,9 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// MaxAge is the time for which documents count without a heartbeat of the control plane. After it, a
-// gateway refuses every request. Hosts that are cut off accept a gateway's last token for the same time.
+// MaxAge is the time for which a gateway serves by its documents without a heartbeat of the control plane.
+// After it, the gateway refuses every request. Hosts that are cut off accept a gateway's last token until the
+// same time after the token's expiry.
 const MaxAge = token.Outage
 
 // sessionFormat is the version of the file.
@@ -26,7 +27,7 @@ type Session struct {
 	Credential    string    `json:"credential"` // id of the credential that joined
 	ID            string    `json:"id"`         // of the member
 	HostToken     string    `json:"host_token"`
-	Ends          time.Time `json:"ends"`   // of the host token, at which hosts refuse it too
+	Ends          time.Time `json:"ends"`   // the time from which hosts refuse the host token
 	LastHeartbeat time.Time `json:"heard"`  // see Member.LastHeartbeat
 	Number        int64     `json:"number"` // the catalogue has every document up to it
 }
@@ -37,7 +38,7 @@ type sessionFile struct {
 	Session
 }
 
-// ReadSession reads a file written by Write.
+// ReadSession reads a file written by Write. If there is none, the error is fs.ErrNotExist.
 func ReadSession(path string) (Session, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -58,7 +59,7 @@ func ReadSession(path string) (Session, error) {
 	return f.Session, nil
 }
 
-// Write replaces the file durably.
+// Write replaces the file durably. Only the owner may read the file.
 func (s Session) Write(path string) error {
 	text, err := json.Marshal(sessionFile{sessionFormat, s})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/billing"
 )
 
-// These are the routes. A member sends its fleet credential to JoinPath, and to the other routes the service
-// token that it got there. JWKSPath needs neither.
+// These are the routes. A member sends its fleet credential only to JoinPath, and to the other routes the
+// service token that JoinPath returned. JWKSPath needs neither.
 const (
 	JoinPath   = "/fleet/v1/join"        // POST JoinRequest -> JoinAnswer
 	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line
@@ -25,8 +25,8 @@ const StorePrefix = "store_"
 // ServiceHeader carries a gateway's service token to a host, beside the tenant's own credential.
 const ServiceHeader = "Corvo-Service-Token"
 
-// DrainTrailer follows the body of a stream that a gateway ended because it shuts down, not its client.
-// The host then tells the client to open another stream.
+// DrainTrailer follows the body of a stream that a gateway ends because the gateway shuts down. It
+// distinguishes this from an end by the client, so that the host tells the client to open another stream.
 const DrainTrailer = "Corvo-Service-Drain"
 
 // HeartbeatEvery is the time between two heartbeats on a stream of documents.
@@ -43,11 +43,11 @@ type JoinRequest struct {
 	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet
 }
 
-// JoinAnswer has a service token. A gateway gets two, because a host that sees its HostToken must not be
-// able to use it at the control plane.
+// JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
+// not be able to use it at the control plane.
 type JoinAnswer struct {
 	ID        string          `json:"id"`                   // of the host or gateway
-	Run       int64           `json:"run,omitempty"`        // of this process among those of the host; the newest one has the highest
+	Run       int64           `json:"run,omitempty"`        // numbers the processes of a host; the newest has the highest
 	Token     string          `json:"token"`                // for the control plane
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
@@ -120,12 +120,12 @@ const (
 	Closing = "closing"
 	Gone    = "absent" // closed, its data deleted
 	Failed  = "failed" // see Error; the host retries
-	// Waiting means that the data is not on this host, and that the host must not found it: see Error. It ends
-	// with another document.
+	// Waiting means that the namespace's data is not in the host's store and that the host must not begin
+	// with empty data: see Error. A newer document ends this state.
 	Waiting = "waiting"
 )
 
-// Report is the state of a host, always with all its cells. A host reports after each change and every
+// Report is the state of a host, always with all its cells. A host sends one after each change and every
 // ReportEvery.
 type Report struct {
 	Number int64        `json:"number"` // of the newest document it has handled

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxRoots is the most roots of a bundle: the one that signs, and its predecessor or successor.
+// MaxRoots is the largest number of roots in a bundle: the root that signs, and its predecessor or successor.
 const MaxRoots = 2
 
 // Bundle is the set of roots that members trust. It never changes. The zero Bundle trusts nobody.
@@ -18,7 +18,8 @@ type Bundle struct {
 	roots []*x509.Certificate // oldest first
 }
 
-// NewBundle returns the bundle of 1 to MaxRoots roots, whose certificates are in DER.
+// NewBundle returns the bundle of 1 to MaxRoots different roots. Their certificates are in DER, the oldest
+// first. Every error is a VALIDATION_ERROR.
 func NewBundle(ders ...[]byte) (Bundle, error) {
 	if len(ders) == 0 || len(ders) > MaxRoots {
 		return Bundle{}, api.Errorf(api.ValidationError, "a bundle has 1 to %d roots, not %d", MaxRoots, len(ders))
@@ -62,8 +63,8 @@ func (b Bundle) String() string { return strings.Join(b.Fingerprints(), " and ")
 // Equal reports whether two bundles have the same roots in the same order.
 func (b Bundle) Equal(other Bundle) bool { return slices.Equal(b.Fingerprints(), other.Fingerprints()) }
 
-// MarshalJSON encodes the bundle as the list of its certificates in DER and base64, as the member x5c of a JSON Web Key
-// does.
+// MarshalJSON encodes the bundle as a list of its certificates, each in base64 of DER, as the member x5c of a
+// JSON Web Key is.
 func (b Bundle) MarshalJSON() ([]byte, error) {
 	ders := make([][]byte, len(b.roots))
 	for i, root := range b.roots {
@@ -72,7 +73,8 @@ func (b Bundle) MarshalJSON() ([]byte, error) {
 	return json.Marshal(ders)
 }
 
-// UnmarshalJSON decodes the output of MarshalJSON, and checks every root.
+// UnmarshalJSON decodes the output of MarshalJSON and checks every root. It refuses an empty list, which is
+// the zero Bundle. After an error b is unchanged.
 func (b *Bundle) UnmarshalJSON(text []byte) error {
 	var ders [][]byte
 	if err := json.Unmarshal(text, &ders); err != nil {

@@ -19,23 +19,25 @@ type Config struct {
 	Path  string // of the member's file
 	Kind  Kind
 	Store string // the id of the data directory; only of a host
-	// FleetRoot is the fingerprint of the root that the first join trusts.
+	// FleetRoot is the fingerprint of the root that the first join trusts, in the form of ParseFingerprint's
+	// result.
 	FleetRoot string
 
 	Now    func() time.Time // nil = time.Now
 	Logger *slog.Logger     // nil = slog.Default()
 }
 
-// Holder holds the certificate of this process: it reads it from disk, replaces it, and gives it to every handshake. It
-// is safe for concurrent use.
+// Holder holds the certificate of this process: it reads the certificate from disk, replaces it, and gives it
+// to every handshake. It is safe for concurrent use.
 type Holder struct {
 	cfg       Config
 	replacing sync.Mutex         // held while the file is replaced
-	key       ed25519.PrivateKey // the one of the file, or a new one that the first certificate makes durable
+	key       ed25519.PrivateKey // the key in the file, or a new one, which Accept writes with the first certificate
 	current   atomic.Pointer[Member]
 }
 
 // Open reads the member's file. Without a usable file it makes a new key and logs why the member joins anew.
+// It returns an error only if the file exists and cannot be read.
 func Open(c Config) (*Holder, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -63,7 +65,7 @@ func Open(c Config) (*Holder, error) {
 // Member returns the current certificate with its key and bundle, or nil before the first join.
 func (h *Holder) Member() *Member { return h.current.Load() }
 
-// Stage returns the stage of the current certificate, Expired if there is none.
+// Stage returns the stage of the current certificate, or Expired before the first join.
 func (h *Holder) Stage() Stage {
 	m := h.Member()
 	if m == nil {
@@ -72,8 +74,8 @@ func (h *Holder) Stage() Stage {
 	return m.StageAt(h.cfg.Now())
 }
 
-// Request returns the request for the next certificate, or nil while the current one is fresh. The member sends it with
-// its next join.
+// Request returns the request for the next certificate, or nil while the current one needs no renewal. The
+// member sends it with its next join.
 func (h *Holder) Request() ([]byte, error) {
 	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) {
 		return nil, nil
@@ -81,9 +83,10 @@ func (h *Holder) Request() ([]byte, error) {
 	return NewRequest(h.key)
 }
 
-// Accept takes the control plane's answer to a join: a certificate in DER, nil if none was requested, and the newest
-// bundle. It writes the file before any handshake uses them. It refuses a certificate that other members would refuse,
-// and keeps the current one.
+// Accept takes the control plane's answer to a join: a certificate in DER, nil if none was requested, and the
+// newest bundle. It writes the file before any handshake uses them. It refuses a new certificate that is for
+// another key, kind or store, or that other members would refuse now; after an error the current certificate
+// and bundle stay in use.
 func (h *Holder) Accept(der []byte, bundle Bundle) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()

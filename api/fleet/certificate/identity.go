@@ -20,7 +20,7 @@ const (
 	Gateway      Kind = "gateway"
 )
 
-// MaxName is the most characters of an id in an identity.
+// MaxName is the largest number of characters of an id in an identity.
 const MaxName = 64
 
 // scheme precedes the kind in the URI of an identity.
@@ -33,7 +33,7 @@ type Identity struct {
 	Store string // the id of the data directory; only of a host, which always has one
 }
 
-// Validate checks the kind and the ids.
+// Validate checks the kind and the ids. The error is a VALIDATION_ERROR.
 func (i Identity) Validate() error {
 	switch i.Kind {
 	case ControlPlane, Host, Gateway:
@@ -52,7 +52,8 @@ func (i Identity) Validate() error {
 	return nil
 }
 
-// isName reports whether s can stand in a URI as it is, so that an identity has exactly one spelling.
+// isName reports whether s is 1 to MaxName characters that a URI holds unescaped, so that an identity has
+// exactly one spelling.
 func isName(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
@@ -93,8 +94,8 @@ func ParseIdentity(uri string) (Identity, error) {
 	return i, nil
 }
 
-// identityOf returns the identity in a certificate. A certificate with any other name is refused, because the authority
-// issues none.
+// identityOf returns the identity in a certificate, its only URI. It refuses a certificate with another URI,
+// a DNS name, an IP address or an e-mail address, because the authority issues none.
 func identityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
 		return Identity{}, api.Errorf(api.Unauthorized, "the certificate does not name exactly one member of the fleet")

@@ -18,8 +18,9 @@ type Member struct {
 	leaf     *x509.Certificate
 }
 
-// NewMember checks that a certificate in DER names a member of the fleet and is for the key. It does not check whether
-// the bundle and the time allow its use, because a member with an expired certificate renews it.
+// NewMember checks that a certificate in DER names a member of the fleet and is for the key, and that the
+// bundle has a root. It does not check whether the bundle and the time allow the certificate's use, because a
+// member with an expired certificate renews it.
 func NewMember(key ed25519.PrivateKey, der []byte, bundle Bundle) (*Member, error) {
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -38,13 +39,13 @@ func NewMember(key ed25519.PrivateKey, der []byte, bundle Bundle) (*Member, erro
 	return &Member{Identity: identity, Bundle: bundle, key: key, leaf: leaf}, nil
 }
 
-// Ends returns the end of the certificate.
+// Ends returns the time at which the certificate expires.
 func (m *Member) Ends() time.Time { return m.leaf.NotAfter }
 
 // Stage is the stage of a certificate's life.
 type Stage string
 
-// These are the stages, in the order of a life.
+// These are the stages, in their order.
 const (
 	NotYetValid Stage = "not yet valid"
 	Fresh       Stage = "fresh"
@@ -68,21 +69,22 @@ func (m *Member) StageAt(now time.Time) Stage {
 	return Fresh
 }
 
-// jitter returns the time by which the renewal is early. It derives from the random serial number, so that it is the
-// same after a restart.
+// jitter returns by how much the renewal is early, less than RenewSpread. It derives from the random serial
+// number, so that it stays the same after a restart.
 func (m *Member) jitter() time.Duration {
-	serial := m.leaf.SerialNumber.FillBytes(make([]byte, 20)) // RFC 5280 allows no longer one
+	serial := m.leaf.SerialNumber.FillBytes(make([]byte, 20)) // RFC 5280 allows at most 20 bytes
 	return time.Duration(binary.BigEndian.Uint64(serial[12:]) % uint64(RenewSpread))
 }
 
-// needsRenewal reports whether the member should ask for a new certificate at a time: in every stage but Fresh, and if
-// its root has left the bundle, because other members then refuse the certificate.
+// needsRenewal reports whether the member should ask for a new certificate at a time: in every stage but
+// Fresh, and also if the root of the certificate has left the bundle, because other members then refuse the
+// certificate.
 func (m *Member) needsRenewal(now time.Time) bool {
 	return m.StageAt(now) != Fresh || m.Bundle.issuer(m.leaf) == nil
 }
 
-// tls returns the certificate for handshakes. Its root follows it, because a member that joins knows only the root's
-// fingerprint.
+// tls returns the certificate for handshakes. The root that issued it follows in the chain, because a member
+// that joins knows only the root's fingerprint.
 func (m *Member) tls() *tls.Certificate {
 	c := &tls.Certificate{Certificate: [][]byte{m.leaf.Raw}, PrivateKey: m.key, Leaf: m.leaf}
 	if root := m.Bundle.issuer(m.leaf); root != nil {

@@ -22,7 +22,8 @@ const (
 	certBlock = "CERTIFICATE"
 )
 
-// ErrUnusable means that a member's file is missing, damaged or of another member. The member joins anew.
+// ErrUnusable means that a member's file is missing, damaged, or of another kind or store. The member then
+// joins anew.
 var ErrUnusable = errors.New("this member joins the fleet anew")
 
 // writeFile replaces the file of a member durably and as a whole: its certificate, the roots of its bundle and its key,
@@ -43,8 +44,8 @@ func (m *Member) writeFile(path string) error {
 	return nil
 }
 
-// ReadMember reads the file of a member of this kind and store. An error is ErrUnusable unless the file cannot be read
-// at all.
+// ReadMember reads the file of a member of this kind and store. Every error is ErrUnusable, except if the
+// file exists and cannot be read.
 func ReadMember(path string, kind Kind, store string) (*Member, error) {
 	file, err := os.ReadFile(path)
 	switch {

@@ -21,19 +21,20 @@ import (
 const (
 	// Life is the time from the issue of a member's certificate to its end.
 	Life = 7 * 24 * time.Hour
-	// RenewAfter is the age at which a member has renewed its certificate. Members begin up to RenewSpread earlier, so
-	// that members that joined at the same time do not renew at the same time for ever.
+	// RenewAfter is the greatest age at which a member begins to renew its certificate. Members begin up to
+	// RenewSpread earlier, so that members that joined at the same time do not go on renewing at the same
+	// time.
 	RenewAfter  = 12 * time.Hour
 	RenewSpread = time.Hour
-	// AlarmBefore is the rest of a certificate's life below which the member raises an alarm.
+	// AlarmBefore is the remaining life of a certificate below which the member raises an alarm.
 	AlarmBefore = 3 * 24 * time.Hour
-	// Slew is the time before its issue from which a certificate is valid, because clocks differ.
+	// Slew is how long before its issue a certificate is already valid, because clocks differ.
 	Slew = 5 * time.Minute
 	// RootLife is the life of a root.
 	RootLife = 10 * 365 * 24 * time.Hour
 )
 
-// MaxRequestBytes is the largest certificate signing request that is parsed.
+// MaxRequestBytes is the size of the largest certificate signing request that Issue accepts.
 const MaxRequestBytes = 4 << 10
 
 // Root is a root of the authority with its key. It never changes.
@@ -104,7 +105,7 @@ func parseRoot(der []byte) (*x509.Certificate, error) {
 // Seed returns the seed of the root's key, which is a secret.
 func (r *Root) Seed() []byte { return r.key.Seed() }
 
-// DER returns the root's certificate.
+// DER returns the root's certificate in DER. The caller must not change it.
 func (r *Root) DER() []byte { return r.cert.Raw }
 
 // Fingerprint returns the SHA-256 of the root's certificate in hexadecimal, the value of --fleet-root.
@@ -115,8 +116,8 @@ func fingerprint(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ParseFingerprint parses a fingerprint in hexadecimal. It accepts upper case and colons, because other programs print
-// fingerprints so.
+// ParseFingerprint parses a fingerprint in hexadecimal and returns it in the form of Fingerprint. It accepts
+// upper case and colons, because other programs print fingerprints so.
 func ParseFingerprint(s string) (string, error) {
 	sum, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
 	if err != nil || len(sum) != sha256.Size {
@@ -125,8 +126,8 @@ func ParseFingerprint(s string) (string, error) {
 	return hex.EncodeToString(sum), nil
 }
 
-// NewRequest returns a certificate signing request for a key, in DER. It names nothing, because the control plane
-// knows from the credential whose certificate it issues.
+// NewRequest returns a certificate signing request for a key, in DER. The request names nobody, because the
+// control plane knows from the credential whose certificate it issues.
 func NewRequest(key ed25519.PrivateKey) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{}, key) // Ed25519 needs no randomness
 	if err != nil {
@@ -135,8 +136,8 @@ func NewRequest(key ed25519.PrivateKey) ([]byte, error) {
 	return der, nil
 }
 
-// Issue issues a certificate for the public key of a request to a member, in DER. It ignores everything else in the
-// request.
+// Issue issues a certificate in DER to a member, for the public key of a request. It ignores everything else
+// in the request, but the request must be signed with that key. The certificate is valid for Life from now.
 func (r *Root) Issue(request []byte, member Identity, now time.Time, random io.Reader) (der []byte, err error) {
 	key, err := requestKey(request)
 	if err != nil {
@@ -183,7 +184,7 @@ func requestKey(request []byte) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// newSerial returns a random serial number. It is never 0, because x509 would choose another one itself.
+// newSerial returns a random serial number, never 0, because x509 would replace 0 by a number of its own.
 func newSerial(random io.Reader) (*big.Int, error) {
 	bits := make([]byte, 16)
 	if _, err := io.ReadFull(random, bits); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Accept decides which members may be at the other end of a connection. It returns an UNAUTHORIZED for others.
+// Accept decides which members may be at the other end of a connection. It returns an UNAUTHORIZED error for
+// the others.
 type Accept func(Identity) error
 
 // Only accepts exactly one member. It compares the kind, the id and the store.
@@ -21,7 +22,7 @@ func Only(want Identity) Accept {
 	}
 }
 
-// Any accepts every member of some kinds.
+// Any accepts every member of the given kinds.
 func Any(kinds ...Kind) Accept {
 	return func(got Identity) error {
 		if !slices.Contains(kinds, got.Kind) {
@@ -38,8 +39,9 @@ func (h *Holder) Server(accept Accept) *tls.Config {
 	return c
 }
 
-// JoinServer returns the configuration of the control plane. It also lets clients in that show no certificate, because
-// a member has none when it joins. It verifies a certificate that a client shows. PeerOf tells the two apart.
+// JoinServer returns the configuration of the control plane. It also lets in clients that show no
+// certificate, because a member shows none when it joins. It verifies the certificate of a client that
+// shows one. PeerOf tells whether the client did.
 func (h *Holder) JoinServer(accept Accept) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
@@ -48,7 +50,7 @@ func (h *Holder) JoinServer(accept Accept) *tls.Config {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return h.certificate() },
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {
-				return nil // ClientAuth refuses it where it must
+				return nil // Server's ClientAuth has refused such a client already
 			}
 			return h.verify(s, x509.ExtKeyUsageClientAuth, accept)
 		},
@@ -64,9 +66,10 @@ func (h *Holder) Client(accept Accept) *tls.Config {
 	return c
 }
 
-// JoinClient returns the configuration for joins. It shows no certificate, because an expired one would be refused. The
-// member trusts the control plane by its bundle, and before the first join by the root with the fingerprint
-// Config.FleetRoot. With a bundle the fingerprint does not count, because it may be that of a root that was replaced.
+// JoinClient returns the configuration for joins. The member shows no certificate, because the control plane
+// would refuse an expired one. The member trusts the control plane by its bundle, and before the first join
+// by the root with the fingerprint Config.FleetRoot. With a bundle the fingerprint does not count, because it
+// may be that of a root that was replaced.
 func (h *Holder) JoinClient() *tls.Config {
 	c := clientConfig(h.cfg)
 	c.VerifyConnection = func(s tls.ConnectionState) error {
@@ -98,7 +101,7 @@ func (h *Holder) joinBundle(chain []*x509.Certificate) (Bundle, error) {
 	return Bundle{}, api.Errorf(api.Unauthorized, "the control plane shows the root %q, and --fleet-root is %q: compare it with the one that `corvo-cloud server` prints", shown, h.cfg.FleetRoot)
 }
 
-// clientConfig returns the common part of all clients' configurations.
+// clientConfig returns the part that all clients' configurations share.
 func clientConfig(cfg Config) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -108,7 +111,8 @@ func clientConfig(cfg Config) *tls.Config {
 	}
 }
 
-// certificate returns the newest certificate, so that a replaced one is in use from the next handshake on.
+// certificate returns the newest certificate, so that the next handshake uses a replacement. It refuses a
+// certificate that is not valid now.
 func (h *Holder) certificate() (*tls.Certificate, error) {
 	m := h.Member()
 	if m == nil {
@@ -129,7 +133,7 @@ func (h *Holder) verify(s tls.ConnectionState, use x509.ExtKeyUsage, accept Acce
 	return verifyPeer(s, m.Bundle, use, h.cfg, accept)
 }
 
-// verifyPeer checks that the other side is an accepted member whom the bundle trusts.
+// verifyPeer checks that the other side is an accepted member that the bundle trusts.
 func verifyPeer(s tls.ConnectionState, trusted Bundle, use x509.ExtKeyUsage, cfg Config, accept Accept) error {
 	if len(s.PeerCertificates) == 0 {
 		return api.Errorf(api.Unauthorized, "the other side showed no certificate")

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// verify checks that a root of the bundle issued a certificate for a use and that the certificate is valid now. It
-// returns the identity of the member.
+// verify checks that a root of the bundle issued a certificate, that the certificate is for the given use and
+// that it is valid now. It returns the identity of the member. Every error is UNAUTHORIZED.
 func (b Bundle) verify(c *x509.Certificate, use x509.ExtKeyUsage, now time.Time) (Identity, error) {
 	member, err := identityOf(c)
 	if err != nil {
@@ -29,7 +29,8 @@ func (b Bundle) verify(c *x509.Certificate, use x509.ExtKeyUsage, now time.Time)
 	return Identity{}, api.Wrap(err, api.Unauthorized, "the certificate of "+member.String()+" is refused: "+err.Error())
 }
 
-// errNotValidNow refuses a certificate because of the time. It names both clocks, because the reason may be either.
+// errNotValidNow refuses a certificate because of the time. Its text names the control plane's clock and this
+// machine's, because either may be wrong.
 func errNotValidNow(member Identity, c *x509.Certificate, now time.Time) error {
 	const form = time.RFC3339
 	subject := "the certificate of " + member.String()
