@@ -2,33 +2,33 @@ package api
 
 import "encoding/json"
 
-// HeartbeatRequest renews the leases of jobs, by id.
+// HeartbeatRequest renews the leases of jobs and may report about them.
 type HeartbeatRequest struct {
-	// Jobs has a report for each job, by id. A nil report counts as absent.
+	// Jobs has a report for each job, by the job's id. A job with a nil report counts as absent.
 	Jobs map[string]*HeartbeatJob `json:"jobs"`
-	// ReportID identifies the request, so that a repeat counts its usage only once, unless another
-	// heartbeat of the job came in between. It has up to 64 bytes of the client's choice. Without it a
-	// repeat counts again.
+	// ReportID identifies the request, so that a repeat counts its usage only once, unless another heartbeat
+	// of the job came in between. The client chooses up to 64 bytes. Without a ReportID a repeat counts
+	// again.
 	ReportID string `json:"report_id,omitempty"`
-	// WorkerID, Concurrency and Draining describe the worker for GET /workers. Concurrency is the number
-	// of jobs that it runs at once, 0 = unchanged. Draining means that it fetches no more jobs.
+	// WorkerID, Concurrency and Draining describe the worker for GET /workers. Concurrency is the number of
+	// jobs that the worker runs at once, 0 = unchanged. Draining means that it fetches no more jobs.
 	WorkerID    string `json:"worker_id,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
 	Draining    bool   `json:"draining,omitempty"`
 }
 
-// HeartbeatJob is the report about one running job. Every field is optional: {} renews the lease by the
-// duration of the fetch. Usage is the usage since the last report; the server adds the reports up.
+// HeartbeatJob is the report about one running job. Every field is optional: {} renews the lease by its
+// duration in the fetch. Usage is the usage since the last report, because the server adds the reports up.
 type HeartbeatJob struct {
 	Progress      json.RawMessage `json:"progress,omitempty"`
 	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
 	Usage         *ReportedUsage  `json:"usage,omitempty"`
 	LeaseToken    string          `json:"lease_token,omitempty"`
 	WorkerID      string          `json:"worker_id,omitempty"`
-	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds
+	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds; 0 = as in the fetch
 }
 
-// HeartbeatResponse has a status for each job of the request, and lists each job in one of three lists.
+// HeartbeatResponse has a status for each job of the request. Each job is also in one of the three lists.
 type HeartbeatResponse struct {
 	Jobs     map[string]HeartbeatStatus `json:"jobs"`
 	Acked    []string                   `json:"acked"`    // renewed

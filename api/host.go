@@ -1,6 +1,6 @@
 package api
 
-// Host is a host or gateway, for operators of the cloud.
+// Host is a host or gateway as operators of the cloud see it.
 type Host struct {
 	Resource
 	Spec   HostSpec   `json:"spec"`
@@ -13,8 +13,8 @@ type HostSpec struct {
 	Region string `json:"region"`
 }
 
-// HostStatus is the reported state of a host. A restarted control plane does not know it until the next
-// report.
+// HostStatus is the state of a host. A control plane that has just restarted has no LastSeenAt, and shows
+// StoreState silent until the host's next report.
 type HostStatus struct {
 	Address    string `json:"address"` // base URL at which gateways reach it
 	Version    string `json:"version"`
@@ -39,7 +39,7 @@ type CreateHostRequest struct {
 	Region string `json:"region,omitempty"`
 }
 
-// CreatedHost is the response of a create. No other response contains the credential.
+// CreatedHost is the response of a request that creates a host. No other response contains the credential.
 type CreatedHost struct {
 	Host
 	Credential string `json:"credential"`

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Job is a job in the responses of GET /jobs/{id} and searches. Its JSON always has every field. Lists
-// and objects are empty rather than null; an absent value is null.
+// Job is a job in the responses of GET /jobs/{id} and of searches. Its JSON always has every field. An empty
+// list or object is never null, and an absent value is null.
 type Job struct {
 	ID       string          `json:"id"`
 	Queue    string          `json:"queue"`
@@ -15,7 +15,7 @@ type Job struct {
 	Payload  json.RawMessage `json:"payload"`
 	Priority int             `json:"priority"` // 0 critical, 1 high, 2 normal
 
-	Attempt          int    `json:"attempt"`     // number of started attempts that count
+	Attempt          int    `json:"attempt"`     // number of started attempts; one that was given back undone does not count
 	MaxRetries       int    `json:"max_retries"` // the largest number of attempts, the first one included
 	RetryBackoff     string `json:"retry_backoff"`
 	RetryBaseDelayMs int64  `json:"retry_base_delay_ms"`
@@ -42,7 +42,7 @@ type Job struct {
 	ChainConfig json.RawMessage `json:"chain_config"`
 
 	BlockedBy        int     `json:"blocked_by"`        // jobs it depends on that are not known to have succeeded
-	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore, if there are such jobs
+	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore; null if it depends on no job
 
 	CreatedAt   Time  `json:"created_at"`
 	StartedAt   *Time `json:"started_at"` // of the latest attempt
@@ -68,31 +68,31 @@ type Job struct {
 	RetryJitterPercent int     `json:"retry_jitter_percent"` // random part of a retry delay
 
 	FairnessKey     *string         `json:"fairness_key"`
-	FairnessWeight  *int            `json:"fairness_weight"` // null = unchanged
+	FairnessWeight  *int            `json:"fairness_weight"` // null = the enqueue gave none
 	Provider        *string         `json:"provider"`        // the provider whose limits apply; null = that of the queue
-	Model           *string         `json:"model"`           // expected
+	Model           *string         `json:"model"`           // the model that it is expected to use
 	CostEstimateUSD *money.Nano     `json:"cost_estimate_usd"`
 	ReplayOf        *string         `json:"replay_of"`     // the job whose iterations it continues
 	WaitingFor      *string         `json:"waiting_for"`   // while pending: "provider:NAME" or "budget:NAME" if that delays it
 	ResultSchema    json.RawMessage `json:"result_schema"` // JSON Schema of the result
 }
 
-// JobAgent is the progress of an agent's job and its limits; null = no limit.
+// JobAgent is the progress of an agent's job, and its limits, each null if there is none.
 type JobAgent struct {
 	MaxIterations    *int        `json:"max_iterations"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd"`
 	IterationTimeout *Duration   `json:"iteration_timeout"`
 	Iteration        int         `json:"iteration"`      // number of ended iterations
-	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of these iterations, including those of the job it continues
+	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of the ended iterations, including those of the job that it continues
 }
 
-// JobHold is the reason of a hold. Name is the budget or the policy.
+// JobHold is the reason of a hold. Name is the name of the budget or the policy, and null for another reason.
 type JobHold struct {
 	By   string  `json:"by"` // request, agent, max_iterations, max_cost, budget, policy or dependency
 	Name *string `json:"name"`
 }
 
-// JobError is one failed attempt of a job. ID is unique among all errors.
+// JobError is one failed attempt of a job. ID is unique among all errors of the namespace.
 type JobError struct {
 	ID        int64   `json:"id"`
 	JobID     string  `json:"job_id"`
@@ -120,8 +120,8 @@ const (
 	OutcomeDropped      = "dropped"  // the queue was full
 )
 
-// JobAttempt is one attempt of a job. A running attempt has no end and no outcome. An attempt that never
-// started, because the job ended while it waited, has no worker and no start.
+// JobAttempt is one attempt of a job. A running attempt has no end and no outcome. If the job ended while it
+// waited, the entry for that end has no worker and no start.
 type JobAttempt struct {
 	Attempt   int     `json:"attempt"`
 	WorkerID  *string `json:"worker_id"`

@@ -30,8 +30,9 @@ type Key struct {
 	Enabled    bool     `json:"enabled"`
 	CreatedAt  Time     `json:"created_at"`
 	ExpiresAt  *Time    `json:"expires_at"`   // null = never
-	LastUsedAt *Time    `json:"last_used_at"` // null = not since the responding process started
-	// PreviousUntil is the time until which the secret before the last rotation stays valid.
+	LastUsedAt *Time    `json:"last_used_at"` // null = not since the start of the process that responds
+	// PreviousUntil is the time until which the secret before the last rotation stays valid; absent = it is
+	// not valid.
 	PreviousUntil *Time `json:"previous_until,omitempty"`
 
 	// Version is set by package client from the ETag of the response; 0 in a list.

@@ -1,7 +1,7 @@
 package api
 
-// LimitRule limits the jobs of a queue with one fairness key. A rule without a key limits the whole queue
-// and is part of the queue's settings.
+// LimitRule limits the jobs of a queue that have one fairness key. A rule without a key limits the whole
+// queue and is part of the queue's settings.
 type LimitRule struct {
 	ID             string `json:"id"` // queue/key, or the name of the queue
 	Queue          string `json:"queue"`
@@ -17,12 +17,12 @@ type LimitRule struct {
 	Version int64 `json:"-"`
 }
 
-// LimitRuleRequest declares a limit rule. An absent field means no limit.
+// LimitRuleRequest declares a limit rule. An absent limit, or 0, means no limit.
 type LimitRuleRequest struct {
 	Queue          string   `json:"queue"`
 	Key            string   `json:"key,omitempty"`             // "*" = each key without a rule of its own; absent = the whole queue
 	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // active jobs at a time
 	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs started in any window
 	RateWindow     Duration `json:"rate_window,omitempty"`     // "1s" to "24h"; requires RateLimit
-	Paused         *bool    `json:"paused,omitempty"`          // no job starts; default false, for a whole queue: unchanged
+	Paused         *bool    `json:"paused,omitempty"`          // no job starts; absent = false or, for a whole queue, unchanged
 }

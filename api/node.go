@@ -43,8 +43,8 @@ type ClusterStatus struct {
 	Shards        int           `json:"shards"`
 	// ShardStatus is the state of each shard on this node. The fields above are those of the first shard.
 	ShardStatus []ShardStatus `json:"shard_status"`
-	// QueueTime is the time that requests wait for their log entry. ApplyTime is the time from the append
-	// of an entry until it is durable and applied. Both count from the start of the node.
+	// QueueTime is the time that requests wait for their log entry. ApplyTime is the time from the append of
+	// an entry until it is durable and applied. Both cover the time since the start of the node.
 	QueueTime Histogram  `json:"queue_time_hist"`
 	ApplyTime Histogram  `json:"apply_time_hist"`
 	Disk      DiskStatus `json:"disk"`
@@ -80,9 +80,9 @@ type ClusterNode struct {
 	Role          string `json:"role"`
 	Self          bool   `json:"self"`
 	Voter         bool   `json:"voter"`
-	LastContactMs int64  `json:"last_contact_ms"` // since its last contact with the leader; -1 = unknown
+	LastContactMs int64  `json:"last_contact_ms"` // time since its last contact with the leader; -1 = unknown
 	Lag           uint64 `json:"lag"`             // entries behind the leader
-	// The remaining fields are what the responding node has learned of it; "" and 0 = nothing yet.
+	// The remaining fields are what the responding node has learned of the member; "" and 0 = nothing yet.
 	URL           string `json:"url,omitempty"` // base URL for clients
 	Version       string `json:"version,omitempty"`
 	Connected     bool   `json:"connected"`
@@ -106,7 +106,7 @@ type ClusterJoinRequest struct {
 
 // ClusterTransferRequest transfers leadership.
 type ClusterTransferRequest struct {
-	To string `json:"to,omitempty"` // id of a node; "" = away from the present leaders, to any node
+	To string `json:"to,omitempty"` // id of a node; "" = any node other than the present leaders
 }
 
 // ViewStatus is the progress of the search view.

@@ -4,15 +4,15 @@ package api
 type Resource struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// ResourceVersion changes with every write to the resource, its status included. ETag and If-Match
-	// carry it.
+	// ResourceVersion changes with every write to the resource, its status included. It is the value of the
+	// headers ETag and If-Match.
 	ResourceVersion int64 `json:"resource_version"`
-	// Generation changes only with the spec.
+	// Generation changes only when the spec changes.
 	Generation int64 `json:"generation"`
 	CreatedAt  Time  `json:"created_at"`
 }
 
-// Org is an organisation, a customer with one bill.
+// Org is an organisation: a customer with one bill.
 type Org struct {
 	Resource
 	Spec   OrgSpec   `json:"spec"`
@@ -42,7 +42,7 @@ type Page[T any] struct {
 // of a complete check elsewhere: a log that was rewritten as a whole is consistent, but has another hash.
 type AuditCheck struct {
 	Verified int64  `json:"verified"` // number of the last valid row; all rows before it are valid
-	Hash     string `json:"hash"`     // of the last row of a change up to there; hex SHA-256
+	Hash     string `json:"hash"`     // of the last row of a change up to Verified; hex SHA-256
 	// RefusedHash is the hash of the last row of refused requests, which form a chain of their own.
 	RefusedHash string `json:"refused_hash"`
 	// Removed is the number up to which old rows of refused requests were removed; 0 = none.
@@ -58,8 +58,8 @@ type AuditBreak struct {
 }
 
 // AuditRow is one change in the control plane, or a number of equal refused requests. The rows of changes
-// form a chain, and the rows of refused requests form another: Hash covers the row and the hash before it in
-// its chain.
+// form one chain and the rows of refused requests another. Hash covers the row and the hash of the row before
+// it in its chain.
 type AuditRow struct {
 	Seq       int64  `json:"seq"`
 	At        Time   `json:"at"`

@@ -6,8 +6,8 @@ import "github.com/corvo/corvo/billing/money"
 type PriceRequest struct {
 	Provider string `json:"provider,omitempty"` // absent = any provider
 	Model    string `json:"model"`              // a trailing * matches every ending
-	// OverInputTokens makes the price apply only to reports with more input tokens than that, cached or
-	// not. Default 0: to all reports.
+	// OverInputTokens makes the price apply only to reports with more input tokens than this, cached tokens
+	// included. Default 0: the price applies to all reports.
 	OverInputTokens         int64       `json:"over_input_tokens,omitempty"`
 	InputUSDPerMillion      *money.Nano `json:"input_usd_per_million"`
 	OutputUSDPerMillion     *money.Nano `json:"output_usd_per_million"`

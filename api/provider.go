@@ -16,7 +16,7 @@ type Provider struct {
 	OutputTPMLimit int64  `json:"output_tpm_limit"`
 	CreatedAt      Time   `json:"created_at"`
 
-	// The use in the last minute, and the expected further use of running jobs.
+	// The use in the last minute, and the tokens that running jobs are expected to use.
 	RequestsLastMinute     int64 `json:"requests_last_minute"`
 	InputTokensLastMinute  int64 `json:"input_tokens_last_minute"`
 	OutputTokensLastMinute int64 `json:"output_tokens_last_minute"`

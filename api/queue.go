@@ -1,7 +1,7 @@
 package api
 
-// Queue is an element of the response of GET /queues: settings and counts. Its JSON always has every
-// field.
+// Queue is a queue in the responses of GET /queues and GET /queues/{name}: its settings and counts. Its JSON
+// always has every field.
 type Queue struct {
 	Name           string `json:"name"`
 	Paused         bool   `json:"paused"`
@@ -24,7 +24,7 @@ type Queue struct {
 	Enqueued int64 `json:"enqueued"`
 	Failed   int64 `json:"failed"` // failed attempts, expired leases included
 
-	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation time of the oldest pending job that no provider or budget delays
+	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation time of the oldest pending job that no provider or budget delays; null = none
 	Status          string  `json:"status"`            // active, paused, draining, drained or deleting
 	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute, as the view knows it; see Throughput
 	UniqueLocks     int64   `json:"unique_locks"`
@@ -32,13 +32,13 @@ type Queue struct {
 
 	PriorityAgeingMs *int64 `json:"priority_ageing_ms"` // null = priorities do not age
 
-	MaxLength *int64          `json:"max_length"` // waiting jobs; null = unlimited
+	MaxLength *int64          `json:"max_length"` // pending, scheduled and retrying jobs; null = unlimited
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
 	Retention *QueueRetention `json:"retention"`  // null = that of the namespace
 	Defaults  *QueueDefaults  `json:"defaults"`   // null = those of the namespace
 
-	// Version is the version of the settings, set by package client from the ETag of the response; 0 in a
-	// list and in an eventual read.
+	// Version is the version of the settings. Package client sets it from the ETag of the response. It is 0
+	// in a list and in an eventual read.
 	Version int64 `json:"-"`
 }
 
@@ -54,7 +54,7 @@ const (
 // The values of Queue.OnFull.
 const (
 	OnFullReject     = "reject"      // an enqueue is refused with QUEUE_FULL
-	OnFullDropOldest = "drop_oldest" // the oldest pending job becomes dead
+	OnFullDropOldest = "drop_oldest" // the oldest ready job of the least urgent priority becomes dead; with lanes, of the longest one
 )
 
 // Forever is an unlimited retention.
@@ -68,8 +68,8 @@ type QueueRetention struct {
 	Cancelled Duration `json:"cancelled,omitempty"`
 }
 
-// QueueDefaults are the values of fields that an enqueue leaves out. Each field has the meaning of the
-// same field in an enqueue. An absent field leaves the default of the namespace.
+// QueueDefaults are the values of fields that an enqueue leaves out. Each field means what the field of this
+// name means in an enqueue. For an absent field the namespace's default applies.
 type QueueDefaults struct {
 	Priority           Priority  `json:"priority,omitempty"`
 	MaxRetries         *int      `json:"max_retries,omitempty"`
@@ -94,23 +94,23 @@ type PutQueueRequest struct {
 	// priority higher; "0s" or absent = never.
 	PriorityAgeing Duration `json:"priority_ageing,omitempty"`
 
-	MaxLength *int64          `json:"max_length,omitempty"` // waiting jobs; 0 or absent = unlimited
+	MaxLength *int64          `json:"max_length,omitempty"` // pending, scheduled and retrying jobs; 0 or absent = unlimited
 	OnFull    string          `json:"on_full,omitempty"`    // default reject
 	Retention *QueueRetention `json:"retention,omitempty"`
 	Provider  string          `json:"provider,omitempty"` // provider for jobs without one of their own
 	Defaults  *QueueDefaults  `json:"defaults,omitempty"`
 }
 
-// ThrottleRequest limits the jobs of a queue that may start in any window: Rate per Period ("1s" to
-// "24h"), or per WindowMs.
+// ThrottleRequest limits how many jobs of a queue may start in any window: Rate jobs in a Period ("1s" to
+// "24h"), or in WindowMs.
 type ThrottleRequest struct {
 	Rate     *int     `json:"rate"` // 1 or more
 	Period   Duration `json:"period,omitempty"`
 	WindowMs *int64   `json:"window_ms,omitempty"`
 }
 
-// Cleared is the response of POST /queues/{name}/clear: 200 "cleared", or 202 "clearing" while the server
-// continues.
+// Cleared is the response of POST /queues/{name}/clear: 200 "cleared" if all jobs are removed, or 202
+// "clearing" while the server continues.
 type Cleared struct {
 	Status  string `json:"status"`
 	Removed uint64 `json:"removed"` // jobs removed so far

@@ -20,7 +20,7 @@ type ScheduleRequest struct {
 	FairnessKey    string `json:"fairness_key,omitempty"` // of its jobs, as in EnqueueRequest
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
 
-	Missed string   `json:"missed,omitempty"` // skip, once (the default) or all: the treatment of runs missed while no leader was up
+	Missed string   `json:"missed,omitempty"` // what to do with runs that were missed while no leader was up: skip, once (the default) or all
 	Jitter Duration `json:"jitter,omitempty"` // longest random delay of a run; default none
 	Paused *bool    `json:"paused,omitempty"` // default false
 }
@@ -47,7 +47,7 @@ type Schedule struct {
 	Headers    Strings         `json:"headers"`
 
 	FairnessKey    *string `json:"fairness_key"`
-	FairnessWeight *int    `json:"fairness_weight"` // null = unchanged
+	FairnessWeight *int    `json:"fairness_weight"` // null = the schedule gives none
 
 	Missed    string   `json:"missed"`
 	Jitter    Duration `json:"jitter"`

@@ -1,7 +1,7 @@
 package api
 
-// SearchFilter selects jobs. All given conditions must hold. Times are instants, or dates, which mean
-// midnight in UTC. After and before exclude the instant itself.
+// SearchFilter selects the jobs for which all given conditions hold. A time is an instant, or a date, which
+// means midnight in UTC. After and before exclude the instant itself.
 type SearchFilter struct {
 	Queue       string   `json:"queue,omitempty"`
 	State       []string `json:"state,omitempty"`         // any of these
@@ -26,11 +26,11 @@ type SearchFilter struct {
 	AttemptMin *int `json:"attempt_min,omitempty"`
 	AttemptMax *int `json:"attempt_max,omitempty"`
 
-	UniqueKey string `json:"unique_key,omitempty"` // that it holds or held
-	BatchID   string `json:"batch_id,omitempty"`   // of which it is a member
-	WorkerID  string `json:"worker_id,omitempty"`  // on which it runs or ran
-	ParentID  string `json:"parent_id,omitempty"`  // the job that created it
-	ChainID   string `json:"chain_id,omitempty"`   // of which it is a step
+	UniqueKey string `json:"unique_key,omitempty"` // that the job holds or held
+	BatchID   string `json:"batch_id,omitempty"`   // of the batch that the job belongs to
+	WorkerID  string `json:"worker_id,omitempty"`  // of a worker that runs the job or ran it
+	ParentID  string `json:"parent_id,omitempty"`  // of the job that created it
+	ChainID   string `json:"chain_id,omitempty"`   // of the chain that the job is a step of
 
 	HasErrors     *bool  `json:"has_errors,omitempty"`
 	ErrorContains string `json:"error_contains,omitempty"` // a part of one of its errors
@@ -54,10 +54,10 @@ type SearchResponse struct {
 	HasMore    bool   `json:"has_more"`
 	DurationMs int64  `json:"duration_ms"`
 	AsOf       Time   `json:"as_of"` // the response includes everything up to this moment
-	// TotalIsEstimate means that Total counts only a part of the jobs.
+	// TotalIsEstimate means that Total counts only some of the jobs.
 	TotalIsEstimate bool `json:"total_is_estimate,omitempty"`
-	// Partial means that the search stopped before the page was full, for PartialReason. The next request
-	// continues at Cursor. If Sort is not created_at, only the jobs of this response are sorted among
+	// Partial means that the search stopped before the page was full, because of PartialReason. The next
+	// request continues at Cursor. If Sort is not created_at, the jobs of this response are sorted only among
 	// themselves.
 	Partial       bool   `json:"partial,omitempty"`
 	PartialReason string `json:"partial_reason,omitempty"`
@@ -68,7 +68,7 @@ type BulkGetRequest struct {
 	JobIDs []string `json:"job_ids"`
 }
 
-// BulkGetResponse lists the jobs that exist, in the order of the request.
+// BulkGetResponse lists the jobs that exist, in the order of the request. It leaves out unknown ids.
 type BulkGetResponse struct {
 	Jobs []Job `json:"jobs"`
 }

@@ -3,7 +3,7 @@ package api
 // ThroughputSeconds is the period of Throughput, in seconds.
 const ThroughputSeconds = 60
 
-// Rates count the events in ThroughputSeconds.
+// Rates count the events in the last ThroughputSeconds.
 type Rates struct {
 	Enqueued  int64 `json:"enqueued"`
 	Completed int64 `json:"completed"`

@@ -2,20 +2,20 @@ package api
 
 import "encoding/json"
 
-// ToolCall makes an ack with AgentContinue create a job, whose outcome the next iteration receives. It is
-// an enqueue without unique and debounce keys, chain, dependencies and parent; the parent is the calling
-// job.
+// ToolCall makes an ack with AgentContinue create a job, whose outcome the next iteration receives. It takes
+// the fields of an enqueue, except unique and debounce keys, chain, dependencies and parent, because the
+// calling job is the parent.
 type ToolCall struct {
 	Name string `json:"name"` // chosen by the agent; returned with the result
 	EnqueueRequest
 }
 
-// ToolResult is the outcome of a tool call of the iteration before.
+// ToolResult is the outcome of a tool call of the previous iteration.
 type ToolResult struct {
 	Name   string          `json:"name"`
 	JobID  string          `json:"job_id"`
-	Queue  string          `json:"queue"` // of the call
-	State  string          `json:"state"` // final state; the present state if a person ended the wait; gone if the job was removed
+	Queue  string          `json:"queue"` // of the created job
+	State  string          `json:"state"` // final state of that job; its present state if a person ended the wait; gone if the job was removed
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"` // the last error
 	// TooLarge means that the result is left out, because the results of all tools together exceed 4 MiB.

@@ -7,8 +7,9 @@ import "github.com/corvo/corvo/billing/money"
 // even to 0, and otherwise the price of the tokens in the price book. Numbers are rounded to whole tokens
 // and to a billionth of a dollar.
 //
-// A report with a negative number, more than 1,000,000 USD or more than 10^12 tokens is set aside and
-// counted nowhere. The response says so; the ack, fail or heartbeat itself takes effect.
+// The server sets a report aside and counts it nowhere if a number is negative, the cost is above 1,000,000
+// USD (reported or computed), the tokens of all kinds are more than 10^12, a name is invalid, or the sum of
+// the job would be too large. The response says so; the ack, fail or heartbeat itself takes effect.
 type ReportedUsage struct {
 	InputTokens         money.ReportedCount `json:"input_tokens"`
 	OutputTokens        money.ReportedCount `json:"output_tokens"`
@@ -47,7 +48,7 @@ type UsageSums struct {
 	RejectedReports     int64       `json:"rejected_reports"`  // set aside: in no other number
 }
 
-// SummaryGroup is the usage with one key.
+// SummaryGroup is the usage of one group, such as a queue.
 type SummaryGroup struct {
 	Key string `json:"key"` // a queue, a model, a provider, a tag's value, or a day as 2006-01-02; "" = none
 	UsageSums

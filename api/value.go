@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Duration is a Go duration in a request ("5s", "10m"); "" = absent. It stays text until Parse, so that a
-// server can report every faulty field of a request and not only the first.
+// Duration is a Go duration in a request or response ("5s", "10m"); "" = absent. It stays text until Parse,
+// so that a server can report every faulty field of a request and not only the first.
 type Duration string
 
 // DurationOf formats d as a Duration.
@@ -77,7 +77,8 @@ const (
 
 var priorities = [...]Priority{Critical, High, Normal}
 
-// UnmarshalJSON accepts a word or a number. It keeps an unknown one as text, so that Level can refuse it.
+// UnmarshalJSON accepts a word or a whole number. It keeps an unknown one as text, so that Level can refuse
+// it. null counts as absent, and any other JSON is an error.
 func (p *Priority) UnmarshalJSON(data []byte) error {
 	switch {
 	case bytes.Equal(data, []byte("null")):
@@ -98,7 +99,8 @@ func (p *Priority) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Level returns the number of the priority. ok is false if p is "".
+// Level returns the number of the priority. ok is false if p is "". The error refuses an unknown word or
+// number.
 func (p Priority) Level() (level int, ok bool, err error) {
 	switch p {
 	case "":
@@ -122,11 +124,11 @@ func PriorityOf(level int) Priority {
 	return priorities[level]
 }
 
-// Strings is an object of strings, such as tags. In JSON a null value makes its name absent.
+// Strings is an object of strings, such as tags. In JSON a member whose value is null counts as absent.
 type Strings map[string]string
 
-// MarshalJSON encodes the object. It encodes nil as {}, because a field that is always present is never
-// null.
+// MarshalJSON encodes the object. It encodes nil as {}, because a response shows an empty object as {} and
+// never as null.
 func (s Strings) MarshalJSON() ([]byte, error) {
 	if s == nil {
 		return []byte("{}"), nil
@@ -134,7 +136,8 @@ func (s Strings) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string(s))
 }
 
-// UnmarshalJSON decodes the object and drops names with a null value.
+// UnmarshalJSON decodes the object and drops members whose value is null. If no member is left, the result is
+// nil.
 func (s *Strings) UnmarshalJSON(data []byte) error {
 	var raw map[string]*string
 	if err := json.Unmarshal(data, &raw); err != nil {

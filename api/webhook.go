@@ -24,8 +24,8 @@ type Webhook struct {
 	Queues     []string `json:"queues"`
 	Enabled    bool     `json:"enabled"` // the server sets it to false after a long time of failures
 	RetryLimit int      `json:"retry_limit"`
-	// SecretOverlap is the time for which requests are also signed with the old secret after a change.
-	// OldSecretUntil is the end of that time.
+	// SecretOverlap is the time for which, after a change, requests are also signed with the old secret.
+	// OldSecretUntil is the end of that time, null = no old secret.
 	SecretOverlap  Duration `json:"secret_overlap"`
 	OldSecretUntil *Time    `json:"old_secret_until"`
 	Waiting        int64    `json:"waiting"`          // pending deliveries

@@ -13,7 +13,7 @@ type Why struct {
 	Position      *WhyPosition `json:"position"`        // in its queue; null if it is not pending
 	Workers       *int         `json:"workers"`         // workers that recently asked this node for jobs of its queue; null if it is not pending
 	DependsOn     []WhyAwaited `json:"depends_on"`      // jobs it waits for that have not settled
-	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because too many jobs wait here to look at all
+	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because more jobs wait here than the server examines
 	LastError     *string      `json:"last_error"`      // of the last attempt that failed
 	Outcome       *string      `json:"outcome"`         // of the last ended attempt; null if none has ended
 }
@@ -33,7 +33,7 @@ type WhyReason struct {
 }
 
 // WhyPosition is a job's position among the ready jobs of its queue, or among the jobs that wait for the same
-// provider or budget. If the queue's jobs have fairness keys, only the jobs with the same key count.
+// provider or budget. If the queue's jobs have fairness keys, only those with this job's key count.
 type WhyPosition struct {
 	Gate    string `json:"gate,omitempty"` // the provider or budget; absent = the queue
 	Ahead   int64  `json:"ahead"`          // jobs before it
