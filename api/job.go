@@ -92,7 +92,7 @@ type JobHold struct {
 	Name *string `json:"name"`
 }
 
-// JobError is one failed attempt of a job. ID is unique among all errors of the namespace.
+// JobError is one failed attempt of a job. ID is unique among the errors of a shard.
 type JobError struct {
 	ID        int64   `json:"id"`
 	JobID     string  `json:"job_id"`

@@ -37,7 +37,7 @@ type WhyReason struct {
 type WhyPosition struct {
 	Gate    string `json:"gate,omitempty"` // the provider or budget; absent = the queue
 	Ahead   int64  `json:"ahead"`          // jobs before it
-	AtLeast bool   `json:"at_least"`       // the count stopped early: there are more before it
+	AtLeast bool   `json:"at_least"`       // the count stopped early: there may be more before it
 	Of      int64  `json:"of"`             // all jobs there, this one included
 }
 

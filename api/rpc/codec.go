@@ -26,7 +26,7 @@ type generated interface {
 	UnmarshalVTUnsafe([]byte) error
 }
 
-// Name returns the name of the encoding. The codec replaces the one of Connect with the same name.
+// Name returns the name of the encoding. Connect has a codec of this name, which Codec replaces.
 func (Codec) Name() string { return "proto" }
 
 // Marshal encodes a message.
@@ -50,8 +50,10 @@ func (c Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	return nil, fmt.Errorf("a %T is no message", message)
 }
 
-// Unmarshal decodes a message. It copies the data once and the strings point into that copy, instead of
-// one copy for each string, because the caller reuses the data.
+// Unmarshal decodes a message. If the message has generated code, Unmarshal refuses more than MaxFields
+// fields. It then copies the data once, because the caller reuses the data, and lets all strings point into
+// the copy instead of copying each. If message is a Received, Unmarshal stores the error there and returns
+// nil.
 func (c Codec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
 	case received:
@@ -75,8 +77,8 @@ func (c Codec) Unmarshal(data []byte, message any) error {
 }
 
 // checkFields refuses a message with more than MaxFields fields before it is decoded, because an empty item
-// of a list has two bytes and needs a hundred times that in memory. It does not look into nested messages,
-// and leaves damaged data to the decoder.
+// of a list has two bytes and needs a hundred times as many in memory. It does not count fields within nested
+// messages, and leaves damaged data to the decoder.
 func checkFields(data []byte) error {
 	if len(data) <= 2*MaxFields {
 		return nil // a field has at least two bytes: a tag and a value

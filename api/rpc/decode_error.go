@@ -12,13 +12,13 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// maxQuoted limits the text of a decoder or of a header in our errors, because that text repeats what the
-// client sent.
+// maxQuoted limits the text of a decoder or of a header that our errors quote, because that text repeats what
+// the client sent.
 const maxQuoted = 256 // bytes
 
-// Received is a message as a server receives it, or the error of decoding it. The codec does not return
-// that error, because Connect would answer it by itself, without everything that Error adds. The handler
-// of the call returns it instead.
+// Received is a message as a server receives it, or the error of decoding it. The codec does not return that
+// error, because Connect would answer it by itself, without everything that Error adds. Instead the handler
+// of the call must check Err and return it.
 type Received[T any] struct {
 	Message T
 	Err     error
@@ -33,8 +33,8 @@ type received interface {
 	decode(unmarshal func(data []byte, message any) error, data []byte)
 }
 
-// badJSON returns the reason why a JSON message was not decoded. err is the error of the decoder, which
-// names the line and the field, but does not tell invalid JSON from a message of the wrong shape.
+// badJSON returns the reason why a JSON message was not decoded. err is the error of the decoder, which names
+// the line and the field, but does not distinguish invalid JSON from JSON that does not fit the message.
 func badJSON(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(json.Unmarshal(data, &struct{}{}), &syntax) {
@@ -68,8 +68,8 @@ func at(code api.Code, position int, format string, args ...any) error {
 	return e
 }
 
-// decoderText returns a decoder's error text, without the name of the library and at most maxQuoted bytes
-// long.
+// decoderText returns a decoder's error text without the name of the library. If it is longer than maxQuoted
+// bytes, it ends in "...".
 func decoderText(err error) string {
 	words := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
 	return text.Cut(strings.ToValidUTF8(words, ""), maxQuoted)

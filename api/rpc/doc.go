@@ -1,4 +1,4 @@
-// Package rpc is shared by the servers of the Worker RPC and the gateway that forwards it: the form of
-// errors in Connect, gRPC and gRPC-Web, the codecs of messages, and checks of calls before they are
-// decoded. It knows no procedure, and may import api and the messages.
+// Package rpc has the parts that the servers of the Worker RPC share with the gateway that forwards it: the
+// form of errors in Connect, gRPC and gRPC-Web, the codecs of messages, and checks of calls before they are
+// decoded. It knows no procedure, and may import api, api/text and the messages.
 package rpc

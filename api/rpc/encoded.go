@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Encoded is a message for several receivers. Each codec encodes it only once. It is safe for concurrent use. The
-// message must no longer change after Encode.
+// Encoded is a message for several receivers. Each codec encodes it only once. It is safe for concurrent use.
+// The message must not change after Encode.
 type Encoded struct {
 	message proto.Message
 	count   func(bytes int)
@@ -16,8 +16,8 @@ type Encoded struct {
 	binary, text []byte
 }
 
-// Encode returns an Encoded of the message. count must not be nil: it is called with the number of bytes once a
-// codec has encoded the message.
+// Encode returns an Encoded of the message. Each codec calls count once, with the number of bytes, when it
+// has encoded the message. count must not be nil.
 func Encode(message proto.Message, count func(bytes int)) *Encoded {
 	return &Encoded{message: message, count: count}
 }

@@ -32,8 +32,8 @@ const (
 	defaultRetry = time.Second
 )
 
-// codes maps every api.Code. If no Connect code has the same meaning, the client's behaviour decides:
-// clients retry resource_exhausted and unavailable.
+// codes maps every api.Code. For an api.Code without a Connect code of the same meaning, the behaviour of
+// clients decides: they retry resource_exhausted and unavailable.
 var codes = map[api.Code]connect.Code{
 	api.ValidationError:     connect.CodeInvalidArgument,
 	api.ParseError:          connect.CodeInvalidArgument,
@@ -63,7 +63,7 @@ var codes = map[api.Code]connect.Code{
 	api.Unhealthy:           connect.CodeUnavailable,
 }
 
-// Error converts an error to the form that RPC clients receive.
+// Error converts an error to the form that RPC clients receive. A code that is not in codes becomes internal.
 func Error(e *api.Error) *connect.Error {
 	code, known := codes[e.Code]
 	if !known {
@@ -155,7 +155,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, e *api.Error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if v := r.Header.Get(versionHeader); v != "" && v != version {
-		r = r.Clone(r.Context()) // a client of a stream of another version can read the end of ours
+		r = r.Clone(r.Context()) // a client that speaks another version still understands the end of a stream of ours
 		r.Header.Del(versionHeader)
 	}
 	out := Error(e)

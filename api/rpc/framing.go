@@ -20,8 +20,8 @@ const (
 	version       = "1"
 )
 
-// CheckHeaders returns an error for a call of any protocol with compression, which is not supported, an
-// invalid deadline, or another version of Connect.
+// CheckHeaders refuses a call of any protocol with UNSUPPORTED if its messages are compressed, and with
+// VALIDATION_ERROR if its deadline is invalid or it has another version of Connect.
 func CheckHeaders(r *http.Request) error {
 	kind := contentType(r)
 	deadline, digits, units, compression := "Connect-Timeout-Ms", 10, "", "Content-Encoding"
@@ -50,8 +50,8 @@ func CheckHeaders(r *http.Request) error {
 // contentType returns the content type of a call, which identifies its protocol.
 func contentType(r *http.Request) string { return strings.ToLower(r.Header.Get("Content-Type")) }
 
-// isTimeout reports whether a text is a number with at most that many digits, followed by one of the
-// units if there are any.
+// isTimeout reports whether a text is a number of at most the given digits and, if there are units, ends in
+// one of them.
 func isTimeout(wait string, digits int, units string) bool {
 	if units != "" {
 		last := len(wait) - 1
@@ -66,9 +66,9 @@ func isTimeout(wait string, digits int, units string) bool {
 // prefixSize is the size of the prefix of an envelope: its flags and the length of the message.
 const prefixSize = 5
 
-// Body returns the body of a call. Reading it fails if the body is cut short, or if the envelope of a message
-// is compressed or of a type that the protocol does not know. If the parameter one is set and the protocol
-// has envelopes, it also fails if the call has more or less than one message.
+// Body returns the body of a call with checks. Reading it fails if the body is cut short, or if the envelope
+// of a message is compressed or of a type that the protocol does not know. If one is set and the protocol has
+// envelopes, reading also fails unless the call has exactly one message.
 func Body(r *http.Request, one bool) io.ReadCloser {
 	b := &body{ReadCloser: r.Body, one: one}
 	switch kind := contentType(r); {

@@ -62,9 +62,9 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	return fmt.Errorf("a %T is no message", message)
 }
 
-// checkObjects refuses a message with more than MaxFields objects before it is decoded, because an empty object of
-// two bytes needs a hundred times that in memory. It skips strings, because a document of a job is a string in
-// these messages, and braces in a string begin no objects.
+// checkObjects refuses a message with more than MaxFields objects before it is decoded, because an empty
+// object of two bytes needs a hundred times as many in memory. It skips strings: the JSON documents of a job
+// are strings in these messages, so their braces begin no objects of the message.
 func checkObjects(data []byte) error {
 	if len(data) <= 2*MaxFields {
 		return nil

@@ -46,9 +46,9 @@ func (e *encoder) free() {
 	}
 }
 
-// WriteJSON writes v as a JSON response. It encodes all of v before it sends the first byte, so that an
-// encoding error still becomes a proper 500. It ignores errors of writing, because they mean that the
-// client is gone.
+// WriteJSON writes v as a JSON response. It encodes all of v before it sends the first byte, so that a
+// handler that returns the encoding error still answers 500. It ignores errors of writing, because they mean
+// that the client is gone.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	e := encoders.Get().(*encoder)
 	defer e.free()
@@ -74,7 +74,8 @@ type problem struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// problemOf returns the body for an error. The details say whether and when to retry.
+// problemOf returns the body for an error. For a retryable error it adds to a copy of the details that and
+// when to retry.
 func problemOf(e *api.Error) problem {
 	p := problem{Error: e.Message, Code: e.Code, Details: e.Details}
 	if !e.Code.Retryable() {
@@ -118,8 +119,8 @@ func (c *call) notifyRefused(r *http.Request, err error) {
 	notify(r, route, c.principal, err)
 }
 
-// Refused records an error that a handler answers in a form of its own, as serve records an error that a
-// handler returns. It returns the error that the client may see.
+// Refused records an error that a handler answers in its own form, as serve does for an error that a handler
+// returns. It returns the error that the client may see. Outside of a request that error is always INTERNAL.
 func Refused(r *http.Request, err error) *api.Error {
 	c := callOf(r.Context())
 	if c == nil {
@@ -148,8 +149,8 @@ func (c *call) clientError(err error) (e *api.Error, gone bool) {
 	return e, gone
 }
 
-// fail ends a request with an error: as the response if none has begun, or else by cutting the
-// connection.
+// fail ends a request with an error. If no response has begun, the error becomes the response; otherwise fail
+// panics with http.ErrAbortHandler to cut the connection.
 func (c *call) fail(r *http.Request, err error) {
 	e, gone := c.clientError(err)
 	if c.claimed && c.status != 0 {

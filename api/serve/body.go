@@ -25,8 +25,8 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do, but without a copy of the
-// body.
+// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do. It reads the body into a
+// buffer that later requests reuse, because v keeps no part of it.
 func DecodeJSON(r *http.Request, v any) error {
 	b := bodies.Get().(*bytes.Buffer)
 	defer func() {

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// MaxRequestID is the largest number of characters of a request id that a client sends.
+// MaxRequestID is the largest number of characters of a request id from a client. A longer id is replaced.
 const MaxRequestID = 64
 
 // call is one request: its context and its response writer, in one allocation. It is not reused, because a

@@ -17,9 +17,9 @@ const (
 var conditions = []string{IfMatch, IfNoneMatch}
 
 // checkConditions refuses with VALIDATION_ERROR a condition that the route's handler does not check, because
-// a handler that ignores it would do what the client asked not to do. Reads may ignore If-None-Match, which
-// only saves a response. Open reads, which probes send, may ignore all conditions. So may unbuilt routes,
-// because they do nothing.
+// a handler that ignores a condition would do what the client asked not to do. Reads may ignore
+// If-None-Match, which only saves a response. Open reads, which probes send, and unbuilt routes, which do
+// nothing, may ignore all conditions.
 func (e *endpoint) checkConditions(r *http.Request) error {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if e.Unbuilt || reads && e.Permission == Open {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Deadlines sets the deadlines of a connection from other goroutines than its handler. When the handler has
+// Deadlines sets the deadlines of a connection from goroutines other than the handler's. When the handler has
 // returned, the connection serves another request, so after End neither EndReads nor a WriteGuard does
 // anything.
 type Deadlines struct {
@@ -50,21 +50,22 @@ func (d *Deadlines) endWrites() {
 // WriteForever removes the server's write deadline, which would cut off a stream. Only the handler may call it.
 func (d *Deadlines) WriteForever() { _ = d.control.SetWriteDeadline(time.Time{}) }
 
-// EndWritingWithin calls End and limits the time for the buffered rest of the response. Only the handler may call
-// it.
+// EndWritingWithin calls End and then limits the time for sending what is left of the response. Only the
+// handler may call it.
 func (d *Deadlines) EndWritingWithin(wait time.Duration) {
 	d.End()
 	_ = d.control.SetWriteDeadline(time.Now().Add(wait))
 }
 
-// WriteGuard cuts off a client that does not read the response. A deadline for each write would do the
-// same, but in HTTP/2 each costs a message to the connection's goroutine.
+// WriteGuard cuts off a client that does not read the response. A deadline for each write would do so too,
+// but in HTTP/2 each deadline costs a message to the connection's goroutine.
 type WriteGuard struct {
 	timer *time.Timer
 	wait  time.Duration
 }
 
-// Guard returns a WriteGuard that allows each write the time wait. After a write that takes longer, all writes fail.
+// Guard returns a WriteGuard that allows each write the time wait. If a write takes longer, that write and
+// all later ones fail.
 func (d *Deadlines) Guard(wait time.Duration) *WriteGuard {
 	g := &WriteGuard{timer: time.AfterFunc(wait, d.endWrites), wait: wait}
 	g.timer.Stop()

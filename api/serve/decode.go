@@ -13,14 +13,15 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Decode decodes the body of a request into v, a pointer. An empty body counts as {}. null counts as
-// absent, also for a json.RawMessage, and so does "" in an optional field of any type.
+// Decode decodes the body of a request into v, a pointer. An empty body and one of white space count as {}.
+// null counts as absent, also for a json.RawMessage, and so does "" in an optional field of any type. After
+// an error v may be partly set.
 //
-// Text that is not JSON is PARSE_ERROR with the position of the fault. VALIDATION_ERROR lists, up to
-// maxFaults, every field with a value of the wrong type, every raw JSON value nested deeper than
-// text.MaxNesting and, on Strict routes, every field that v does not have or that is repeated. Text that is
-// not valid Unicode is refused and never replaced. Only raw JSON may contain lone surrogates, and it stays
-// unchanged. Weigh refuses a body that would need many times its size in memory.
+// Text that is not JSON is PARSE_ERROR with the position of the fault, and so is invalid UTF-8.
+// VALIDATION_ERROR lists the first maxFaults faults: fields with a value of the wrong type, raw JSON values
+// nested deeper than text.MaxNesting, text with a lone surrogate and, on Strict routes, fields that v does
+// not have or that are repeated. Only raw JSON may contain lone surrogates, and it stays unchanged. Weigh
+// refuses a body that would need many times its size in memory.
 func Decode(r *http.Request, body []byte, v any) error {
 	if len(body) == 0 {
 		return nil
@@ -77,8 +78,8 @@ func decodeError(err error, body []byte, v any, strict bool) error {
 	return api.Wrap(err, api.ValidationError, "the body does not fit: "+text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxErrorBytes))
 }
 
-// tooDeep returns an error for a body that is nested deeper than encoding/json decodes. It names the
-// fields with raw JSON that are too deep, or the body if no such field is.
+// tooDeep returns an error for a body that is nested deeper than encoding/json decodes. It names the fields
+// whose raw JSON is too deep, or else the body.
 func tooDeep(err error, body []byte, v any) error {
 	w := checker{scanner: scanner{text: body}, deep: true}
 	if w.value(reflect.TypeOf(v)); len(w.faults) == 0 {
@@ -94,7 +95,7 @@ func badJSON(position int, format string, args ...any) error {
 	return e
 }
 
-// invalid returns a VALIDATION_ERROR that names every faulty field.
+// invalid returns a VALIDATION_ERROR that names the given faults.
 func invalid(faults []api.FieldError) error {
 	texts := make([]string, len(faults))
 	for i, f := range faults {

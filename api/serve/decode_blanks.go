@@ -8,9 +8,9 @@ import (
 
 var blank = []byte(`""`)
 
-// blanksToNull replaces each "" in an optional field of another type than string by null, because ""
-// counts as absent there. Decode calls it for bodies that encoding/json has refused: a string field
-// accepts "". All other bytes stay the same. Without such a field the result is body itself.
+// blanksToNull replaces each "" in an optional field that is not a string by null, because "" counts as
+// absent there. Decode calls it only for bodies that encoding/json has refused. All other bytes stay the
+// same. If there is no such "", the result is body itself.
 func blanksToNull(body []byte, v any) []byte {
 	if !bytes.Contains(body, blank) {
 		return body
@@ -23,14 +23,14 @@ func blanksToNull(body []byte, v any) []byte {
 	return append(n.out, body[n.copied:]...)
 }
 
-// blankReplacer goes through a valid text and copies it with some values replaced.
+// blankReplacer goes through a valid text and copies it, with some values replaced, to out.
 type blankReplacer struct {
 	scanner
 	out    []byte
 	copied int // length of the part of the text that is in out
 }
 
-// value goes over the next value, which is decoded into a t.
+// value goes over the next value, which is decoded into the type t.
 func (n *blankReplacer) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -26,8 +26,8 @@ type field struct {
 	at          int  // index among the fields
 }
 
-// fieldsOf lists the JSON fields of a struct type in the order of their declaration, with those of
-// embedded structs in place. It serves documents and checks; encoding/json decodes.
+// fieldsOf lists the JSON fields of a struct type in the order of their declaration, with the fields of an
+// embedded struct in its place. OpenAPI documents and checks use it; encoding/json itself decodes.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for i := range t.NumField() {
@@ -79,11 +79,12 @@ func fieldNames(t reflect.Type) *names {
 	return n
 }
 
-// maxFold is the largest number of bytes of another case of an ASCII letter: the Kelvin sign, of three
-// bytes, is a k.
+// maxFold is the largest number of bytes in which an ASCII letter can be spelt: the Kelvin sign, of three
+// bytes, is another case of k.
 const maxFold = 3
 
-// find returns the field into which encoding/json decodes a name, given between its quotes.
+// find returns the field into which encoding/json decodes a name. name is the text between the name's quotes,
+// with its escapes.
 func (n *names) find(name []byte) (f field, ok bool) {
 	if f, ok = n.exact[string(name)]; ok {
 		return f, true
@@ -110,7 +111,7 @@ const maxFaults = 20
 // faultsOf checks a valid JSON body against the type of v and returns at most maxFaults fields that do not
 // fit. With strict it also returns unknown fields, and repeated fields, of which the decoder would take the
 // last. Because a body may be large and hostile, it goes over the text once, decodes only the values that may
-// not fit, and repeats at most a line of the text in each fault.
+// not fit, and quotes at most maxErrorBytes of the text in each fault.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 	w := checker{scanner: scanner{text: body}, strict: strict}
 	w.value(reflect.TypeOf(v))
@@ -123,7 +124,7 @@ type checker struct {
 	deep    bool   // looks only for raw JSON that is nested too deep; the text may be invalid
 	path    []byte // of the present value, such as steps[1].delay
 	faults  []api.FieldError
-	scratch map[reflect.Type]reflect.Value // pointers to the values that leaves are decoded into
+	scratch map[reflect.Type]reflect.Value // for each type a pointer to the value into which leaf decodes
 }
 
 func (w *checker) full() bool { return len(w.faults) >= maxFaults }
@@ -225,8 +226,8 @@ func (w *checker) array(t reflect.Type) {
 	}
 }
 
-// maxName limits the bytes of a name in a fault; every field's name is shorter. maxErrorBytes limits the
-// bytes of a fault's text.
+// maxName limits the bytes of a name in a fault; the names of all fields are shorter. maxErrorBytes limits
+// the part of a fault's text that may repeat the body.
 const (
 	maxName       = 128
 	maxErrorBytes = 256
@@ -245,7 +246,7 @@ func (w *checker) enter(name []byte) {
 
 const loneSurrogateFault = "contains half of a surrogate pair, which is not valid text"
 
-// leaf checks a value without parts of its own.
+// leaf checks a value whose parts value does not visit.
 func (w *checker) leaf(t reflect.Type) {
 	raw := w.raw()
 	if t == rawMessage {
@@ -279,8 +280,8 @@ func (w *checker) leaf(t reflect.Type) {
 	}
 }
 
-// fits reports whether encoding/json certainly accepts a value for a type. It does not decode it, because
-// there are lists of millions of values.
+// fits reports whether encoding/json certainly accepts a value for a type. It does not decode the value,
+// because there are lists of millions of values.
 func fits(raw []byte, t reflect.Type) bool {
 	if ownDecoder(t) {
 		return false

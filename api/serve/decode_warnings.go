@@ -19,12 +19,12 @@ const (
 	maxWarned       = 3   // fields that a WarningHeader names
 	maxWarningBytes = 200 // of a WarningHeader, which is ASCII
 	maxWarnedName   = 32  // bytes of a name
-	maxFound        = 64  // unknown and repeated fields of a body after which the check stops, even if maxWarned are not named
+	maxFound        = 64  // unknown and repeated fields of a body after which the check stops, even if it names fewer than maxWarned
 )
 
 // Checking a body for warnings costs 15 to 40 % of decoding it (ADR 0054). So a busy route checks only a
-// sample: a check uses up checkPause, and as much again for each checkBytes of the body, and at most
-// checkBurst of unused time is kept.
+// sample: a check uses up checkPause of the route's time, and as much again for each whole checkBytes of the
+// body. A route keeps at most checkBurst of unused time.
 const (
 	checkPause = 2 * time.Millisecond
 	checkBytes = 1 << 10
@@ -35,8 +35,8 @@ const (
 // use.
 type checkSampler struct{ used atomic.Int64 } // Unix nanoseconds up to which the route's time is used up
 
-// take reports whether the route may check a body of that size now. Of two concurrent calls it may deny
-// one that it could allow.
+// take reports whether the route may check a body of size bytes now, and counts the check. Of two concurrent
+// calls it may deny one although there is time for both.
 func (l *checkSampler) take(now time.Time, size int) bool {
 	used, at := l.used.Load(), now.UnixNano()
 	if used > at {
@@ -81,7 +81,7 @@ type warner struct {
 
 func (o *warner) full() bool { return len(o.warnings) >= maxWarned || o.found >= maxFound }
 
-// value goes over the next value, which is decoded into a t.
+// value goes over the next value, which is decoded into the type t.
 func (o *warner) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -132,8 +132,8 @@ func (o *warner) object(fields *names) {
 	}
 }
 
-// add adds a warning about a field unless there is an equal one. If fields are given, it suggests the
-// nearest of them.
+// add adds a warning about a field unless there is an equal one, and reports whether it did. If fields are
+// given, the warning suggests the nearest of them.
 func (o *warner) add(what string, quoted []byte, fields *names) bool {
 	o.found++
 	name := string(unquoted(nil, quoted, maxName))

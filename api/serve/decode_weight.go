@@ -6,14 +6,14 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A few bytes of JSON can decode to a hundred times as many: an empty item of a list has three bytes, and
-// its struct hundreds. So the decoded size of a body is limited in proportion to the body. Lists within
-// their own limits are far from it.
+// A few bytes of JSON can decode to a hundred times as many: an empty item of a list has three bytes, and its
+// struct hundreds. So the decoded size of a body is limited in proportion to the body. Lists that keep to the
+// limits of the API are far below this limit.
 const (
 	DecodedPerByte = 8       // bytes of memory for each byte of a body
 	DecodedAnyway  = 2 << 20 // bytes more, for short lists of nearly empty items
 
-	// unweighed is the size up to which a body is not checked, because its lists are short.
+	// unweighed is the largest size of a body that is not checked, because its lists are short.
 	unweighed = 4 << 10
 
 	// listSlack is the factor by which a growing list or map needs more memory, because it also holds its
@@ -22,8 +22,8 @@ const (
 )
 
 // Weigh returns PAYLOAD_TOO_LARGE if decoding JSON text into v would need more memory than a text of that
-// size may. It follows the type of v, so that raw JSON counts only its bytes. For text that is not JSON
-// the result has no meaning.
+// size may. It follows the type of v, so that it does not count raw JSON, which keeps its size. For text that
+// is not JSON the result has no meaning.
 func Weigh(text []byte, v any) error {
 	if len(text) <= unweighed {
 		return nil
@@ -46,7 +46,7 @@ type weigher struct {
 	left int // negative = the limit was exceeded
 }
 
-// mapSize is the size of a map in bytes, and mapSlots the number of members that it has room for from the
+// mapSize is the size of a map in bytes. mapSlots is the number of members for which a map has room from the
 // first one on.
 const (
 	mapSize  = 48
@@ -59,7 +59,7 @@ var memberSize = listSlack * int(reflect.TypeFor[string]().Size()+rawMessage.Siz
 // maxNesting is the depth limit of encoding/json.
 const maxNesting = 10000
 
-// value goes over one value, which is decoded into a t.
+// value goes over one value, which is decoded into the type t.
 func (s *weigher) value(t reflect.Type, depth int) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -82,7 +82,7 @@ func (s *weigher) value(t reflect.Type, depth int) {
 	}
 }
 
-// array goes over a list whose elements are decoded into a t.
+// array goes over a list whose elements are decoded into the type t.
 func (s *weigher) array(t reflect.Type, depth int) {
 	for range s.elements() {
 		if s.left -= listSlack * int(t.Size()); s.left < 0 {
@@ -92,7 +92,7 @@ func (s *weigher) array(t reflect.Type, depth int) {
 	}
 }
 
-// mapping goes over an object that is decoded into a map of t.
+// mapping goes over an object that is decoded into a map with values of the type t.
 func (s *weigher) mapping(t reflect.Type, depth int) {
 	member := memberSize + listSlack*max(int(t.Size())-int(rawMessage.Size()), 0)
 	room := mapSlots * member / listSlack

@@ -22,9 +22,8 @@ type Info struct {
 // give equal bytes.
 type object = map[string]any
 
-// Document returns the indented OpenAPI 3.1 document of a table of routes, always the same bytes for the
-// same table. Two types or two operations with one name are an error, and so is another type named
-// Problem.
+// Document returns the indented OpenAPI 3.1 document of a table of routes. The same table always gives the
+// same bytes. It is an error if two types or two operations have one name, or if a type is named Problem.
 func Document(info Info, routes []Route) ([]byte, error) {
 	d := document{schemas: newSchemas()}
 	paths, patterns := object{}, map[string]string{}

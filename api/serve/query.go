@@ -14,9 +14,9 @@ import (
 // Boolean is the Type of a parameter that must be true or false. Strict routes refuse other values.
 const Boolean = "boolean"
 
-// checkQuery refuses a query that cannot be parsed, parameters that the route does not have, parameters given more
-// than once, and booleans other than true and false. The VALIDATION_ERROR lists up to maxFaults faults. Misspelt
-// parameters are refused because they would count as absent, and a deletion may depend on them.
+// checkQuery refuses a query that cannot be parsed, parameters that the route does not have, parameters given
+// more than once, and booleans other than true and false. The VALIDATION_ERROR lists up to maxFaults faults.
+// A misspelt parameter is refused because it would count as absent, and a deletion may depend on it.
 func (r *Route) checkQuery(raw string) error {
 	if raw == "" {
 		return nil

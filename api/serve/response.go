@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// response is the writer of handlers. It adds Server-Timing when the header is sent, and records the
-// status. Until an endpoint has claimed the request, the mux itself writes a response, in plain text:
-// response records its status and drops the rest.
+// response is the writer of handlers. It adds Server-Timing when the header is sent, and records the status.
+// If no endpoint has claimed the request, the mux itself writes a response in plain text: response records
+// its status and drops everything else.
 type response struct {
 	http.ResponseWriter
 	call    *call

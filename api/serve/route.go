@@ -37,9 +37,9 @@ type Route struct {
 	MaxBody     int64    // bytes; 0 = Config.MaxBody
 	Audited     bool     // record requests in the audit log even if they succeed
 	Unbuilt     bool     // Handler always answers 501, even if the request has a condition
-	Conditions  []string // those of IfMatch and IfNoneMatch that Handler checks; the others are refused
+	Conditions  []string // those of IfMatch and IfNoneMatch that Handler checks; see checkConditions for the others
 	Handler     Handler
-	// Problem writes an error in a form of its own, before anything of a response was written. nil = as a
+	// Problem writes an error in a form of its own. It is called only if no response has begun. nil = as a
 	// problem response.
 	Problem func(w http.ResponseWriter, r *http.Request, e *api.Error)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// scanner goes through a JSON text in one pass without allocations. It assumes that the text is valid. In
-// an invalid text it may stop anywhere, or misread the fault.
+// scanner goes through a JSON text in one pass without allocations. It assumes that the text is valid: in an
+// invalid text it may stop anywhere or misread values.
 type scanner struct {
 	text []byte
 	at   int
@@ -37,8 +37,8 @@ func (s *scanner) over(c byte) bool {
 	return true
 }
 
-// members enters the next object and yields the text of each name between its quotes. The caller must go
-// over the value of each.
+// members enters the next object and yields the text between the quotes of each name. The caller must go over
+// the value of each.
 func (s *scanner) members() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s.at++
@@ -88,8 +88,8 @@ func (s *scanner) string() []byte {
 // structural marks the bytes that bound values.
 var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true, ',': true}
 
-// skip goes over any value and returns the number of values in it. An empty list or object counts as if it
-// held one.
+// skip goes over any value and returns the number of members and elements in it, at all depths. An empty list
+// or object counts as if it held one.
 func (s *scanner) skip() (parts int) {
 	for depth := 0; ; s.at++ {
 		for s.at < len(s.text) && !structural[s.text[s.at]] {
@@ -123,7 +123,7 @@ func (s *scanner) skip() (parts int) {
 	}
 }
 
-// unquoted appends the decoded text of a name, and stops once that is more than most bytes.
+// unquoted appends the decoded text of a name to to. It stops once that text has more than most bytes.
 func unquoted(to, name []byte, most int) []byte {
 	for end := len(to) + most; len(name) > 0 && len(to) <= end; {
 		c := name[0]

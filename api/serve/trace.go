@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// beginSpan starts the span of the request, as a child of the span in its traceparent. If that span is
-// not sampled, neither is this one; the context has only its id.
+// beginSpan starts the span of the request, as a child of the span in its traceparent. If the parent is not
+// sampled, neither is this span, and the context only has its ids.
 func (c *call) beginSpan(tracer trace.Tracer, r *http.Request) {
 	method, known := methodOf(r.Method)
 	name := method
@@ -67,7 +67,7 @@ func (c *call) endSpan(aborted bool) {
 	c.span.End()
 }
 
-// fault records the cause of a 5xx on the span. Errors of the client are not faults of the server.
+// fault records an error on the span if its status is 5xx. Errors of the client are not faults of the server.
 func (c *call) fault(e *api.Error) {
 	if c.span == nil || e.Code.Status() < http.StatusInternalServerError {
 		return

@@ -1,5 +1,6 @@
-// Package spec embeds the API documents that are generated from the route tables of the servers. Tests
-// compare each file with its table.
+// Package spec holds the OpenAPI documents that are generated from the route tables of the servers, and the
+// list of error codes. Tests compare each file with its source. The package embeds the document of the data
+// plane.
 package spec
 
 import _ "embed"

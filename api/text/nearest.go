@@ -4,7 +4,7 @@ package text
 const MaxTypos = 2
 
 // Nearest returns the name with the fewest edits from word, at most MaxTypos; of equally near names, the
-// first. It returns "" if no name is near, or if all letters of word would have to change.
+// first. It returns "" if no name is near enough, or if the edits are as many as the bytes of word.
 func Nearest(word string, names []string) (best string) {
 	least := MaxTypos + 1
 	for _, name := range names {
@@ -18,7 +18,7 @@ func Nearest(word string, names []string) (best string) {
 	return best
 }
 
-// Distance counts the bytes to insert, delete or change to turn a into b (the Levenshtein distance).
+// Distance counts the bytes to insert, delete or change to turn a into b. It is the Levenshtein distance.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1) // distances of the part of a so far to each beginning of b
 	for j := range row {

@@ -2,9 +2,9 @@ package text
 
 import "fmt"
 
-// MaxNesting is the largest nesting of objects and lists in a client's document. Responses and payloads
-// wrap documents in a few more levels, but never one wrapped document in another. So the nesting stays
-// far below the limits of decoders: 10,000 levels in encoding/json, 1,000 in SQLite.
+// MaxNesting is the largest nesting of objects and lists in a client's document. Responses and payloads add a
+// few levels around a document, and only once. So the nesting stays far below the limits of decoders: 10,000
+// levels in encoding/json, 1,000 in SQLite.
 const MaxNesting = 512
 
 // CheckNesting returns an error if objects and lists are nested more than most levels deep.

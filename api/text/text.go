@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// InvalidUTF8 returns the offset of the first byte that is not valid UTF-8, or len(b) if all are.
+// InvalidUTF8 returns the offset of the first byte that is not valid UTF-8, or len(b) if there is none.
 func InvalidUTF8(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
@@ -22,9 +22,9 @@ func InvalidUTF8(b []byte) int {
 	return len(b)
 }
 
-// LoneSurrogate returns the offset of the first \u escape in JSON that is half of a surrogate pair, or a
-// negative number. Decoders would silently replace such a half. Clients that cut text by UTF-16 units
-// send them.
+// LoneSurrogate returns the offset of the first \u escape in JSON that is one half of a surrogate pair
+// without the other, or a negative number if there is none. Decoders would silently replace such a half.
+// Clients that cut text by UTF-16 units send such halves.
 func LoneSurrogate(json []byte) int {
 	for at := 0; ; {
 		n := bytes.IndexByte(json[at:], '\\')
@@ -48,7 +48,7 @@ func LoneSurrogate(json []byte) int {
 	}
 }
 
-// EscapedUnit parses the \uXXXX escape at the beginning of json. ok reports whether there is one.
+// EscapedUnit parses the \uXXXX escape at the beginning of json. ok is false if there is none.
 func EscapedUnit(json []byte) (unit rune, ok bool) {
 	if len(json) < 6 || json[0] != '\\' || json[1] != 'u' {
 		return 0, false
@@ -57,8 +57,8 @@ func EscapedUnit(json []byte) (unit rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// StringSize returns the number of bytes of the JSON string at the beginning of json, quotes included. If
-// the string has no end, it returns len(json) and false.
+// StringSize returns the number of bytes of the JSON string at the beginning of json, quotes included. If the
+// string has no end, it returns len(json) and false.
 func StringSize(json []byte) (size int, whole bool) {
 	for at := 1; at < len(json); at++ {
 		n := bytes.IndexByte(json[at:], '"')
@@ -80,8 +80,8 @@ func StringSize(json []byte) (size int, whole bool) {
 // MaxQuoted bounds the bytes of a refused value that Quote repeats.
 const MaxQuoted = 64
 
-// Quote returns a refused value in quotes for an error message, or its beginning and "..." if it is
-// longer than MaxQuoted.
+// Quote returns a refused value in quotes for an error message. Of a value longer than MaxQuoted it quotes
+// only the beginning and appends "...".
 func Quote[T string | []byte](text T) string {
 	if start := Head(text, MaxQuoted); len(start) < len(text) {
 		return strconv.Quote(string(start)) + "..."
@@ -89,8 +89,7 @@ func Quote[T string | []byte](text T) string {
 	return strconv.Quote(string(text))
 }
 
-// Cut returns the text, or, if it is longer than most bytes, its beginning and "...". It never splits a
-// UTF-8 character.
+// Cut returns the text, or, if it is longer than most bytes, Head of it and "...".
 func Cut[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text
@@ -98,7 +97,7 @@ func Cut[T string | []byte](text T, most int) T {
 	return T(append([]byte(Head(text, most)), "..."...))
 }
 
-// Head returns the first most bytes of the text, or fewer, so that it does not split a UTF-8 character.
+// Head returns the first most bytes of the text, or a few fewer, so that it does not split a UTF-8 character.
 func Head[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text

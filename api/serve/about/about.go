@@ -40,7 +40,7 @@ const StartAtAPI = "POST /api/v1/enqueue with Authorization: Bearer KEY"
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is a response that never changes.
+// file is a response that is always the same.
 type file struct {
 	kind string // content type
 	body []byte
@@ -130,8 +130,8 @@ func page(t *template.Template, s Site) file {
 	return file{"text/html; charset=utf-8", out.Bytes()}
 }
 
-// initScript returns the script that starts the viewer with the documents of the site. Their URLs are
-// relative, so that a proxy can serve the site below a path.
+// initScript returns the script that starts the viewer with the documents of the site. The documents' URLs
+// are relative, so that a proxy can serve the site below a path.
 func initScript(s Site) []byte {
 	type shown struct {
 		Name string `json:"name"`

@@ -8,10 +8,10 @@ import (
 )
 
 // ClientAddress returns the address that sent a request: the peer of the connection or, if the peer is one of
-// Limits.Proxies, the client the proxy forwards for. Because anybody can send a forwarding header, a hop
-// counts only if a listed proxy wrote it: ClientAddress reads the hops from the last to the first and stops
-// at the first address that is no listed proxy, or before a hop that is no address. It returns the zero Addr
-// for a request within the process.
+// Limits.Proxies, the client for which that proxy forwards. Because anybody can send a forwarding header, a
+// hop counts only if a listed proxy wrote it: ClientAddress reads the hops from the last to the first and
+// stops at the first address that is no listed proxy, or before a hop that is no address. It returns the zero
+// Addr for a request within the process.
 func (l *Limiter) ClientAddress(r *http.Request) netip.Addr {
 	end, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -41,9 +41,9 @@ func (l *Limiter) isProxy(a netip.Addr) bool {
 // maxHops is the number of hops that are read, counted from the last.
 const maxHops = 32
 
-// forwardedFor returns the hops of a request, the client first, from X-Forwarded-For, or else
-// Forwarded (RFC 7239), or else X-Real-IP. A proxy must set one of these headers and drop the
-// others.
+// forwardedFor returns the last maxHops hops of a request, those nearer to the client first, from
+// X-Forwarded-For, or else Forwarded (RFC 7239), or else X-Real-IP. A proxy must set one of these headers and
+// drop the others.
 func forwardedFor(h http.Header) (hops []string) {
 	if all := h["X-Forwarded-For"]; len(all) > 0 {
 		hops = strings.Split(strings.Join(all, ","), ",")

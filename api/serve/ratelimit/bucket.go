@@ -26,7 +26,7 @@ func perSecond(n, burst int64) rate {
 // lock and no other memory. The zero Bucket allows the whole burst.
 type Bucket struct{ theoreticalNs atomic.Int64 }
 
-// take admits one request and returns 0, or returns the time to wait before trying again.
+// take admits one request and returns 0, or admits none and returns the time to wait before trying again.
 func (b *Bucket) take(p rate, nowNs int64) (wait time.Duration) {
 	for {
 		was := b.theoreticalNs.Load()
@@ -40,8 +40,8 @@ func (b *Bucket) take(p rate, nowNs int64) (wait time.Duration) {
 	}
 }
 
-// reserve admits one request in the future and returns the time to wait for it. Reservations
-// follow each other at the rate, and take counts them as used.
+// reserve admits one request at a later time and returns the wait until then. Reservations follow each other
+// at the rate, and take counts them as used.
 func (b *Bucket) reserve(p rate, nowNs int64) (wait time.Duration) {
 	for {
 		was := b.theoreticalNs.Load()
@@ -55,9 +55,9 @@ func (b *Bucket) reserve(p rate, nowNs int64) (wait time.Duration) {
 // Full reports whether the whole burst is allowed again, so that a new bucket can replace this one.
 func (b *Bucket) Full(now time.Time) bool { return b.theoreticalNs.Load() <= now.UnixNano() }
 
-// addressBucketCount is the number of buckets for client addresses: half a megabyte for each limit and any
-// number of clients. Addresses with the same hash share a bucket. The seed is random, so that no client can
-// find out with whom it shares one.
+// addressBucketCount is the number of buckets for client addresses. They take half a megabyte for each limit,
+// whatever the number of clients. Addresses with the same hash share a bucket. The seed is random, so that no
+// client can find out with whom it shares one.
 const addressBucketCount = 1 << 16
 
 // addressBuckets are the buckets of client addresses.
@@ -91,8 +91,8 @@ func (a *addressBuckets) reserve(from netip.Addr, nowNs int64) (wait time.Durati
 	return a.of(from).reserve(a.rate, nowNs)
 }
 
-// of returns the bucket of an address. An IPv6 network of 64 bits counts as one address,
-// because a provider gives a customer at least that.
+// of returns the bucket of an address. An IPv6 network with a prefix of 64 bits counts as one address,
+// because a provider gives each customer at least one such network.
 func (a *addressBuckets) of(from netip.Addr) *Bucket {
 	from = from.Unmap().WithZone("")
 	if from.Is6() {

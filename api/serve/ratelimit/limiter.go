@@ -32,11 +32,11 @@ const (
 	MaxProxies = 64        // networks of proxies
 
 	// failuresBurst is the time, in half seconds, whose failures may come at once, so that each worker of a
-	// fleet that starts with a revoked key learns that its key is wrong.
+	// fleet that starts with a revoked key learns that its key is wrong. So Failures = 2 allows a burst of 5.
 	failuresBurst = 5
 )
 
-// Check returns an error for limits out of range.
+// Check returns an error if a limit is out of range.
 func (l *Limits) Check() error {
 	for name, n := range map[string]int64{"PerKey": l.PerKey, "PerAddress": l.PerAddress, "Failures": l.Failures} {
 		if n < 0 || n > MaxRate {
@@ -57,7 +57,7 @@ type Limiter struct {
 	proxies    []netip.Prefix
 }
 
-// New returns a Limiter that applies l.
+// New returns a Limiter that applies l. l must have passed Check, and the Limiter keeps l.Proxies.
 func New(l Limits) Limiter {
 	return Limiter{
 		perKey:     perSecond(l.PerKey, l.PerKey),
@@ -67,15 +67,15 @@ func New(l Limits) Limiter {
 	}
 }
 
-// Any reports whether there is a limit.
+// Any reports whether there is a limit on requests or failures.
 func (l *Limiter) Any() bool {
 	return l.perKey.every != 0 || l.perAddress != nil || l.failures != nil
 }
 
-// Admit returns an error for a request above the limits, or the error of find. It calls find to authenticate
-// the request and to return the bucket of its key; find may return nil if keys have no limit. A failure
-// counts only after find has checked the key, so that failures from an address never lock out a valid key
-// from there.
+// Admit returns RATE_LIMITED for a request above the limits, or the error of find. It calls find to
+// authenticate the request and to return the bucket of its key, which may be nil if keys have no limit. An
+// UNAUTHORIZED of find counts as a failure. It counts only after find has checked the key, so that failures
+// from an address never lock out a valid key from there.
 func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (*Bucket, error)) error {
 	from := l.ClientAddress(r)
 	if err := l.AllowAddress(from, now); err != nil {
@@ -109,8 +109,8 @@ func (l *Limiter) allowKey(key *Bucket, now time.Time) error {
 	return tooFast("with this API key", key.take(l.perKey, now.UnixNano()))
 }
 
-// Reserve counts something that can wait, as a frame of a stream can, as one request. It returns how long the
-// caller must let it wait to keep the limits. key may be nil.
+// Reserve counts a piece of work that can wait, such as a frame of a stream, as one request. It returns how
+// long the caller must let the work wait to keep the limits. key may be nil: only the address then counts.
 func (l *Limiter) Reserve(key *Bucket, from netip.Addr, now time.Time) (wait time.Duration) {
 	if l.perAddress != nil {
 		wait = l.perAddress.reserve(from, now.UnixNano())

@@ -19,15 +19,16 @@ const (
 	attackBytes = 64 << 10                 // of a list
 	kept        = serve.DecodedPerByte + 1 // bytes kept for each byte of a body, with one for unchanged raw JSON
 
-	// Growing lists leave garbage behind, so more is allocated: per byte of a body, and in any case.
+	// Growing lists leave garbage behind, so that decoding may allocate more than it keeps: for each byte of
+	// a body, and in any case.
 	allocated       = 3 * kept
 	allocatedAnyway = 3 * serve.DecodedAnyway
 )
 
 // Amplify decodes, for the Request of each route, the bodies that decode to the most memory, and fails the
-// test if a body keeps or allocates more than its size allows. The bodies are every list and map of the
-// Request, full of the smallest possible elements, padded with as much white space as Weigh needs to accept
-// the body. No other test may run at the same time.
+// test if a body keeps or allocates more than its size allows. There is a body for every list and map of the
+// Request, filled with the smallest possible elements and padded with as much white space as Weigh needs to
+// accept it. No other test may run at the same time.
 func Amplify(t *testing.T, routes []serve.Route) {
 	seen := map[string]bool{} // lists occur in many requests
 	var worst [2]float64
@@ -100,7 +101,8 @@ type list struct {
 	text  string
 }
 
-// admitted sends a body with as much white space as it needs to be accepted.
+// admitted sends a body with as much white space as it needs to be accepted. It returns the bytes that
+// decoding allocated, those that it kept, and the size of the body.
 func admitted(t *testing.T, h http.Handler, body string) (made, held, sent int) {
 	for pad := 0; pad < 100; pad = pad*5/4 + 1 {
 		text := append([]byte(body), bytes.Repeat([]byte(" "), pad*len(body)/2)...)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// Window is the least time between two commits of a destination, except in Flush. Equal requests within
-	// it are counted together.
+	// Window is the shortest time between two commits of a destination, except in Flush. Equal requests
+	// within it are counted together.
 	Window = time.Second
 	// timeout bounds the wait for a commit. retry is the wait before the next try.
 	timeout = 10 * time.Second
@@ -41,9 +41,9 @@ type Bounds struct {
 // request of a kind.
 type Config[B, K comparable, V any] struct {
 	Bounds
-	// Commit builds the op that records rows in a destination, and returns the function that proposes it. A
-	// Tally calls this function again after an error that is retryable or no *api.Error, because the op may be
-	// in the log: it must propose the same op, whose id makes a repeat harmless.
+	// Commit builds the op that records rows in a destination, and returns a function that proposes the op.
+	// After an error that is retryable or no *api.Error a Tally calls propose again, because the op may be in
+	// the log. propose must propose the same op each time, so that the op's id makes a repeat harmless.
 	Commit func(to string, rows []Row[B, K, V]) (propose func(context.Context) error)
 	// Compare orders the kinds of a quota; nil = the order of arrival.
 	Compare func(a, b K) int
@@ -68,7 +68,7 @@ type Tally[B, K comparable, V any] struct {
 	waiting int         // kinds in all quotas
 	timer   *time.Timer // of the next run; nil = none is due
 	due     time.Time   // of the next run
-	fresh   bool        // a kind was added for which there is room, since the last run began
+	fresh   bool        // since the last run began, a kind was added to a quota that has room
 	closed  bool
 
 	running sync.Mutex // one run at a time
@@ -107,7 +107,8 @@ func New[B, K comparable, V any](cfg Config[B, K, V]) *Tally[B, K, V] {
 	return &Tally[B, K, V]{cfg: cfg, to: map[string]*destination[B, K, V]{}}
 }
 
-// Add counts a request. It neither waits nor writes. It calls first only if no equal request waits.
+// Add counts a request. It never waits for a commit. It calls first only for a kind that does not wait yet
+// and for which there is room, and holds the lock meanwhile. After Close it does nothing.
 func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,14 +161,14 @@ func (t *Tally[B, K, V]) quota(to string, of B) *quota[K, V] {
 	return b
 }
 
-// Pending returns the number of kinds that wait, and whether a run is due.
+// Pending returns the number of kinds that wait, and whether a run is scheduled.
 func (t *Tally[B, K, V]) Pending() (kinds int, due bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting, t.timer != nil
 }
 
-// Close flushes the pending requests and collects no more.
+// Close flushes the pending requests. The Tally ignores later ones.
 func (t *Tally[B, K, V]) Close(ctx context.Context) {
 	t.mu.Lock()
 	t.closed = true
@@ -178,8 +179,8 @@ func (t *Tally[B, K, V]) Close(ctx context.Context) {
 	t.Flush(ctx)
 }
 
-// Flush records the pending requests until ctx ends, regardless of the quotas. If a commit fails, the
-// requests that wait for the same destination are lost.
+// Flush records the pending requests until ctx ends, regardless of the quotas. If a commit fails, requests
+// that still wait for the same destination may be lost.
 func (t *Tally[B, K, V]) Flush(ctx context.Context) {
 	t.running.Lock()
 	defer t.running.Unlock()
@@ -223,7 +224,7 @@ func (t *Tally[B, K, V]) waits() bool {
 }
 
 // pass proposes one op for each destination and returns the time until the next pass. 0 means that nothing
-// waits or, at shutdown, that the rest is lost. The caller holds running.
+// waits or, if all is set, that the requests that still wait are lost. The caller holds running.
 func (t *Tally[B, K, V]) pass(ctx context.Context, all bool) (next time.Duration) {
 	t.mu.Lock()
 	names := make([]string, 0, len(t.to))
@@ -237,7 +238,7 @@ func (t *Tally[B, K, V]) pass(ctx context.Context, all bool) (next time.Duration
 	return next
 }
 
-// sooner returns the shorter of two waits; 0 is no wait at all.
+// sooner returns the shorter of two waits. 0 stands for no pass at all, so the other one is returned.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -245,7 +246,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// passTo proposes one op for a destination and returns the time until the next.
+// passTo proposes one op for a destination and returns the time until the next one, 0 as in pass.
 func (t *Tally[B, K, V]) passTo(ctx context.Context, to string, all bool) (next time.Duration) {
 	d, wait := t.prepare(to, all)
 	if d == nil {
@@ -294,9 +295,9 @@ func (t *Tally[B, K, V]) prepare(to string, all bool) (_ *destination[B, K, V], 
 	return d, 0
 }
 
-// take takes rows out of the quotas that have rows left or, if all is set, out of all quotas. If it takes
-// none, it returns the time until there may be some; 0 = nothing waits. Go's map order is random, so no quota
-// is always the last. The caller holds mu.
+// take takes rows out of the quotas that may still write rows or, if all is set, out of all quotas. It
+// returns the rows and the time until there may be more of them; 0 = nothing waits. Go's map order is random,
+// so that no quota is always the last. The caller holds mu.
 func (t *Tally[B, K, V]) take(d *destination[B, K, V], now time.Time, all bool) (rows []Row[B, K, V], wait time.Duration) {
 	for of, b := range d.quotas {
 		b.refill(now, t.cfg.Bounds)
@@ -339,7 +340,7 @@ func (t *Tally[B, K, V]) takeFrom(rows []Row[B, K, V], of B, b *quota[K, V], n i
 
 func (b *quota[K, V]) waits() bool { return len(b.order) > 0 || b.lost > 0 }
 
-// refill adds the rows that the quota has gained since refilled.
+// refill adds the rows that the quota has gained since the time refilled, up to Burst.
 func (b *quota[K, V]) refill(now time.Time, bounds Bounds) {
 	if b.room == bounds.Burst || b.refilled.IsZero() {
 		b.refilled = now
