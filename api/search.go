@@ -56,9 +56,9 @@ type SearchResponse struct {
 	AsOf       Time   `json:"as_of"` // the response includes everything up to this moment
 	// TotalIsEstimate means that Total counts only some of the jobs.
 	TotalIsEstimate bool `json:"total_is_estimate,omitempty"`
-	// Partial means that the search stopped before the page was full, because of PartialReason. The next
-	// request continues at Cursor. If Sort is not created_at, the jobs of this response are sorted only among
-	// themselves.
+	// Partial means that the search stopped before the page was full, or sorted only some of the jobs, because
+	// of PartialReason. The next request continues at Cursor. If Sort is not created_at, the jobs of this
+	// response are sorted only among themselves.
 	Partial       bool   `json:"partial,omitempty"`
 	PartialReason string `json:"partial_reason,omitempty"`
 }

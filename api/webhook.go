@@ -19,10 +19,10 @@ type WebhookRequest struct {
 // Webhook is the response of GET /webhooks/{id}. Its JSON always has every field.
 type Webhook struct {
 	ID         string   `json:"id"`
-	URL        string   `json:"url"`
+	URL        string   `json:"url"` // only scheme, host and port if the caller may not change the webhook
 	Events     []string `json:"events"`
 	Queues     []string `json:"queues"`
-	Enabled    bool     `json:"enabled"` // the server sets it to false after a long time of failures
+	Enabled    bool     `json:"enabled"` // the server sets it to false if it gives up 10 deliveries in a row over at least an hour
 	RetryLimit int      `json:"retry_limit"`
 	// SecretOverlap is the time for which, after a change, requests are also signed with the old secret.
 	// OldSecretUntil is the end of that time, null = no old secret.

@@ -6,7 +6,7 @@ type Why struct {
 	JobID   string `json:"job_id"`
 	Queue   string `json:"queue"`
 	State   string `json:"state"`
-	Waiting bool   `json:"waiting"` // the job should run and does not yet
+	Waiting bool   `json:"waiting"` // the job is neither active nor settled
 	// Reasons lists everything that delays the job; each alone would. For a job that does not wait it has
 	// one reason, which is its state. There is always at least one.
 	Reasons       []WhyReason  `json:"reasons"`
@@ -14,7 +14,7 @@ type Why struct {
 	Workers       *int         `json:"workers"`         // workers that recently asked this node for jobs of its queue; null if it is not pending
 	DependsOn     []WhyAwaited `json:"depends_on"`      // jobs it waits for that have not settled
 	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because more jobs wait here than the server examines
-	LastError     *string      `json:"last_error"`      // of the last attempt that failed
+	LastError     *string      `json:"last_error"`      // of the last ended attempt that did not succeed; null = none
 	Outcome       *string      `json:"outcome"`         // of the last ended attempt; null if none has ended
 }
 

@@ -21,8 +21,8 @@ import (
 // most keys, each with the longest scope.
 const MaxMessageBytes = 32 << 20
 
-// Follow configures a follower of the stream. Run calls these functions in its own goroutine, one at a time,
-// in the order of the stream. It skips a nil function.
+// Follow configures a follower of the stream. Run calls these functions one at a time, in the order of the
+// stream and in the goroutine that called Run. It skips a nil function.
 type Follow struct {
 	After int64 // the number of the newest known document; 0 = none
 	// Keep stores a message that must survive a restart: a document with a valid signature, before OnDoc gets

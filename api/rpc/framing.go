@@ -67,8 +67,8 @@ func isTimeout(wait string, digits int, units string) bool {
 const prefixSize = 5
 
 // Body returns the body of a call with checks. Reading it fails if the body is cut short, or if the envelope
-// of a message is compressed or of a type that the protocol does not know. If one is set and the protocol has
-// envelopes, reading also fails unless the call has exactly one message.
+// of a message is compressed or of a type that the protocol does not know. If the parameter one is set and the
+// protocol has envelopes, reading also fails unless the call has exactly one message.
 func Body(r *http.Request, one bool) io.ReadCloser {
 	b := &body{ReadCloser: r.Body, one: one}
 	switch kind := contentType(r); {

@@ -74,8 +74,8 @@ type problem struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// problemOf returns the body for an error. For a retryable error it adds to a copy of the details that and
-// when to retry.
+// problemOf returns the body for an error. If the error is retryable, it adds retryable and retry_after_ms to
+// a copy of the details.
 func problemOf(e *api.Error) problem {
 	p := problem{Error: e.Message, Code: e.Code, Details: e.Details}
 	if !e.Code.Retryable() {

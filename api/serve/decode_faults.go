@@ -246,7 +246,7 @@ func (w *checker) enter(name []byte) {
 
 const loneSurrogateFault = "contains half of a surrogate pair, which is not valid text"
 
-// leaf checks a value whose parts value does not visit.
+// leaf checks a value as a whole, without a visit to its parts.
 func (w *checker) leaf(t reflect.Type) {
 	raw := w.raw()
 	if t == rawMessage {
