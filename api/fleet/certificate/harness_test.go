@@ -57,7 +57,7 @@ func bundleOf(t *testing.T, roots ...*certificate.Root) certificate.Bundle {
 	return b
 }
 
-// open opens the holder of a member in a directory of its own, without a certificate.
+// open opens the holder of a member that has no certificate. The holder has a directory of its own.
 func open(t *testing.T, who certificate.Identity, now func() time.Time, fleetRoot string) *certificate.Holder {
 	t.Helper()
 	h, err := certificate.Open(certificate.Config{
@@ -86,7 +86,7 @@ func renew(t *testing.T, h *certificate.Holder, who certificate.Identity, now ti
 	}
 }
 
-// join opens a holder and gives it a certificate of the root from start on.
+// join opens a holder and gives it a certificate that the root issued at start, whatever now returns.
 func join(t *testing.T, who certificate.Identity, now func() time.Time, root *certificate.Root, bundle certificate.Bundle) *certificate.Holder {
 	t.Helper()
 	issued := start
@@ -134,7 +134,8 @@ func shakeState(server, client *tls.Config) (state tls.ConnectionState, serverEr
 	return serving.ConnectionState(), serverErr, clientErr
 }
 
-// connection returns the ends of a connection in memory. It has buffers, because both sides may send an alert at once.
+// connection returns the ends of a connection in memory. The connection has buffers, because both sides may send an
+// alert at once.
 func connection(ctx context.Context) (a, b net.Conn, err error) {
 	network := memnet.New()
 	l, err := network.Listen("server", 1)

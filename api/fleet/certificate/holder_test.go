@@ -21,7 +21,7 @@ func config(path string, who certificate.Identity, log *bytes.Buffer) certificat
 	return certificate.Config{Path: path, Kind: who.Kind, Store: who.Store, Now: at(start), Logger: slog.New(slog.NewTextHandler(log, nil))}
 }
 
-// file joins a host whose file is at the returned path.
+// file opens a holder for a host and gives it a certificate. It returns the path of its file and its log.
 func file(t *testing.T) (path string, h *certificate.Holder, log *bytes.Buffer) {
 	t.Helper()
 	log = new(bytes.Buffer)
@@ -68,7 +68,7 @@ func TestTheFileIsReadAtTheNextStart(t *testing.T) {
 	}
 }
 
-// TestATruncatedFileIsANewJoin cuts the file off at every byte.
+// TestATruncatedFileIsANewJoin cuts the file off at every byte but the last.
 func TestATruncatedFileIsANewJoin(t *testing.T) {
 	t.Parallel()
 	path, _, _ := file(t)
@@ -218,7 +218,8 @@ func TestAnOutageOfSixDaysIsSurvived(t *testing.T) {
 				}
 			}
 		})
-		// 10 days have 20 renewals of each member after the first, and up to 2 more because they are up to an hour early.
+		// In 10 days each member gets a first certificate and renews it 20 times, or up to 2 times more, because
+		// renewals are up to an hour early.
 		if renewals < 2*20 || renewals > 2*23 {
 			t.Errorf("%d renewals in 10 days", renewals)
 		}

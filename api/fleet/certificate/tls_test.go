@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api/fleet/certificate"
 )
 
-// TestConnectionsThatAreRefused connects a gateway to a host. In each case one side is not as the other expects.
+// TestConnectionsThatAreRefused connects a client to a server. In each case one side is not as the other expects.
 func TestConnectionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	root, foreign := newRoot(t, start), newRoot(t, start)
@@ -161,7 +161,7 @@ func TestMembersConnect(t *testing.T) {
 	}
 }
 
-// TestFirstJoinNeedsTheRoot lets a host without a certificate connect to a control plane.
+// TestFirstJoinNeedsTheRoot lets a host without a certificate connect to a control plane and to impostors.
 func TestFirstJoinNeedsTheRoot(t *testing.T) {
 	t.Parallel()
 	root, foreign := newRoot(t, start), newRoot(t, start)
