@@ -127,9 +127,9 @@ func (v *AuditVerifier) Expect(heads AuditHeads) {
 	}
 }
 
-// Done, called after the last Add, returns an error if a record before the expected heads was not added. now
-// has the present heads of the logs, because records before its FirstSeq have been deleted and cannot be
-// added. Done checks only the shards of now.
+// Done returns an error if a record before the expected heads was not added. Call it after the last Add. now has
+// the present heads of the logs, because records before its FirstSeq have been deleted and cannot be added.
+// Done checks only the shards of now.
 func (v *AuditVerifier) Done(now AuditHeads) error {
 	for _, end := range now.Shards {
 		stood, expected := v.stood[end.Shard]

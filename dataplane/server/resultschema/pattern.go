@@ -19,7 +19,6 @@ type pattern struct {
 	begin bool // it matches only from the beginning of a text
 
 	now, next threads
-	pending   []uint32
 }
 
 // newPattern compiles an expression that survey has bounded.
