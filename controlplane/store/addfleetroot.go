@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// AddFleetRoot adds the root that issues the fleet's certificates. Only the first one is accepted, so that of several
-// control-plane processes that start at the same time one makes the root of all.
+// AddFleetRoot adds the root that issues the fleet's certificates. Only the first root is accepted, so that
+// control-plane processes that start at the same time share one.
 
 // Validate refuses an op that no state could accept. The proposer parses the certificate, and Apply does not.
 func (o *AddFleetRoot) Validate() error {
@@ -25,7 +25,7 @@ func (o *AddFleetRoot) Validate() error {
 	return p.err()
 }
 
-// Apply adds the root. It refuses a second one. A repeat adds nothing.
+// Apply adds the root. It refuses another one with CONFLICT. A repeat adds nothing.
 func (o *AddFleetRoot) Apply(tx *Tx) (*AddFleetRootResult, error) {
 	all, err := list(tx, scanFleetRoot, selectFleetRoot)
 	if err != nil {

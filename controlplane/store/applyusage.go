@@ -62,9 +62,9 @@ func (r *UsageRow) quantities() billing.Quantities {
 	}
 }
 
-// Apply adds the frame. It refuses an unknown namespace, but not a deleted one, and a frame that leaves a gap
-// or overlaps the usage that was applied. It refuses no frame for its size. A frame that was applied or set
-// aside before changes nothing.
+// Apply adds the frame. It refuses with NOT_FOUND an unknown namespace, but takes usage of a deleted one. It
+// refuses with STATE_CONFLICT a frame that leaves a gap after the usage of its source or overlaps it. A frame
+// that was applied or set aside before changes nothing.
 func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	if _, err := tx.namespace(o.Namespace); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func usageGap(last, from, to uint64) error {
 	return refusal
 }
 
-// putSource records the number up to which the usage of a source is applied.
+// putSource records the number up to which the usage of a source is applied or set aside.
 func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) error {
 	return tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq, applied_ns) VALUES (?, ?, ?, ?, ?)",
 		namespace, stream, incarnation, int64(last), tx.clockNs())

@@ -87,8 +87,8 @@ func scanAudit(rows *sql.Rows) (r AuditRow, err error) {
 	return r, err
 }
 
-// Audit lists audit rows after a given one, oldest first: those of an organisation, those without one (org
-// "") or all (tenancy.EveryOrg).
+// Audit lists at most limit audit rows, and at most MaxPage, with numbers above after, oldest first: those of
+// an organisation, those without one (org "") or all (tenancy.EveryOrg).
 func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit int) ([]AuditRow, error) {
 	return read(ctx, s, func(r reader) ([]AuditRow, error) {
 		if org == tenancy.EveryOrg {
@@ -106,9 +106,9 @@ type AuditPosition struct {
 	RefusedHash []byte // of the last refused requests up to Seq
 }
 
-// AuditCheck is the outcome of checking a part of the chain.
+// AuditCheck is the outcome of checking a part of the audit log.
 type AuditCheck struct {
-	Last    AuditPosition // the last row that was verified
+	Last    AuditPosition // the position after the last row that was verified
 	Broken  *AuditBreak   // nil = every checked row is valid
 	More    bool          // rows may follow: continue after Last
 	Removed int64         // number up to which refused requests were removed for their age
@@ -124,7 +124,8 @@ func (b *AuditBreak) Error() string {
 	return fmt.Sprintf("the audit log was changed: %s; compare it with an export or a backup", b.What)
 }
 
-// CheckAudit verifies at most limit and at most MaxPage audit rows after a position.
+// CheckAudit verifies at most limit and at most MaxPage audit rows after a position. It reports a broken
+// chain in the result, not as an error.
 func (s *Store) CheckAudit(ctx context.Context, after AuditPosition, limit int) (AuditCheck, error) {
 	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
 }

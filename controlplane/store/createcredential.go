@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// CreateCredential adds a credential. With ensure set, a credential that exists with the same hash and has not
-// expired is a success and nothing changes.
+// CreateCredential adds a credential. If ensure is set and a credential with the same id and hash exists and
+// has not expired, the op succeeds and changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *CreateCredential) Validate() error {

@@ -7,8 +7,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// CreateHost registers a host or gateway together with its credential. With ensure set, a credential that
-// exists with the same hash and has not expired is a success and nothing changes.
+// CreateHost registers a host or gateway together with its credential. If ensure is set and a credential with
+// the same id and hash exists and has not expired, the op changes nothing and returns the id of that
+// credential's owner.
 
 // Validate refuses an op that no state could accept.
 func (o *CreateHost) Validate() error {

@@ -43,8 +43,8 @@ func (s *Spec) check(p *problems) {
 }
 
 // Apply adds the namespace. It refuses an organisation that does not exist, a name that another namespace of
-// the organisation has, an id that was ever used, an operation id that is taken, and a namespace above the
-// limit.
+// the organisation has that is not deleted, an id that was ever used, an operation id that is taken, and a
+// namespace above the limit.
 func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
 	org, err := tx.org(tenancy.OrgID(o.Org))
 	if err != nil {

@@ -90,8 +90,9 @@ func (c *Credential) check(p *problems, field string) {
 	}
 }
 
-// checkRoles checks the number of roles. It refuses roles of the cloud for tenants' keys, and the other way
-// round. checkKeyRoles checks custom roles, because only the state knows the roles of a namespace.
+// checkRoles checks the number of roles; hosts and gateways need none. It refuses roles of the cloud for
+// tenants' keys, and tenants' roles for operators, hosts and gateways. checkKeyRoles checks custom roles,
+// because only the state knows the roles of a namespace.
 func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	n := len(c.Roles)
 	fleetMember := kind == keyring.Host || kind == keyring.Gateway
@@ -138,8 +139,8 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	return tx.touchOwner(keyring.Kind(c.Kind), c.Owner)
 }
 
-// evictExpired removes an owner's expired credentials if the owner has as many as it may, and refuses if that is
-// not enough for one more.
+// evictExpired makes room for one more credential of an owner that has the maximum: it removes the owner's
+// expired ones, and refuses with CONFLICT if there are none.
 func (tx *Tx) evictExpired(owner string) error {
 	const count = "SELECT COUNT(*) FROM credentials WHERE owner = ?"
 	n, err := number(tx, count, owner)
@@ -170,11 +171,10 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 	return &c, nil
 }
 
-// sameCredential returns the existing credential of this id if its hash is the same and ensure is set: the op
-// is then a repeat. Otherwise an existing credential is a conflict. So is one that has expired, because the
-// caller would take it for valid. So is an id in ended_credentials: it belonged to a credential that
-// dropCredential removed, because it was revoked or rotated, had expired, or belonged to a namespace that was
-// deleted.
+// sameCredential returns the existing credential with this id if ensure is set, the hash is the same and the
+// credential has not expired: the op is then a repeat. It returns nil if no credential has or had the id. It
+// refuses any other id with CONFLICT, also that of an expired credential, because the caller would take that
+// one for valid. ended_credentials holds the ids of the credentials that dropCredential has removed.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {
@@ -233,8 +233,8 @@ func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 }
 
 // Credential finds a credential of any kind by id. It reads from memory, because the authentication of every
-// request calls it. It also returns an expired credential that has not been removed yet; the caller checks
-// ExpiresAt.
+// request calls it. It also returns a credential that is disabled, or has expired and is not removed yet: the
+// caller checks Enabled and ExpiresAt. The caller must not change the slices.
 func (s *Store) Credential(id string) (fleet.Credential, bool) { return s.machine.credential(id) }
 
 // Credentials lists an owner's credentials in the order of creation.

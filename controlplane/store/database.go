@@ -35,13 +35,13 @@ const (
 	busyTimeout = time.Second
 	// readers is the number of reads that run at the same time.
 	readers = 4
-	// Above checkpointWAL bytes an entry moves SQLite's log into the file. Above truncateWAL bytes it also
-	// waits for readers, so that the log can be emptied.
+	// After an entry that leaves SQLite's log above checkpointWAL bytes, the machine moves the log into the
+	// file. Above truncateWAL bytes it also waits for readers, so that the log can be emptied.
 	checkpointWAL = 8 << 20
 	truncateWAL   = 64 << 20
 )
 
-// database is one open file. The writer is used under the machine's lock; readers is the pool for reads.
+// database is one open file. The writer is used under machine.writing; readers is the pool for reads.
 type database struct {
 	path    string
 	pool    *sql.DB // of the writer alone
@@ -55,8 +55,8 @@ func files(path string) []string {
 	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
 }
 
-// remove deletes a closed database. It deletes the main file first, because the other files mean nothing
-// without it if a crash leaves them.
+// remove deletes a closed database. It deletes the main file first: if a crash interrupts remove, the files
+// that are left mean nothing without the main one.
 func remove(path string) error {
 	for _, name := range files(path) {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +76,8 @@ func dsn(path, mode string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
-// createDatabase creates an empty state at path in place of any file there, and makes its content durable. The caller
-// makes its name durable.
+// createDatabase creates an empty state at path in place of any file there, and makes its content durable.
+// The caller makes its name durable.
 func createDatabase(path string) error {
 	if err := remove(path); err != nil {
 		return err
@@ -96,7 +96,7 @@ func createDatabase(path string) error {
 	return syncFile(path)
 }
 
-// openDatabase opens an existing file.
+// openDatabase opens an existing file and adds the tables of storesSQL. It refuses another schema version.
 //
 // synchronous is NORMAL: SQLite syncs when it moves its log into the file, not at a commit. A power cut takes
 // only the newest entries, and raft's log has them. The machine starts each checkpoint itself, because SQLite
@@ -134,7 +134,7 @@ func openDatabase(path string) (_ *database, err error) {
 	return db, nil
 }
 
-// close waits for running reads and closes all connections.
+// close closes all connections. The caller makes sure that no read runs.
 func (db *database) close() error {
 	var errs []error
 	if db.readers != nil {
@@ -166,7 +166,7 @@ func (db *database) stmt(text string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// exec runs a statement of the writer.
+// exec runs a statement on the writer's connection.
 func (db *database) exec(text string, args ...any) (sql.Result, error) {
 	stmt, err := db.stmt(text)
 	if err != nil {

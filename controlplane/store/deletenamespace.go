@@ -5,9 +5,9 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// DeleteNamespace begins to delete a namespace. Its keys stop at once; its host deletes the data later. If
-// the namespace is being deleted already, the result names the running operation. A create operation that has
-// not ended fails.
+// DeleteNamespace begins to delete a namespace. The namespace's keys stop at once; its host deletes the data
+// later. If the namespace is being deleted already, the result names the running operation. A create
+// operation that has not ended fails.
 
 // Validate refuses an op that no state could accept.
 func (o *DeleteNamespace) Validate() error {

@@ -9,23 +9,24 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Superseded returns the refusal of a process of a host that is older than the host's newest one. The process
-// recognises it by its details, and stops serving.
+// Superseded returns the refusal for a process of h that is older than the newest process of h. The refused
+// process recognises the refusal by its details and stops serving.
 func Superseded(h fleet.Host) *api.Error {
 	return wire.Superseded(fmt.Sprintf("a newer process of host %s runs at %s on %s: this process must not serve any more", h.Name, h.Address, h.Store), h.Store, h.Address)
 }
 
-// foreignStore returns the refusal of a store that belongs to another host.
+// foreignStore returns the refusal for a store that belongs to another host.
 func foreignStore(store string, of fleet.Host) *api.Error {
 	return wire.Superseded(fmt.Sprintf("%s belongs to host %s (%s): start it with that host's credential, or start this host in an empty directory", store, of.Name, of.ID), store, of.Address)
 }
 
-// bindStore makes a store the one of the host, and gives each process that starts on it (run 0) a number. A
-// process that joins again must be the newest one. A number above the newest is accepted, because the control
-// plane may have lost changes.
+// bindStore makes store the current store of a host, and returns the number of the process that joins with it
+// and whether anything changed. A process that starts joins with run 0 and gets the next number. A process
+// that joins again must be the newest one. A number above the newest is accepted, because the control plane
+// may have lost changes.
 //
 // If the host had another store, that one counts as lost until the host joins with it again: a host that was
-// started in a wrong directory must be able to go back, and the store still has its votes and its data.
+// started in a wrong directory must be able to go back, and the lost store still has its votes and its data.
 func (tx *Tx) bindStore(h fleet.Host, store string, run int64) (newest int64, changed bool, err error) {
 	if h.Kind != keyring.Host {
 		return 0, false, api.Errorf(api.StateConflict, "%s is a gateway: it has no store", h.ID)
@@ -58,7 +59,7 @@ func (tx *Tx) bindStore(h fleet.Host, store string, run int64) (newest int64, ch
 	return run, true, tx.addStore(h, store, run)
 }
 
-// addStore adds a store that is new. The first store of a host has the data of all its namespaces, because
+// addStore adds a new store. The first store of a host has the data of all the host's namespaces, because
 // they were placed before hosts named their stores.
 func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
 	n, err := number(tx, "SELECT COUNT(*) FROM stores WHERE host = ?", h.ID)
@@ -80,7 +81,8 @@ func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
 	return err
 }
 
-// placeOn records the store on which a namespace has its data; "" = none that is known.
+// placeOn records the store on which a namespace has its data. If store is "", the host has named none, and
+// placeOn does nothing.
 func (tx *Tx) placeOn(namespace, store string) error {
 	if store == "" {
 		return nil

@@ -20,9 +20,10 @@ func (o *JoinHost) Validate() error {
 	return p.err()
 }
 
-// Apply records them, and returns the number of the process that joins. It refuses an unknown host, a store of
-// another host, an older process than the newest, and a store above the limit. If the address or the store has
-// changed, it renews the documents of the namespaces on the host. If nothing has changed, it writes nothing.
+// Apply records the address, version and store, and returns the number of the process that joins. It refuses
+// an unknown host, a store for a gateway, a store of another host, a process older than the host's newest
+// one, and a store above the limit. If the address or the store has changed, it renews the documents of the
+// namespaces on the host. If nothing has changed, it writes nothing.
 func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

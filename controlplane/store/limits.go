@@ -20,14 +20,14 @@ const (
 
 	// IdempotencyPeriod is the time for which the result of a request with an idempotency key is stored.
 	IdempotencyPeriod = 24 * time.Hour
-	// ExpiredKept is the time after its expiry from which an entry may remove a credential. A new credential
-	// of an owner that has the maximum removes the owner's expired ones earlier.
+	// ExpiredKept is the time for which an expired credential is kept before entries remove it. A new
+	// credential of an owner that has the maximum removes the owner's expired ones earlier.
 	ExpiredKept = 24 * time.Hour
-	// RefusalsKept is the time for which rows of refused requests stay in the audit log. It equals that of a
-	// data plane. Rows of changes stay for ever.
+	// RefusalsKept is the time for which rows of refused requests stay in the audit log. A data plane keeps
+	// its rows for as long. Rows of changes stay for ever.
 	RefusalsKept = 400 * 24 * time.Hour
-	// An entry removes at most purgeRows expired idempotency records and as many credentials, and two more of
-	// each for each of its ops. That is more than it can add.
+	// An entry with n ops removes at most purgeRows + 2n expired idempotency records and as many expired
+	// credentials. That is more than the entry can add.
 	purgeRows = 32
 
 	MaxID             = 64  // bytes of an id
@@ -47,14 +47,15 @@ const (
 	MaxAction         = 256   // bytes of a refused request's action
 	MaxCode           = 64    // bytes of an error code
 
-	// Frames of refused usage that are set aside: at most MaxAsideFrames frames of MaxAsideBytes bytes in the
-	// whole cloud, and MaxNamespaceAsideFrames frames of MaxNamespaceAsideBytes bytes of a namespace.
+	// Frames of refused usage that are set aside: at most MaxAsideFrames frames with MaxAsideBytes bytes
+	// together in the whole cloud, and MaxNamespaceAsideFrames frames with MaxNamespaceAsideBytes bytes
+	// together of one namespace.
 	MaxAsideFrames          = 1_000
 	MaxAsideBytes           = 256 << 20
 	MaxNamespaceAsideFrames = 100
 	MaxNamespaceAsideBytes  = 32 << 20
 	MaxAsideFrame           = 4 << 20 // bytes of a frame
-	MaxAsideReason          = 1024    // bytes of the refusal's code, and of its message
+	MaxAsideReason          = 1024 // bytes of the refusal's code, and as many of its message
 )
 
 // limits holds the bounds that decide in Apply.

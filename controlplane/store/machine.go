@@ -177,14 +177,15 @@ func (tx *Tx) applyOne(o op) (any, error) {
 	return answer, nil
 }
 
-// errOtherTerm refuses an op of an earlier leader, because the present one decides by a state and by reports that
-// the earlier one did not have.
+// errOtherTerm refuses an op that an earlier leader decided, because the present leader decides by a newer
+// state and by other reports.
 func errOtherTerm(decided, now uint64) error {
 	return api.Errorf(api.StateConflict, "the leader of term %d decided this change, and term %d has begun: the present leader decides again", decided, now)
 }
 
 // transact runs f and writes the head in one transaction, then publishes the changes. If f or the commit
-// fails, transact rolls the database back. After any error the machine refuses further use.
+// fails, transact rolls the database back. After any error the machine refuses to apply, flush and restore;
+// reads continue.
 func (m *machine) transact(f func(*Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

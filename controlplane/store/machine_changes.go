@@ -2,7 +2,7 @@ package store
 
 import "sync"
 
-// changes notifies the goroutines that wait for a new document.
+// changes wakes the goroutines that wait for a new document, or for a change of a host or a signing key.
 type changes struct {
 	mu     sync.Mutex
 	number int64         // of the newest document

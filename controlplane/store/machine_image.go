@@ -24,7 +24,7 @@ type stateImage struct {
 	head head
 }
 
-// Image copies the state as of the last committed entry. Apply continues meanwhile.
+// Image copies the state as of the last committed entry. Meanwhile Apply continues, and Restore waits.
 func (m *machine) Image() (replica.Image, error) {
 	m.swap.RLock()
 	defer m.swap.RUnlock()
@@ -149,8 +149,8 @@ func compareClaim(from image.Source, h head) error {
 	return nil
 }
 
-// receive copies an image's database to a file, durably, and opens it. It does not link the file, because
-// SQLite writes to it.
+// receive copies an image's database to a file, durably, and opens it. It copies instead of linking, because
+// SQLite writes to the file.
 func (m *machine) receive(from image.Source, path string) (*database, error) {
 	parts := from.Parts()
 	if len(parts) != 1 || parts[0].Name != imagePart {

@@ -86,7 +86,8 @@ func misplaced(n fleet.Namespace, step string) error {
 }
 
 // Namespace finds a namespace by id, or by name within an organisation, unless it is deleted; else NOT_FOUND.
-// If org is "", only an id is accepted. Otherwise a namespace of another organisation is not found.
+// If org is "", it accepts only an id, of any organisation. If org is set, it finds no namespace of another
+// organisation.
 func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName string) (fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) (n fleet.Namespace, err error) {
 		var found bool
@@ -103,7 +104,8 @@ func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName strin
 	})
 }
 
-// Namespaces lists the namespaces of an organisation that are not deleted, by id, after a given one.
+// Namespaces lists at most limit namespaces of an organisation, and at most MaxPage, that are not deleted, by
+// id, after a given one.
 func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy.NamespaceID, limit int) ([]fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
 		return list(r, scanNamespace, selectNamespace+" WHERE org = ? AND id > ? AND phase <> 'deleted' ORDER BY id LIMIT ?",

@@ -14,7 +14,7 @@ import (
 // something a document shows calls touch, touchAll or touchOwner for its namespace, in the same entry. An
 // expiry is no op and gives no new number: hosts and gateways compare the time themselves.
 
-// touch gives a namespace's document a new number. The caller writes it.
+// touch gives a namespace's document a new number. The caller writes the namespace.
 func (tx *Tx) touch(n *fleet.Namespace) {
 	tx.head.docNumber++
 	tx.wake = true
@@ -37,7 +37,9 @@ func (tx *Tx) touchAll(query string, args ...any) error {
 	return nil
 }
 
-// touchOwner renews the documents that show a credential: those of namespaces whose keys are still valid.
+// touchOwner renews the documents that show the credentials or roles of an owner of this kind: those of its
+// namespaces that are neither being deleted nor deleted. No document shows credentials of operators, hosts
+// and gateways.
 func (tx *Tx) touchOwner(kind keyring.Kind, owner string) error {
 	const living = " AND phase IN ('provisioning', 'active') ORDER BY id"
 	switch kind {

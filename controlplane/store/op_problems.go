@@ -13,7 +13,7 @@ import (
 // problems collects the faults of an op or of a query. Its zero value is empty.
 type problems struct{ fault.List }
 
-// add records err for a field, unless it is nil.
+// add records err for a field. A nil err is no fault.
 func (p *problems) add(field string, err error) {
 	if err != nil {
 		p.Invalid(field, "%v", err)
@@ -45,7 +45,8 @@ func checkUTF8(s string, most int) error {
 	return nil
 }
 
-// checkText checks the length and the encoding of a text that may be empty, and refuses control characters.
+// checkText checks the length and the encoding of a text that may be empty, and refuses ASCII control
+// characters.
 func checkText(s string, most int) error {
 	if err := checkUTF8(s, most); err != nil {
 		return err

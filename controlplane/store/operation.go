@@ -59,8 +59,9 @@ func operation(q querier, id string) (fleet.Operation, error) {
 	return o, err
 }
 
-// Operations lists the operations of an organisation that are older than a given one ("" = all), newest
-// first. It returns NOT_FOUND if the organisation does not have the given operation.
+// Operations lists at most limit operations of an organisation, and at most MaxPage, that are older than a
+// given one ("" = from the newest on), newest first. It returns NOT_FOUND if the organisation does not have
+// the given operation.
 func (s *Store) Operations(ctx context.Context, org tenancy.OrgID, before string, limit int) ([]fleet.Operation, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Operation, error) {
 		if before == "" {

@@ -8,8 +8,8 @@ import (
 )
 
 // RecordRefusals adds refused requests to the audit log. A server collects them first, so that a caller who
-// floods it causes few commits and rows. The batch id makes a repeat harmless. Meta's idempotency key was
-// rejected, because each key takes a row for a day in a bounded table.
+// floods it causes few commits and rows. The batch id makes a repeat harmless. An idempotency key in Meta
+// would do so too, but each key takes a row for a day in a bounded table.
 
 // Validate refuses an op that no state could accept.
 func (o *RecordRefusals) Validate() error {

@@ -5,8 +5,8 @@ import (
 )
 
 // RemoveAsideUsage removes a frame that was set aside, once an operator has decided about it. The audit log
-// names the frame and the operator. The usage of the frame's source stays applied up to the same number, so
-// that no host sends the frame again.
+// names the frame and the operator. The last number of the frame's source stays, so that no host sends the
+// frame again.
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveAsideUsage) Validate() error {

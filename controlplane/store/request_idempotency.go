@@ -92,8 +92,8 @@ func (tx *Tx) admitKey() error {
 }
 
 // purge removes at most the given number of expired idempotency records, and as many credentials that expired
-// at least ExpiredKept ago. It runs after the ops of an entry, so that no op of the entry depends on how many
-// rows it removes.
+// at least ExpiredKept ago. It runs after the ops of an entry, so that the result of no op depends on the
+// number of rows that purge removes.
 func (tx *Tx) purge(most int) error {
 	n, err := tx.exec(`DELETE FROM idempotency WHERE (principal, key) IN
 		(SELECT principal, key FROM idempotency WHERE expires_ns <= ? ORDER BY expires_ns, principal, key LIMIT ?)`, tx.clockNs(), most)

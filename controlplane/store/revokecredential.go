@@ -1,8 +1,8 @@
 package store
 
-// RevokeCredential ends a credential at once. If judged_version is set, a caller of the API asks, and Apply
-// checks the versions and the last administrator as SetCredential does. A component of the cloud leaves
-// judged_version out and may end any credential.
+// RevokeCredential ends a credential at once. If judged_version is set, the op comes from a caller of the
+// API, and Apply checks the versions and the last administrator as SetCredential does. If it is 0, the op
+// comes from a component of the cloud, which may end any credential.
 
 // Validate refuses an op that no state could accept.
 func (o *RevokeCredential) Validate() error {
@@ -15,10 +15,10 @@ func (o *RevokeCredential) Validate() error {
 	return p.err()
 }
 
-// Apply removes the credential. It refuses one that does not exist. If a caller of the API asks, it also
-// refuses a version other than the one the client read, a credential that has changed since the caller's
-// rights were checked, a caller whose own credential has changed since then, and the last token that
-// administers an organisation.
+// Apply removes the credential. It refuses one that does not exist. For a caller of the API it also refuses a
+// version other than the one the client read, a credential that has changed since the caller's rights were
+// checked, a caller whose own credential has changed since then, and the last token that administers an
+// organisation.
 func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	c, err := tx.credential(o.Id)
 	if err != nil {

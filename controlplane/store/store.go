@@ -35,7 +35,7 @@ type Config struct {
 	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
 	// process is alone, for as long as it is open.
 	Engine engine.Tuning
-	Join   *entry.Incarnation   // of the group that an empty directory joins; nil = it founds one
+	Join   *entry.Incarnation // the incarnation of the group that an empty directory joins; nil = an empty directory founds a group
 	Now    func() time.Time     // as engine.Config's
 	Rand   io.Reader            // as engine.Config's
 	Tracer trace.TracerProvider // nil = none
@@ -108,9 +108,9 @@ func (s *Store) Close(ctx context.Context) error {
 // ClockNs returns the clock that the next entry would carry. Expiries are computed from it.
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
-// Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused op
-// has changed nothing. Every error is an *api.Error. Every read that begins after Propose has returned a result
-// sees the op's changes.
+// Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused
+// op has changed nothing. Every error is an *api.Error. Every read of s that begins after Propose has
+// returned a result sees the op's changes.
 func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 	answer, at, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
 	if err != nil {
@@ -132,9 +132,10 @@ func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, 
 	return answer, err
 }
 
-// Lead runs f whenever this process leads the control plane, until ctx ends. f gets the term and must read the
-// state that it decides by afterwards. f's context ends with the leadership. Lead returns f's error, and the
-// store's error if the store has failed or is closed.
+// Lead runs f whenever this process leads the control plane, until ctx ends. It passes f the term and a
+// context that ends with the leadership. f must read the state by which it decides itself, because a state
+// read earlier may be of another leader's term. Lead returns f's error, unless that is the end of f's
+// context; the store's error if the store has failed or is closed; and nil when ctx ends.
 func (s *Store) Lead(ctx context.Context, f func(ctx context.Context, term uint64) error) error {
 	return s.group.Lead(ctx, func(ctx context.Context) error {
 		term, ok := s.LeadingTerm()

@@ -39,8 +39,9 @@ const (
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
-// people, and so do the ops that can take rights away. Usage and the records of refused requests come last
-// and are refused first, because their senders keep them and try again.
+// people. So do revocations and changes of credentials and roles, because they can take rights away. Usage
+// and the records of refused requests come last and are refused first, because their senders keep them and
+// try again.
 const (
 	urgent = pipeline.ClassSettle
 	people = pipeline.ClassEnqueue

@@ -39,8 +39,9 @@ func (codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
 	return k.DecodeResult(encoded)
 }
 
-// Repeats reports whether an op may be applied a second time: the result of one with an idempotency key is
-// stored under the key. Another op might undo a change made between the two, so its caller decides.
+// Repeats reports whether the engine may propose an op again after one that may have been applied. It may if
+// the op has an idempotency key, because the second op then returns the stored result. Any other op might
+// undo a change made between the two, so its caller decides.
 func (codec) Repeats(o engine.Op) bool {
 	typed, ok := optable.Proposed(o).(op)
 	return ok && typed.GetMeta().GetIdempotency() != nil

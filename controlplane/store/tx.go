@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// Tx is the SQL transaction of an entry, to which its ops apply. If an op returns a refusal, all its changes
-// are undone, including those in pending.
+// Tx is the SQL transaction in which the ops of one entry are applied. If an op returns a refusal, all its
+// changes are undone, including those in pending.
 type Tx struct {
 	db     *database
 	limits limits
@@ -64,7 +64,7 @@ func (tx *Tx) put(text string, args ...any) error {
 }
 
 // attempt runs f completely or undoes it. If f returns a bare *api.Error, attempt undoes f and returns the
-// refusal. It returns any other error as err, and the state is then no longer valid.
+// refusal. It returns any other error as err, and the caller must then roll the whole transaction back.
 func (tx *Tx) attempt(f func() error) (refused *api.Error, err error) {
 	before := tx.pending
 	before.changes = tx.changes[:len(tx.changes):len(tx.changes)]

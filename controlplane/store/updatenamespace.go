@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// UpdateNamespace changes the variable part of a namespace's spec. Hosts need not act on the change, so the
-// generation stays.
+// UpdateNamespace changes the deletion protection of a namespace, the only part of a spec that can change.
+// Hosts need not act on the change, so the generation stays.
 
 // Validate refuses an op that no state could accept.
 func (o *UpdateNamespace) Validate() error {

@@ -60,19 +60,20 @@ func places(q *billing.Quantities) []any {
 		&q.Requests, &q.RequestBytes, &q.ResponseBytes}
 }
 
-// lastUsage returns the number up to which a source's usage has been applied; 0 = none.
+// lastUsage returns the number up to which a source's usage has been applied or set aside; 0 = none.
 func lastUsage(q querier, source billing.Source) (uint64, error) {
 	last, err := number(q, "SELECT last_seq FROM usage_sources WHERE namespace = ? AND stream = ? AND incarnation = ?",
 		source.Namespace, source.Stream, source.Incarnation)
 	return uint64(last), err
 }
 
-// LastUsage returns the number up to which a source's usage has been applied; 0 = none.
+// LastUsage returns the number up to which a source's usage has been applied or set aside; 0 = none.
 func (s *Store) LastUsage(ctx context.Context, source billing.Source) (uint64, error) {
 	return read(ctx, s, func(r reader) (uint64, error) { return lastUsage(r, source) })
 }
 
-// UsageQuery asks for the usage of an organisation, or of one of its namespaces, in [FromNs, ToNs).
+// UsageQuery asks for the usage of an organisation, or of one of its namespaces, in [FromNs, ToNs). Org may
+// be "" if Namespace is set.
 type UsageQuery struct {
 	Org          tenancy.OrgID
 	Namespace    tenancy.NamespaceID // "" = all of the organisation's, deleted ones too
@@ -125,7 +126,8 @@ type UsageSums struct {
 	AsOfNs int64
 }
 
-// Usage sums the ledger.
+// Usage sums the ledger. It refuses an invalid query with VALIDATION_ERROR, and an organisation or namespace
+// that does not exist with NOT_FOUND.
 func (s *Store) Usage(ctx context.Context, q UsageQuery) (UsageSums, error) {
 	if err := q.validate(); err != nil {
 		return UsageSums{}, err

@@ -75,9 +75,10 @@ func noAsideRoom(of string, has, most AsideTotals) *api.Error {
 	return refusal
 }
 
-// AsideRoom refuses a frame of bytes up to the number to as SetAsideUsage would for lack of room. A server
-// calls it before it proposes the op, because the log stores refused ops too, and a host repeats a frame of up
-// to MaxAsideFrame bytes until there is room.
+// AsideRoom refuses with OVERLOADED a frame of the given number of bytes for which there is no room. A frame
+// that ends at or before the source's last number is a repeat and needs none. A server calls AsideRoom before
+// it proposes SetAsideUsage, because the log stores refused ops too, and a host repeats a frame of up to
+// MaxAsideFrame bytes until there is room.
 func (s *Store) AsideRoom(ctx context.Context, source billing.Source, to uint64, bytes int) error {
 	_, err := read(ctx, s, func(r reader) (any, error) {
 		last, err := lastUsage(r, source)
