@@ -34,10 +34,12 @@ type Config struct {
 	Endpoint string // base URL where tenants reach their namespaces
 	Version  string
 
-	// Cluster says how this process finds the other processes of the control plane; nil = it is the only one. Open
-	// fills in the data directory, name, version, level and logger from this Config.
+	// Cluster says how this process finds the other processes of the control plane; nil = it is the only one.
+	// Open sets its fields that follow from this Config, such as the data directory, the node id and the
+	// logger.
 	Cluster *cluster.Config
-	// Engine tunes the log. Open sets its Transport from the Cluster; without an Autopilot it has the default one.
+	// Engine tunes the log. With a Cluster, Open sets Transport, and a missing Autopilot means the default
+	// one.
 	Engine engine.Tuning
 
 	SigningPeriod  time.Duration // how long a key signs; 0 = server.DefaultSigningPeriod
@@ -192,8 +194,9 @@ func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
 }
 
 // EnsureHost registers a host or gateway with a credential that a person has generated and stored beforehand.
-// Calling it again changes nothing. It refuses a credential of another kind, one that was revoked or has expired,
-// and a name that is registered with another credential: ReplaceHostCredential changes that one.
+// Calling it again changes nothing. It refuses a credential of another kind, one that was revoked or has
+// expired, and a name that is registered with another credential: ReplaceHostCredential replaces that
+// credential.
 func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, region, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
@@ -209,7 +212,8 @@ func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, 
 
 // ReplaceHostCredential adds a credential, whose text was generated and stored beforehand, to a registered
 // host or gateway and revokes its other credentials. Calling it again changes nothing. It refuses an unknown
-// name with NOT_FOUND, and a credential that was revoked or has expired with CONFLICT.
+// name with NOT_FOUND, a host of another kind with STATE_CONFLICT, and a credential that was revoked or has
+// expired with CONFLICT.
 func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind keyring.Kind, credentialText string) error {
 	c, err := server.ReadCredential(credentialText, kind, name)
 	if err != nil {
@@ -248,7 +252,7 @@ func (p *Plane) ensure(ctx context.Context, c *store.Credential, o store.Op) err
 	return err
 }
 
-// HasOperator reports whether the control plane knows an operator's key.
+// HasOperator reports whether the control plane stores an operator's key, even one that has expired and is not removed yet.
 func (p *Plane) HasOperator(ctx context.Context) (bool, error) {
 	all, err := p.store.Credentials(ctx, "")
 	return len(all) > 0, err

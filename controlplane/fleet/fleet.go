@@ -1,6 +1,6 @@
-// Package fleet defines the nouns of the control plane as it keeps them and plans with them: organisations,
-// namespaces, operations, hosts, credentials. It decides nothing and stores nothing. Package api has their
-// forms on the wire.
+// Package fleet defines the nouns of the control plane as it stores them and plans with them: organisations,
+// namespaces, operations, hosts, credentials, roles, signing keys and roots. It decides nothing and stores
+// nothing. Package api has their forms on the wire.
 package fleet
 
 import (
@@ -15,7 +15,7 @@ type Org struct {
 	Name       string
 	Version    int64 // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int // its namespaces, without the deleted ones
+	Namespaces int // number of its namespaces that are not deleted
 }
 
 // Phase is the position of a namespace between its create and its end.
@@ -43,7 +43,7 @@ type Namespace struct {
 	ID         tenancy.NamespaceID
 	Org        tenancy.OrgID
 	Name       string
-	Version    int64 // rises with every write
+	Version    int64 // rises with every write but that of DocNumber alone
 	Generation int64 // number of the desired state; a host that acts on an older one is refused
 	Observed   int64 // the generation that is in effect
 	Spec       Spec
@@ -97,7 +97,7 @@ type Host struct {
 	Binary     string // version of its binary; "" until it has joined
 	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int    // placed on it, without the deleted ones
+	Namespaces int    // number of namespaces that are placed on it and not deleted
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // of its newest process
 	Lost       int    // namespaces that are placed on it and whose data is on a store that it no longer has
@@ -107,7 +107,7 @@ type Host struct {
 type Credential struct {
 	tenancy.Key
 	Kind  keyring.Kind
-	Owner string // id of the namespace, organisation or host it belongs to; "" = an operator's
+	Owner string // id of its namespace, organisation, host or gateway; "" = an operator's
 
 	Version int64 // rises with every change
 }
@@ -125,7 +125,7 @@ type SigningKey struct {
 	ID             string
 	Seed           []byte // of an Ed25519 private key
 	CreatedNs      int64
-	TrustedUntilNs int64 // when its signatures stop being trusted; 0 for the newest key, which signs
+	TrustedUntilNs int64 // when its signatures stop being trusted; 0 = not known yet, for the newest key
 }
 
 // Root is a root of the fleet's certificates.

@@ -21,15 +21,15 @@ const (
 	maxRefusalBytes = 64 << 10
 )
 
-// processes sends a request to the process of the control plane that the gateway's member asks at present. If that
-// one is away or reaches no leader, it goes on with the next one. It repeats the request there if nothing was
-// sent, or if a repeat does no harm: a read, or a request with an Idempotency-Key.
+// processes sends a request to the process of the control plane that the gateway's member asks at present. If
+// that process is away or reaches no leader, all later requests go to the next process. This request goes
+// there too if nothing was sent, or if a repeat does no harm: a read, or a request with an Idempotency-Key.
 type processes struct {
 	transport http.RoundTripper
 	endpoints *fleet.Endpoints
 }
 
-// RoundTrip asks each process at most once.
+// RoundTrip sends the request at most as often as there are processes.
 func (p processes) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, kept, err := p.keep(r)
 	if err != nil {
@@ -56,8 +56,8 @@ func (p processes) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// keep reads the body of a request that may be repeated; kept is false if it must not be. With one process nothing
-// is ever repeated.
+// keep reads the body of a request that may be repeated. kept is false if the request must not be repeated,
+// because there is only one process, or because its body is longer than maxRepeatedBody or of unknown length.
 func (p processes) keep(r *http.Request) (body []byte, kept bool, err error) {
 	switch {
 	case p.endpoints.Len() == 1 || r.ContentLength < 0 || r.ContentLength > maxRepeatedBody:

@@ -30,20 +30,20 @@ const (
 	// SaveAfter is the time that a document waits for others, so that one sync writes all of them.
 	SaveAfter = 20 * time.Millisecond
 	// SaveEvery is the time between two writes of a session of which only the last heartbeat has changed. A
-	// restarted gateway may overestimate the age of its documents by it.
+	// restarted gateway may overestimate the age of its documents by as much.
 	SaveEvery = time.Minute
 	// saveAgain is the wait after a failed write.
 	saveAgain = 10 * time.Second
 	// HearFirst is the time that a gateway with documents of an earlier run waits for the control plane
-	// before it uses them, because within a second it nearly always gets newer ones.
+	// before it uses those documents, because within a second it nearly always gets newer ones.
 	HearFirst = time.Second
 )
 
 // documentCache stores the documents and the session on disk. A restarted gateway serves by them while the
-// control plane is down. The gateway can fetch all of it again, so neither unusable files nor a failed write
-// stop a gateway that follows the control plane. Only a directory that cannot be opened, locked or reset
-// makes New fail. Any goroutine may call buffer, wake and state. The goroutine of run alone may call the
-// other methods until run has returned.
+// control plane is down. A gateway that follows the control plane can fetch them again, so it continues
+// without usable files and after a failed write. New fails only if the directory cannot be opened, locked or
+// reset. Any goroutine may call buffer, wake and state. Only the goroutine of run may call the other methods,
+// until run has returned.
 type documentCache struct {
 	dir       string
 	log       *slog.Logger
@@ -80,7 +80,8 @@ func openDocumentCache(dir, credential string, now time.Time, log *slog.Logger) 
 }
 
 // load reads both files. The error says why they cannot be used. A new directory without documents and
-// session is no error, but documents without a session are one, and so is a session without its documents.
+// session is no error. Documents without a session are one, and so is a session that is newer than the
+// documents or of another credential.
 func (c *documentCache) load(credential string) (docs []fleet.Doc, err error) {
 	session, missing := fleet.ReadSession(c.path(SessionFile))
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {

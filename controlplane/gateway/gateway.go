@@ -58,7 +58,7 @@ const DefaultAnswerWait = 30 * time.Second
 
 // Config configures a gateway.
 type Config struct {
-	ControlPlane string // base URL, or those of several processes, separated by commas
+	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
 	// DataDir is the directory for documents and session, so that the gateway can serve after a restart
@@ -68,7 +68,7 @@ type Config struct {
 	Limits     ratelimit.Limits // rate limits of the gateway itself
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
 
-	HTTP      *http.Client         // for the control plane; nil = a separate client
+	HTTP      *http.Client // for the control plane; nil = one of the gateway's own
 	Transport http.RoundTripper    // for hosts; nil = transports of the gateway's own
 	Tracer    trace.TracerProvider // nil = no traces
 	Metrics   *telemetry.Registry  // of this gateway alone; nil = a private registry
@@ -102,8 +102,8 @@ type Gateway struct {
 }
 
 // New returns a gateway. It answers requests of the data plane with 503 until Run has received the documents,
-// or uses the documents in Config.DataDir. An error means a mistake in the configuration, a data directory
-// that cannot be used, or missing randomness.
+// or uses the documents in Config.DataDir. The caller must call Run, which also releases that directory. An
+// error means a mistake in the configuration, a data directory that cannot be used, or missing randomness.
 func New(c Config) (*Gateway, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -222,7 +222,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.
 
 // Run follows the documents and delivers usage until ctx ends. Then it delivers the remaining usage, for at
 // most fleet.CallTimeout, and writes the documents to Config.DataDir. End ctx only after the server has shut
-// down, because otherwise the last requests are not counted.
+// down, because otherwise the last requests are not counted. Call Run once.
 func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })

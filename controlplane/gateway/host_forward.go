@@ -272,8 +272,8 @@ type counted struct {
 	ended   atomic.Bool              // by the gateway
 }
 
-// end ends the body for the host, although the client has not ended it. Its read deadline makes the waiting or
-// next Read fail, and Read returns io.EOF instead.
+// end ends the body for the host, although the client has not ended it. It sets a read deadline, so that the
+// waiting or next Read fails, for which Read returns io.EOF.
 func (c *counted) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +283,7 @@ func (c *counted) end() {
 	}
 }
 
-// leave gives up the connection, because after the request another one uses it.
+// leave gives up the connection, because another request may use it afterwards.
 func (c *counted) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +310,7 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// counter counts the bytes written of a response.
+// counter counts the bytes written of a response and remembers its status.
 type counter struct {
 	http.ResponseWriter
 	guard  *serve.WriteGuard

@@ -20,9 +20,9 @@ import (
 const ShipEvery = 2 * time.Second
 
 // meter counts the requests of each namespace that a host answered through this gateway, and delivers the
-// counts. A source is a namespace with an incarnation, which is new in each run, after a restart of the
-// sequence and after a frame that the control plane refused. Each request has one sequence number.
-// Undelivered counts are lost with the process, in favour of the customer.
+// counts. A source is a namespace with an incarnation. The incarnation is new in each run, after the control
+// plane has lost usage, and after it refused a frame. Each request has one sequence number. Undelivered
+// counts are lost with the process, in favour of the customer.
 type meter struct {
 	random    io.Reader
 	now       func() time.Time

@@ -12,8 +12,8 @@ import (
 // Kind names the action of a step.
 type Kind string
 
-// The kinds of steps. Each kind but None and Await makes one change of the control plane's state, and has no
-// effect the second time.
+// The kinds of steps. Each kind but None and Await makes one change of the control plane's state. Doing a
+// step again has no effect.
 const (
 	None   Kind = ""       // the namespace is as it should be
 	Await  Kind = "await"  // another process must act first: see Reason
@@ -47,9 +47,9 @@ type CellReport struct {
 
 // Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
 // report of the host on which the namespace is placed.
-//
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
-// empty namespace under its name would be worse than none. So if that host does not report, Next waits for
+// empty namespace under its name would be worse than none. So if that host does not report, Next returns
+// Await.
 // it.
 func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	switch ns.Phase {

@@ -28,11 +28,11 @@ const Principal = "reconciler"
 const (
 	// Tick is the longest sleep, because hosts die without a report.
 	Tick = 2 * time.Second
-	// StepTimeout bounds one step, its commit included. It is long, because the cause of one slow commit
-	// delays the commits of other namespaces too.
+	// StepTimeout bounds one step, its commit included. It is long, because the next step would wait for the
+	// same slow log or disk.
 	StepTimeout = 30 * time.Second
-	// After a failed step the loop leaves its namespace alone for firstBackoff, doubled with each failure in
-	// a row up to mostBackoff.
+	// After a failed step the loop leaves the namespace alone for firstBackoff. The pause doubles with each
+	// failure in a row, up to mostBackoff.
 	firstBackoff = 100 * time.Millisecond
 	mostBackoff  = 30 * time.Second
 )
@@ -101,14 +101,15 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// lead reconciles during one term. It begins without reports and failures, because those of an earlier term of
-// this process are old.
+// lead reconciles during one term. It begins without reports and failures, because those of an earlier term
+// of this process are old.
 func (r *Reconciler) lead(ctx context.Context, term uint64) error {
 	r.cfg.Observations.Lead(term)
 	r.retries = make(map[string]*retry)
 	defer r.wait(nil)
 	for ctx.Err() == nil {
-		// Both are taken before the pass, so that the next pass sees a change during this one.
+		// Both channels are taken before the pass, so that a change during the pass starts the next one at
+		// once.
 		_, changed := r.cfg.Store.Changes()
 		fresh := r.cfg.Observations.Fresh()
 		sleep := r.pass(ctx, term)

@@ -15,12 +15,12 @@ import (
 )
 
 // The server counts refused requests before it records them, because a row of the audit log is stored for 400
-// days. Each organisation has its own quota of rows. All callers without a principal share one, and so do
-// operators and fleet credentials. So a flood hides no other organisation's rows. One commit writes rows of
-// all quotas.
+// days. Each organisation has its own quota of rows. All callers without a principal share one quota, and all
+// operators and fleet credentials share another, so that a flood hides no other organisation's rows. One
+// commit writes rows of all quotas.
 var refusalBounds = tally.Bounds{
 	Kinds: 64, Waiting: 4096,
-	Burst: 64, Every: time.Minute, // for each quota, besides the burst, 1,440 rows a day at most
+	Burst: 64, Every: time.Minute, // of each quota: at most 1,440 rows a day besides the burst
 	Rows: store.MaxRefusals,
 }
 

@@ -17,7 +17,9 @@ import (
 )
 
 // authenticate returns the principal of a request that carries a cloud token, an operator's key or a fleet
-// credential. The handler then reads a state that has every acknowledged change. Principals, and with them organisations, are built only here and in authenticateMember.
+// credential. It first waits until this process has every acknowledged change, except for requests of the
+// metrics. Only authenticate and authenticateMember build principals, so that no other code decides the
+// organisation of a caller.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	text := serve.Credential(r)
 	if text == "" {
@@ -41,7 +43,7 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	s.lastUsed.mark(key.ID, now.Unix())
 	who := tenancy.Principal{Org: tenancy.EveryOrg, KeyID: key.ID, Name: key.Name}
 	// The caller's text and the stored credential both name a kind. The stored kind decides. It also decides
-	// the roles, except that a tenant's credential has roles of its own.
+	// the roles, except that a tenant's credential has roles and a queue scope of its own.
 	switch c.Kind {
 	case keyring.Org:
 		who.Org, who.Roles, who.QueueScope = tenancy.OrgID(c.Owner), key.Roles, key.QueueScope
@@ -67,7 +69,7 @@ func (c credentials) Key(id string) (tenancy.Key, bool) {
 type member struct {
 	host    fleet.Host
 	run     int64     // of the host's process; 0 for a gateway
-	expires time.Time // when the server refuses its token
+	expires time.Time // from when on the server refuses its token
 }
 
 // memberOnly wraps a handler for hosts and gateways, which authenticate with a service token. The routes
@@ -157,7 +159,7 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 
 // lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
 // log entry for each request would cost more than the request. Only existing credentials enter it. When its
-// size has doubled since the last sweep, it drops the ids of credentials that were revoked or removed.
+// size has doubled since the last sweep, it drops the ids of credentials that no longer exist.
 type lastUsed struct {
 	byID    sync.Map // id -> *atomic.Int64
 	exists  func(id string) bool

@@ -11,15 +11,15 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 )
 
-// Authority is the authority for the certificates of hosts, gateways and the control plane's server side (ADR 0068).
-// It never changes.
+// Authority is the authority for the certificates of hosts, gateways and the control plane's server side (ADR
+// 0068). An Authority never changes.
 type Authority struct {
 	root   *certificate.Root
 	bundle certificate.Bundle
 }
 
-// OpenAuthority loads the root from a store. If there is none, it makes one, unless another process of the control
-// plane has just made one.
+// OpenAuthority loads the root from a store. If there is none, it adds a new one; if another process of the
+// control plane adds one first, it loads that one.
 func OpenAuthority(ctx context.Context, s *store.Store, now func() time.Time, random io.Reader) (*Authority, error) {
 	a, err := loadAuthority(ctx, s)
 	if a != nil || err != nil {

@@ -36,9 +36,10 @@ type stream struct {
 	jwks  string          // the JWKS that was sent last
 }
 
-// docs streams documents to a host or gateway until its token expires, its credential is revoked, it
-// disconnects or stops reading, no leader can be reached, or the server drains. It refuses a follower that has seen more than the
-// newest document, and every follower while the server drains.
+// docs streams documents to a host or gateway until its token expires, its credential is revoked, a newer
+// process of the host joins, the follower disconnects or stops reading, no leader can be reached, or the
+// server drains. It refuses a follower that has seen more than the newest document, and every follower while
+// the server drains.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if r.URL.Query().Get("after") == "" {
@@ -80,7 +81,8 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	return f.run()
 }
 
-// ignoreNoLeader returns an error that is a fault of this process.
+// ignoreNoLeader returns nil if err says that no leader can be reached, because that is no fault of this
+// process; otherwise it returns err.
 func ignoreNoLeader(err error) error {
 	if api.CodeOf(err) == api.LeaderUnavailable {
 		return nil
@@ -164,12 +166,12 @@ func (f *stream) catchUp(number int64) error {
 }
 
 // share returns the document as the follower may see it; ok is false if the follower may not see it. A
-// gateway sees every document. A host sees the documents of namespaces placed on it. If a namespace was
-// placed on the host and is now elsewhere, the host receives a reduced document that says absent. This holds
-// for a namespace that this stream sent before, and for one that the host may have had before the stream. The
-// first generation of a namespace was never elsewhere, because a namespace moves only with a new generation.
-// A namespace that is being deleted concerns its own host only. Without these two conditions every host would
-// receive a document for every namespace that ever existed.
+// gateway sees every document. A host sees the documents of the namespaces placed on it. If a namespace was
+// placed on the host and is now elsewhere, the host receives a reduced document that says absent. share
+// returns that document if this stream sent the namespace before. If only an earlier stream may have sent it,
+// there are two conditions: the generation is above 1, because a namespace moves only with a new generation,
+// and the namespace is not being deleted, because a deletion concerns the namespace's own host only. Without
+// the two conditions every host would receive a document for every namespace that ever existed.
 func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 	switch {
 	case f.host.Kind == keyring.Gateway:

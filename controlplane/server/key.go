@@ -27,11 +27,11 @@ const MaxOverlap = 7 * 24 * time.Hour
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
 // keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
-// organisation. Their routes differ in nothing else but the path.
+// organisation. Besides these fields, the routes of the two kinds differ only in their paths.
 type keyOwner struct {
 	kind     keyring.Kind
 	kindName string
-	roles    []tenancy.Role // built-in ones that a key may have
+	roles    []tenancy.Role // built-in roles that a key may have
 	// custom lists the custom roles that a key of this owner may have; nil = the owner has none.
 	custom func(s *Server, q request, owner string) ([]fleet.Role, error)
 	locate func(*Server, request, tenancy.Permission) (string, error)
@@ -146,8 +146,8 @@ func (s *Server) writeNewKey(w http.ResponseWriter, d keyOwner, secret secret, i
 	made, ok := s.store.Credential(id)
 	switch {
 	case secret.text != "" && id != secret.id:
-		// The request repeats another under the same Idempotency-Key: the secret minted for this one is not
-		// registered, and the first one was not stored.
+		// The request repeats another under the same Idempotency-Key: the secret minted for this request is
+		// not registered, and the secret of the first request was not stored.
 		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created %s %s and received its secret, which is not stored: revoke it and create another", d.kindName, id)
 	case !ok:
 		return api.Errorf(api.NotFound, "%s %s was created and has been revoked since", d.kindName, id)
@@ -299,7 +299,7 @@ func (s *Server) revokeKey(d keyOwner) serve.Handler {
 }
 
 // key returns the credential named in the path, if the owner in the path has it and the caller has the
-// permission there.
+// permission there; else NOT_FOUND. The credential may be disabled or have expired.
 func (s *Server) key(q request, d keyOwner, what tenancy.Permission) (fleet.Credential, error) {
 	owner, err := d.locate(s, q, what)
 	if err != nil {

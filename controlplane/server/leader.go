@@ -15,12 +15,13 @@ const (
 	// leaderWait is the longest time for which a request waits until the leader confirms that this process has every
 	// acknowledged change. An election fits into it.
 	leaderWait = 5 * time.Second
-	// leaderRetryAfter is the wait that a client is told if no leader serves its request at the moment.
+	// leaderRetryAfter is the Retry-After of a request that this process cannot serve without a leader.
 	leaderRetryAfter = time.Second
 )
 
-// verify returns once this process has every change that any process acknowledged before the call, or
-// LEADER_UNAVAILABLE. Keys are checked after that, because a revocation counts at once.
+// verify returns nil once this process has every change that any process acknowledged before the call. It
+// returns LEADER_UNAVAILABLE if that takes longer than leaderWait. Keys are checked after verify, because a
+// revocation counts at once.
 func (s *Server) verify(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()

@@ -84,7 +84,7 @@ func cursorAfter(list, after string) (string, error) {
 // many. The function position returns the position of an item.
 func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, position func(F) string, convert func(F) T) error {
 	page := api.Page[T]{Items: []T{}}
-	// The store returns at most store.MaxPage items. If it returns as many, there may be more, and the next
+	// The store returns at most store.MaxPage items. If it returns that many, there may be more, and the next
 	// page may be empty.
 	if len(found) > limit || len(found) == store.MaxPage {
 		found = found[:limit]

@@ -70,8 +70,9 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	return s.admit(w, host, run)
 }
 
-// member validates the address and version that a member reports about itself. Only a host has an address, so
-// that an address of a gateway, or none of a host, shows a process that was started with a credential of the other kind.
+// member validates what a member reports about itself: address, store, run and version. Only a host has an
+// address. Therefore an address from a gateway, or none from a host, shows that the process was started with
+// a credential of the other kind.
 func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	u, err := url.Parse(r.Address)
 	switch {
@@ -176,7 +177,7 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	}
 }
 
-// readUsage writes the number up to which a source's usage has been applied.
+// readUsage writes the number up to which a source's usage has been applied or set aside.
 func (s *Server) readUsage(w http.ResponseWriter, r *http.Request, m member) error {
 	query := r.URL.Query()
 	source := billing.Source{Namespace: query.Get("namespace"), Stream: query.Get("stream"), Incarnation: query.Get("incarnation")}

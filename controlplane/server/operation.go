@@ -38,8 +38,8 @@ func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id strin
 	return serve.WriteJSON(w, http.StatusAccepted, s.toOperation(o))
 }
 
-// getOperation writes an operation. With ?wait= it first waits until the operation or the wait has ended, or
-// the server drains.
+// getOperation writes an operation. With ?wait= it first waits until the operation has ended, that time is
+// over, or the server drains.
 func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 			return r.Context().Err()
 		}
 		if _, err := s.authenticate(r); err != nil {
-			return err // the credential was revoked during the wait
+			return err // the credential was revoked or has expired during the wait, or no leader can be reached
 		}
 	}
 }

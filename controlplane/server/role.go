@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Custom roles of a namespace are named sets of permissions for its keys. Their routes equal those of a
-// node's /api/v1/auth/roles.
+// Custom roles of a namespace are named sets of permissions for its keys. Their routes work like a node's
+// /api/v1/auth/roles.
 
 // roleRoutes returns the routes for the roles of a namespace.
 func (s *Server) roleRoutes() []serve.Route {
@@ -133,8 +133,8 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	return s.declareRole(w, q, ns, body, nil)
 }
 
-// declareRole proposes the role that a body describes, if the caller has the permissions in it. was is the
-// role that it replaces; nil = the role is new. The caller needs the permissions in was too.
+// declareRole proposes the role that a body describes and writes the response. was is the role that the new
+// one replaces; nil = none. The caller needs the permissions in both.
 func (s *Server) declareRole(w http.ResponseWriter, q request, ns fleet.Namespace, body api.RoleRequest, was *fleet.Role) error {
 	if err := builtIn(body.Name); err != nil {
 		return err

@@ -110,8 +110,8 @@ func (s *Server) routes() []serve.Route {
 	return append(built, unbuiltRoutes()...)
 }
 
-// elsewhereRoutes returns routes for the paths of the data plane. They answer NOT_FOUND with the gateway's URL, for
-// clients that were configured with the control plane's.
+// elsewhereRoutes returns routes for the paths of the data plane. They answer NOT_FOUND with the gateway's
+// URL, for clients that were configured with the control plane's URL.
 func (s *Server) elsewhereRoutes() (all []serve.Route) {
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: s.elsewhere, Summary: elsewhereSummary,

@@ -10,8 +10,8 @@ import (
 )
 
 // unbuilt lists the documented routes that this server does not implement yet: methods, path below /cloud/v1
-// and the permission that they will need. They return 501 with their own name to callers with the permission.
-// unbuiltRoutes adds the webhook of the payment provider, which is open.
+// and the permission that they will need. To callers with the permission they return 501 with their method
+// and path. unbuiltRoutes adds the webhook of the payment provider, which is open.
 var unbuilt = []struct {
 	methods    string
 	path       string

@@ -43,7 +43,7 @@ type Config struct {
 	Now            func() time.Time     // nil = time.Now
 	Rand           io.Reader            // nil = crypto/rand
 	Tracer         trace.TracerProvider // nil = no traces
-	Metrics        *telemetry.Registry  // nil = one of its own
+	Metrics        *telemetry.Registry  // nil = a registry of the server's own
 	Logger         *slog.Logger         // nil = slog.Default()
 }
 
@@ -58,7 +58,7 @@ type Server struct {
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
-	mu       sync.Mutex // held to begin a stream or draining
+	mu       sync.Mutex // held while a stream begins, and while Drain ends draining
 	streams  sync.WaitGroup
 }
 
@@ -130,8 +130,8 @@ type request struct {
 	meta *store.Meta
 }
 
-// begin reads the body of a request into v, and the Idempotency-Key. If v is nil, the request must have no body or an
-// empty object, except that the content of a GET's or HEAD's body is ignored.
+// begin reads the body of a request into v, and the Idempotency-Key. If v is nil, begin ignores the body of a
+// GET or HEAD, and any other request must have no body or an empty object.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	q := request{Request: r, who: serve.Principal(r.Context())}
 	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -25,12 +25,12 @@ const (
 	// Announce is the time for which a new key is published before it signs. Followers learn of keys from
 	// heartbeats, and a follower without heartbeats connects again within SilenceLimit.
 	Announce = 2 * fleet.SilenceLimit
-	// Trust is the time for which older keys stay trusted after a new key was created. It is well above the
-	// lifetime of the tokens that they sign before and during the announcement.
+	// Trust is the time for which older keys stay trusted after a new key was created. It exceeds Announce
+	// and the lifetime of a token together, because an older key signs until the announcement ends.
 	Trust = 2 * token.Lifetime
 	// rotateRetry is the wait after a failed rotation.
 	rotateRetry = 10 * time.Second
-	// leaderPoll is the pause of a start between two looks for a first key or leadership.
+	// leaderPoll is the pause of OpenSigner between two checks for a first key or for leadership.
 	leaderPoll = 100 * time.Millisecond
 )
 
@@ -43,8 +43,8 @@ type SignerConfig struct {
 	Logger *slog.Logger
 }
 
-// Signer holds the keys that sign service tokens and documents. The leader's rotates them, and the signers of
-// the other processes follow. Nothing else adds keys to the store.
+// Signer holds the keys that sign service tokens and documents. The leader's Signer rotates them, and the
+// Signers of the other processes follow. Nothing else adds keys to the store.
 type Signer struct {
 	cfg SignerConfig
 
@@ -180,7 +180,8 @@ func (g *Signer) due() time.Duration {
 	return g.cfg.Period - g.cfg.Now().Sub(g.keys[len(g.keys)-1].created)
 }
 
-// Rotate adds a key in a term of this process's leadership. The key signs after its announcement.
+// Rotate adds a key in a term of this process's leadership. The key signs after its announcement, or at once
+// if no older key is trusted.
 func (g *Signer) Rotate(ctx context.Context, term uint64) error {
 	g.rotating.Lock()
 	defer g.rotating.Unlock()
@@ -229,7 +230,8 @@ func (g *Signer) follow(ctx context.Context) {
 	}
 }
 
-// refresh loads the keys. It waits for a rotation in progress, so that it never publishes older keys than that.
+// refresh loads the keys. It waits for a rotation in progress, so that it never replaces the rotation's keys
+// by older ones that it has read before.
 func (g *Signer) refresh(ctx context.Context) error {
 	g.rotating.Lock()
 	defer g.rotating.Unlock()

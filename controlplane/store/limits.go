@@ -55,7 +55,7 @@ const (
 	MaxNamespaceAsideFrames = 100
 	MaxNamespaceAsideBytes  = 32 << 20
 	MaxAsideFrame           = 4 << 20 // bytes of a frame
-	MaxAsideReason          = 1024 // bytes of the refusal's code, and as many of its message
+	MaxAsideReason          = 1024    // bytes of the refusal's code, and as many of its message
 )
 
 // limits holds the bounds that decide in Apply.

@@ -35,7 +35,7 @@ type Config struct {
 	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
 	// process is alone, for as long as it is open.
 	Engine engine.Tuning
-	Join   *entry.Incarnation // the incarnation of the group that an empty directory joins; nil = an empty directory founds a group
+	Join   *entry.Incarnation   // the incarnation of the group that an empty directory joins; nil = an empty directory founds a group
 	Now    func() time.Time     // as engine.Config's
 	Rand   io.Reader            // as engine.Config's
 	Tracer trace.TracerProvider // nil = none
