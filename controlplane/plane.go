@@ -252,7 +252,8 @@ func (p *Plane) ensure(ctx context.Context, c *store.Credential, o store.Op) err
 	return err
 }
 
-// HasOperator reports whether the control plane stores an operator's key, even one that has expired and is not removed yet.
+// HasOperator reports whether the control plane stores an operator's key, even one that has expired and is
+// not removed yet.
 func (p *Plane) HasOperator(ctx context.Context) (bool, error) {
 	all, err := p.store.Credentials(ctx, "")
 	return len(all) > 0, err

@@ -22,8 +22,9 @@ const (
 )
 
 // processes sends a request to the process of the control plane that the gateway's member asks at present. If
-// that process is away or reaches no leader, all later requests go to the next process. This request goes
-// there too if nothing was sent, or if a repeat does no harm: a read, or a request with an Idempotency-Key.
+// that process is away, starts, stops or reaches no leader, all later requests go to the next process. This
+// request goes there too if nothing was sent, or if a repeat does no harm: a read, or a request with an
+// Idempotency-Key.
 type processes struct {
 	transport http.RoundTripper
 	endpoints *fleet.Endpoints

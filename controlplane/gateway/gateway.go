@@ -68,7 +68,7 @@ type Config struct {
 	Limits     ratelimit.Limits // rate limits of the gateway itself
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
 
-	HTTP      *http.Client // for the control plane; nil = one of the gateway's own
+	HTTP      *http.Client         // for the control plane; nil = one of the gateway's own
 	Transport http.RoundTripper    // for hosts; nil = transports of the gateway's own
 	Tracer    trace.TracerProvider // nil = no traces
 	Metrics   *telemetry.Registry  // of this gateway alone; nil = a private registry

@@ -27,7 +27,8 @@ const MaxOverlap = 7 * 24 * time.Hour
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
 // keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
-// organisation. Besides these fields, the routes of the two kinds differ only in their paths.
+// organisation. Besides these fields, the routes of the two kinds differ only in their paths. locate returns
+// the id of the owner that the path names, if the caller has the permission.
 type keyOwner struct {
 	kind     keyring.Kind
 	kindName string

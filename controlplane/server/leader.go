@@ -20,8 +20,8 @@ const (
 )
 
 // verify returns nil once this process has every change that any process acknowledged before the call. It
-// returns LEADER_UNAVAILABLE if that takes longer than leaderWait. Keys are checked after verify, because a
-// revocation counts at once.
+// returns LEADER_UNAVAILABLE if no leader confirms that within leaderWait. Keys are checked after verify,
+// because a revocation counts at once.
 func (s *Server) verify(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()

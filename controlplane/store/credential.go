@@ -172,9 +172,10 @@ func (tx *Tx) credential(id string) (*fleet.Credential, error) {
 }
 
 // sameCredential returns the existing credential with this id if ensure is set, the hash is the same and the
-// credential has not expired: the op is then a repeat. It returns nil if no credential has or had the id. It
-// refuses any other id with CONFLICT, also that of an expired credential, because the caller would take that
-// one for valid. ended_credentials holds the ids of the credentials that dropCredential has removed.
+// credential has not expired: the op is then a repeat. It returns nil if no credential has or had the id. In
+// every other case it refuses the id with CONFLICT; a repeat with an expired credential too, because the
+// caller would take it for valid. ended_credentials holds the ids of the credentials that dropCredential has
+// removed.
 func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
 	old, err := tx.credential(id)
 	if err != nil {

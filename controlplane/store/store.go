@@ -35,7 +35,7 @@ type Config struct {
 	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
 	// process is alone, for as long as it is open.
 	Engine engine.Tuning
-	Join   *entry.Incarnation   // the incarnation of the group that an empty directory joins; nil = an empty directory founds a group
+	Join   *entry.Incarnation   // of the group that an empty directory joins; nil = the directory founds one
 	Now    func() time.Time     // as engine.Config's
 	Rand   io.Reader            // as engine.Config's
 	Tracer trace.TracerProvider // nil = none
@@ -100,7 +100,7 @@ func (s *Store) Group() *engine.Group { return s.group }
 // Err returns the error that stopped the store; nil = it runs.
 func (s *Store) Err() error { return s.group.Err() }
 
-// Close makes the state durable and closes it.
+// Close stops the group as engine.Group.Close does, makes the state durable and closes it.
 func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(s.group.Close(ctx), s.machine.close())
 }
@@ -109,8 +109,9 @@ func (s *Store) Close(ctx context.Context) error {
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
 // Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused
-// op has changed nothing. Every error is an *api.Error. Every read of s that begins after Propose has
-// returned a result sees the op's changes.
+// op has changed nothing, but after LEADER_UNAVAILABLE or UNHEALTHY the op may have been committed. Every
+// error is an *api.Error. Every read of s that begins after Propose has returned a result sees the op's
+// changes.
 func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 	answer, at, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
 	if err != nil {
@@ -123,9 +124,9 @@ func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 	return answer, nil
 }
 
-// ProposeInTerm commits an op that the leader decided by itself, in the term in which it decided and in no
-// other, and sets the term in the op's Meta. If that term is over, the op changes nothing: ProposeInTerm returns
-// LEADER_UNAVAILABLE, or Apply refuses the op as STATE_CONFLICT.
+// ProposeInTerm commits an op that the leader decided by itself, in the given term of its leadership and in
+// no other, and sets the term in the op's Meta. If the term ends before the op is in the log, the op changes
+// nothing: ProposeInTerm returns LEADER_UNAVAILABLE, or Apply refuses the op as STATE_CONFLICT.
 func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, error) {
 	o.GetMeta().Term = term
 	answer, _, err := engine.ProposeInTerm[R](ctx, s.group, term, table.Proposal(o))
