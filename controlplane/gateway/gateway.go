@@ -56,7 +56,7 @@ const RetryAfter = time.Second
 // off.
 const DefaultAnswerWait = 30 * time.Second
 
-// Config configures a gateway.
+// Config configures a gateway. ControlPlane and Credential are required.
 type Config struct {
 	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
 	Credential   string // of the gateway, cv_gw_...

@@ -47,10 +47,10 @@ type CellReport struct {
 
 // Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
 // report of the host on which the namespace is placed.
+//
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
 // empty namespace under its name would be worse than none. So if that host does not report, Next returns
 // Await.
-// it.
 func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:

@@ -128,7 +128,8 @@ func (o *Observations) Cell(host, namespace string) plan.CellReport {
 	return plan.CellReport{}
 }
 
-// Fresh returns a channel that is closed when a report differs from the last or a host comes back to life.
+// Fresh returns a channel that is closed when a report differs from the host's last one, or a host is alive
+// again.
 func (o *Observations) Fresh() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -37,7 +37,7 @@ const (
 	mostBackoff  = 30 * time.Second
 )
 
-// Config holds the dependencies of a Reconciler.
+// Config holds the dependencies of a Reconciler. Tracer and Reached may be nil, the others may not.
 type Config struct {
 	Store        *store.Store
 	Observations *Observations

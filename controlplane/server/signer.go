@@ -34,7 +34,7 @@ const (
 	leaderPoll = 100 * time.Millisecond
 )
 
-// SignerConfig configures a Signer.
+// SignerConfig configures a Signer. Only Period may be zero.
 type SignerConfig struct {
 	Store  *store.Store
 	Period time.Duration // 0 = DefaultSigningPeriod

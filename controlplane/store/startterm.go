@@ -1,6 +1,6 @@
 package store
 
-// StartTerm is the first op of a new leader. It changes nothing; its entry fixes the clock of the term.
+// StartTerm is the first op of a new leader. It changes nothing; its entry sets the clock of the state.
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {
