@@ -16,7 +16,7 @@ import (
 )
 
 // TestNodesFormExactlyOneCluster lets three nodes start in any order, crash at any write, come back at other
-// addresses and see only some of the addresses. They must form one cluster with all of them as members.
+// addresses and see only some of the addresses. The nodes must form one cluster with all of them as members.
 func TestNodesFormExactlyOneCluster(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(formSeeds()) {
@@ -154,7 +154,7 @@ func replaceOnce(t *testing.T, seed uint64) {
 		t.Errorf("%d clusters were founded", len(w.founded))
 	}
 	if gone != 3 {
-		return // the others may have to wait for it: it may have created a cluster
+		return // the others may have to wait for the node that is gone: it may have created a cluster
 	}
 	w.machines = w.machines[:3]
 	w.check(t)

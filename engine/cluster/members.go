@@ -25,7 +25,7 @@ type Node struct {
 	Level       uint32
 	Self        bool
 	Connected   bool
-	Clock       time.Duration // offset of its clock
+	Clock       time.Duration // its clock less this node's
 }
 
 // Nodes returns all members, sorted by ID.

@@ -29,8 +29,8 @@ func overTCP(t *testing.T, ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, err
 }
 
-// TestAnotherSecretIsRefusedAtOnce checks that a node with another secret is told so and does not try for
-// ever.
+// TestAnotherSecretIsRefusedAtOnce checks that a node with another secret returns UNAUTHORIZED and does not
+// try for ever.
 func TestAnotherSecretIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

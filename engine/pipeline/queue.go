@@ -37,7 +37,8 @@ const (
 // This does not compile if an entry may exceed the bound of the log and of the transport.
 const _ = uint(entry.MaxBytes - largestEntry)
 
-// Limits bounds a Pipeline's work. A zero field takes its default.
+// Limits bounds a Pipeline's work. Each comment names the default, which a zero field takes, and the limit
+// that the caller must keep.
 type Limits struct {
 	EntryOps     int   // MaxEntryOps; at most MostEntryOps
 	EntryBytes   int64 // MaxEntryBytes; at most MostEntryBytes

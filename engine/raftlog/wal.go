@@ -204,8 +204,8 @@ func (s *walStore) GetLog(index uint64, log *raft.Log) error {
 
 func (s *walStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs checks for gaps before anything is written, because the library finds a gap only after it has put
-// part of the batch into its buffer.
+// StoreLogs checks for gaps itself, because write would take the library's refusal for a failed write, after
+// which the log accepts no more.
 func (s *walStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil

@@ -36,7 +36,7 @@ const (
 const (
 	// DefaultHeartbeat and DefaultElection are the defaults of Config.Heartbeat and Election. A follower
 	// waits up to twice as long, at random, so the leader's death costs 0.5 to 1 s and an election. Half the
-	// default would still be ten times the round trip between zones, but a garbage collection or a busy
+	// default would still be many times the round trip between zones, but a garbage collection or a busy
 	// machine can delay a process for longer.
 	DefaultHeartbeat = 500 * time.Millisecond
 	DefaultElection  = 500 * time.Millisecond

@@ -70,8 +70,8 @@ const (
 	// (see minRate).
 	RPCTimeout = time.Second
 	// pipelineWindow bounds a pipeline's requests without an answer, besides one more, because a pipeline
-	// sends a request before it waits for room. With a larger window, raft sends entries one by one that could have been sent, and
-	// fsynced, together.
+	// sends a request before it waits for room. With a larger window, raft sends entries one by one that
+	// could have been sent, and fsynced, together.
 	pipelineWindow = 4
 	// maxGroups bounds the group numbers of a connection. A peer that opens more groups during a connection's
 	// life starts another connection.
