@@ -1,7 +1,7 @@
 // Package engine replicates a state machine without knowing its content: Open runs one Raft group around a
 // Machine, Propose changes it. The package connects pipeline, replica and log store, and owns the group's
-// identity and the work of each term of leadership. It may import everything below engine/, api, durable and
-// telemetry. DESIGN.md describes the whole in one page.
+// identity and the work of each term of leadership. It may import api, durable, telemetry and every package
+// below engine/ but engine/cluster. DESIGN.md describes the whole in one page.
 package engine
 
 import (

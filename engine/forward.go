@@ -27,7 +27,7 @@ const (
 
 // Unknown reports whether an error of Propose leaves the outcome unknown: the op may have been applied, or
 // may still be. After any other error the op has changed nothing, except after an INTERNAL whose text says
-// that the request was carried out.
+// that the request was carried out or what the op answered.
 func Unknown(err error) bool {
 	return errors.Is(err, pipeline.ErrUnknown) || errors.Is(err, replica.ErrUnknown) || api.CodeOf(err) == api.Unhealthy
 }

@@ -21,7 +21,7 @@ import (
 const logDir = "log"
 
 // Group is one Raft group on this node. Its methods may be called from any goroutine. All errors are
-// *api.Error.
+// *api.Error, except that Lead returns its function's error.
 type Group struct {
 	config   Config
 	identity identity

@@ -1,9 +1,9 @@
-// Package cluster makes a process a member of a cluster whose members share a secret: a bare cluster of nodes,
-// or the processes of a control plane. It bootstraps, joins or forms a cluster; keeps the shared secret and
-// derives from it which processes are trusted; and changes the membership of all groups of the cluster, its
-// shards, together. It knows neither jobs nor HTTP. It may import engine and engine/transport. Cloud hosts do
-// not use it, because the control plane places namespaces there. DESIGN.md describes how nodes form a cluster,
-// and why they never form two.
+// Package cluster makes a process a member of a cluster whose members share a secret: a bare cluster of
+// nodes, or the processes of a control plane. It bootstraps, joins or forms a cluster; keeps the shared
+// secret and derives from it which processes are trusted; and changes the membership of all groups of the
+// cluster, its shards, together. It knows neither jobs nor HTTP. It may import api, durable, engine,
+// engine/entry and engine/transport. Cloud hosts do not use it, because the control plane places namespaces
+// there. DESIGN.md describes how nodes form a cluster, and why they never form two.
 package cluster
 
 import (
@@ -39,8 +39,8 @@ type Config struct {
 	// under which they reach it, with or without a port; "" = an address of this machine.
 	Listener  net.Listener
 	Advertise string
-	// Token is the secret that all members share: MinToken bytes at least. "" = read it from TokenFile, or
-	// with Bootstrap create it there.
+	// Token is the secret that all members share, of MinToken to MaxToken bytes. "" = read it from TokenFile,
+	// or with Bootstrap create it there.
 	Token string
 	// HTTP is the URL under which clients reach this node. Other members are told.
 	HTTP string
