@@ -91,7 +91,8 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 }
 
 // Transfer transfers leadership to the voter named to, or to the most up-to-date voter if to is "". It
-// returns once the present leader has been replaced by another.
+// returns once the present leader has been replaced by another, or STATE_CONFLICT if to is not a voter or no
+// other voter answers.
 func (g *Group) Transfer(ctx context.Context, to string) error {
 	return g.change(ctx, change{What: changeTransfer, ID: to})
 }

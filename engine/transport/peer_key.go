@@ -69,8 +69,8 @@ func (p *peer) addIn(c *conn) (old *conn) {
 	return nil
 }
 
-// addImpostor keeps a connection that this node opened to an impostor, if it dialled an address only. If it
-// dialled the node called, addImpostor returns an error. The caller holds t.mu.
+// addImpostor keeps a connection that this node opened to an impostor at an address. If called is not "",
+// this node dialled the node with that ID, and addImpostor returns an error. The caller holds t.mu.
 func (t *Transport) addImpostor(p *peer, c *conn, called string) (old *conn, err error) {
 	switch {
 	case t.closed:
