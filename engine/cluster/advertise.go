@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Advertise returns the address under which other nodes reach a listener. If given is not "", it is that
-// address, and the listener's port completes it if it has none. Otherwise Advertise derives an address from
-// the listener and the machine. If it finds none that other nodes can use, it returns a loopback address, and
-// warning gives the reason.
+// Advertise returns the address under which other nodes shall reach a listener. If given is not "", it is
+// that address, and the listener's port completes it if it has none. If given is "", it is the listener's
+// address or, for a listener on all addresses, one of the machine's. If the machine has only loopback
+// addresses then, warning says so.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }

@@ -46,8 +46,8 @@ type Config struct {
 	HTTP string
 	// At most one of Bootstrap, Join and Find is set, and says how a new directory enters a cluster.
 	// Bootstrap creates a cluster. Join asks at these addresses to be added. With Find, the nodes of a set
-	// form a cluster, or join the one that some of them are in. With none of them, the process waits for an
-	// invitation.
+	// form a cluster, or join the cluster in which one of them already is. If none is set, the process waits
+	// for an invitation.
 	Bootstrap bool
 	Join      []string
 	Find      *Find
@@ -74,7 +74,8 @@ type Find struct {
 	// in a cluster.
 	Expect int
 	// Addresses returns the nodes' addresses, perhaps with this node's. It is called repeatedly, because DNS
-	// entries appear one by one, and by members too, because a node may have another address after a restart.
+	// entries appear one by one. A member calls it too, because another member may have a new address after a
+	// restart.
 	Addresses func(ctx context.Context) ([]string, error)
 }
 

@@ -57,7 +57,7 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 	return a
 }
 
-// mayAdd checks whether this member can add a node, and returns the refusal otherwise.
+// mayAdd returns the groups to which this member can add a node, or the refusal.
 func (c *Cluster) mayAdd(id string, q joinRequest) ([]Group, verdict) {
 	r, groups := c.state()
 	switch level := c.cfg.Replicated; {

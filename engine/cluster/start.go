@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// These are the intervals at which a member contacts the others: retryInterval while one has not answered or
-// finishJoin has failed, and contactInterval otherwise.
+// These are the intervals at which a member contacts the others: retryInterval after a round in which one of
+// them did not answer or finishJoin failed, contactInterval after any other round.
 const (
 	retryInterval   = time.Second
 	contactInterval = 5 * time.Second

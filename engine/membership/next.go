@@ -89,7 +89,8 @@ func (g group) listed(id string) bool {
 // current reports whether a voter helps to reach a quorum now.
 func (g group) current(p Peer) bool { return p.ID == g.Leader || p.Alive && p.Log }
 
-// ready reports whether a member may get a vote or lead: its lists must answer, too.
+// ready reports whether a member may get a vote or lead: it is current, and its view has caught up, so that
+// its lists answer.
 func (g group) ready(p Peer) bool { return g.current(p) && (p.ID == g.Leader || p.View) }
 
 // readyLearners returns the listed learners that may be promoted.

@@ -25,7 +25,8 @@ type Row[Tx any, I Op] struct {
 	schema, result func() *schema
 }
 
-// NewRow returns the row of an op. The types of its Apply give the rest.
+// NewRow returns the row of an op. The types in the signature of apply determine the op's message and its
+// result's.
 func NewRow[I Op, Tx, O, R any, PO interface {
 	*O
 	Op

@@ -58,7 +58,8 @@ type preparedFile struct {
 	ready int64 // the end of the bytes where a write changes no metadata, once the write under way succeeds
 	named bool  // a sync of the whole file succeeded, so its name is durable
 	// dir is set for a reopened file. The library syncs the directory with the first sync of a new file. The
-	// process that created this one may have died before that, so the first sync of this process syncs it.
+	// process that created this file may have died before that sync, so the first sync of this process syncs
+	// dir.
 	dir string
 }
 

@@ -69,10 +69,10 @@ func (r *Replica) Last() uint64 { return r.raft.LastIndex() }
 // time, and none before the term has committed an entry.
 const changeTimeout = 5 * time.Second
 
-// Put adds p as a member, gives it its vote, or changes its address. A voter stays a voter. Put refuses, with
-// nothing written, if the newest configuration is not the one of entry since, on which the caller based its
-// decision; 0 = do not check. Without the check, a member that another caller has just removed would come
-// back.
+// Put adds p as a member, gives it its vote, or changes its address. A voter stays a voter. The caller based
+// its decision on the configuration of entry since. If the newest configuration is another one, Put refuses
+// with nothing written, so that a member that another caller has just removed does not come back; since = 0
+// skips the check.
 func (r *Replica) Put(p Peer, since uint64) error {
 	return r.change(func() raft.Future {
 		id, address := raft.ServerID(p.ID), raft.ServerAddress(p.Address)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Transport reaches the other members. It must support pre-vote, because otherwise a member that comes back
-// from a partition would depose a working leader.
+// Transport reaches the other members. It must support pre-vote, so that a member that comes back from a
+// partition does not depose a working leader.
 type Transport interface {
 	raft.Transport
 	raft.WithPreVote

@@ -115,7 +115,7 @@ func (t *Transport) checkHello(c *link, h hello) error {
 }
 
 // refuseOwnID returns the error for a process with this node's ID: either this process, reached by another
-// address, or another one with the same ID.
+// address, or another process with the same ID.
 func (t *Transport) refuseOwnID(key string) error {
 	if t.key == "" || t.key == key {
 		return fmt.Errorf("node %q is called by one of the same ID: each node needs its own", t.id)
