@@ -11,9 +11,9 @@ import (
 // voters survive no failure; an operator can still remove a member by hand.
 const MinVoters = 3
 
-// The rules are implemented here because raft-autopilot was rejected. It leaves the hard question, since when
-// a member is dead, to its user. It would ask each member for its state a second time, besides maintain. And
-// it removes all failed members at once, whereas removing one at a time lets each quorum prove itself.
+// The rules are implemented here because raft-autopilot was rejected. It leaves the hard part, to tell since
+// when a member is dead, to its user. It would ask each member for its state a second time, besides maintain.
+// And it removes all failed members at once, whereas removing one at a time lets each quorum prove itself.
 
 // runAutopilot makes at most one membership change.
 func (g *Group) runAutopilot(ctx context.Context) {

@@ -170,8 +170,8 @@ func (g *Group) resultOf(op Op, a answer) (any, error) {
 	return result, nil
 }
 
-// awaitOwnWrite waits until this node has applied a write made through it, so that its callers can read their
-// own writes here. It returns no error when the time is over, because the write is done.
+// awaitOwnWrite waits until this node has applied a write, so that a caller who wrote through this node reads
+// the write here. It returns no error when the time is over, because the write is done.
 func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 	ctx, cancel := context.WithTimeout(ctx, maxOwnWait)
 	defer cancel()

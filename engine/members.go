@@ -20,7 +20,7 @@ type Member struct {
 	Voter   bool
 	// LastContact is the time since the member last answered the leader's probe, which is sent about each
 	// second; negative = it has not answered this leader yet. Lag is the number of entries of the leader's
-	// log that the member lacked at its last answer, or all of them if there was none.
+	// log that the member lacked at its last answer, or the number of all entries if it has not answered.
 	LastContact time.Duration
 	Lag         uint64
 }

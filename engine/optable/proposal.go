@@ -8,8 +8,8 @@ import (
 )
 
 // Proposal returns an op in the form that the pipeline takes: with the number and the class of its row. An op
-// without a row has number 0, which no log takes. Methods of each op were rejected for this, because they would
-// repeat the table.
+// without a row has number 0, which no log takes. Methods for both on each op were rejected, because they
+// would repeat the table.
 //
 // o may be a pipeline.OrderedOp that embeds the op. The proposal holds the embedded message, because a wrapper
 // hides the message's type, codec and other methods from callers of Proposed.

@@ -13,14 +13,14 @@ import (
 )
 
 // mark records, outside of the library's files, up to which write the log was acknowledged. Every library
-// truncates its log at the first record that it cannot read, because a write torn by a crash looks like that.
-// No library can distinguish it from damage to an acknowledged entry. The mark distinguishes them: a log that
-// ends before its mark has lost acknowledged entries, and is refused.
+// truncates its log at the first record that it cannot read, because it takes the record for a write torn by
+// a crash. The record may as well be a damaged acknowledged one, which no library can know. The mark shows
+// the difference: a log that ends before its mark has lost acknowledged entries, and is refused.
 //
-// The mark is written after each acknowledged write and is not synced. It costs a microsecond and survives
-// the process. After a crash of the machine it may be too low, which makes the check weaker and never wrong.
-// Syncing it would double the cost of an append. A frozen mark is not raised; it is used if appends are not
-// synced, because the mark could then reach the disk before they do.
+// The mark is written after each acknowledged write and is not synced. Writing it costs a microsecond, and it
+// survives the process. After a crash of the machine it may be too low, which makes the check weaker and
+// never wrong. Syncing it would double the cost of an append. If appends are not synced, the mark is frozen,
+// that is, not raised, because it could reach the disk before they do.
 type mark struct {
 	file   *os.File
 	value  uint64

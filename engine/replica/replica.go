@@ -83,8 +83,8 @@ type Config struct {
 	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = one entry.
 	TrailingBytes int64
 	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
-	// possibly before Open returns. Raft waits with the next notice until it returns, so it must not wait for
-	// an Append.
+	// possibly before Open returns. Raft waits with the next notice until Leadership returns, so Leadership
+	// must not wait for an Append. nil is not called.
 	Leadership func(r *Replica, leads bool, term uint64)
 	// Changed is called by one goroutine after the known leader or the configuration in the machine has
 	// changed; nil is not called.
