@@ -59,5 +59,6 @@ func (r *Replica) newestConfiguration() (newest raft.Configuration, at entry.Pos
 	if encoded == nil {
 		return newest, at, refuse("neither the store nor the log holds a membership")
 	}
-	return raft.DecodeConfiguration(encoded), at, nil
+	newest, err = decodeConfiguration(encoded)
+	return newest, at, err
 }
