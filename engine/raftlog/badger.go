@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
@@ -89,23 +90,37 @@ func (b *badgerBackend) write(w *batch) error {
 	return t.tx.Commit()
 }
 
-// delete deletes part 0 of an entry first when it proceeds downwards, and last when it proceeds upwards.
-// Without part 0 the entry does not exist, whichever parts are left.
+// delete deletes entry by entry, upwards or downwards, and part 0 of each entry first.
 func (b *badgerBackend) delete(t *badgerWrite, w *batch) error {
 	keys, err := b.keys(w.from, w.to)
 	if err != nil {
 		return err
 	}
-	for i := range keys {
-		key := keys[i]
-		if !w.upwards {
-			key = keys[len(keys)-1-i]
-		}
+	orderDeletion(keys, w.upwards)
+	for _, key := range keys {
 		if err := t.do(func(tx *badger.Txn) error { return tx.Delete(key) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// orderDeletion orders ascending keys of parts so that a deletion that ends after any of them leaves no hole and
+// no entry without one of its parts: part 0 of an entry comes before its other parts, because without part 0
+// the entry does not exist.
+func orderDeletion(keys [][]byte, upwards bool) {
+	if !upwards {
+		slices.Reverse(keys)
+		return
+	}
+	for from := 0; from < len(keys); {
+		to := from + 1
+		for to < len(keys) && entryIndex(keys[to]) == entryIndex(keys[from]) {
+			to++
+		}
+		slices.Reverse(keys[from:to])
+		from = to
+	}
 }
 
 // keys returns the keys of all parts of the entries in a range that includes both ends, in ascending order.
@@ -157,8 +172,7 @@ func (t *badgerWrite) put(p pair) error {
 	return nil
 }
 
-// partKey returns the key of an entry's part. The last part sorts first, so that part 0 is deleted last when
-// deleting upwards and first when deleting downwards.
+// partKey returns the key of an entry's part. The last part sorts first.
 func partKey(key []byte, n int) []byte {
 	return binary.BigEndian.AppendUint16(append([]byte{}, key...), ^uint16(n))
 }
