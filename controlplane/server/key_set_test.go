@@ -188,3 +188,27 @@ func TestRevokeKeyConditions(t *testing.T) {
 		t.Errorf("with token %s beside it: %d %s", second, a.status, a.body)
 	}
 }
+
+// TestRotationChangesTheVersion checks that a PUT with a version from before a rotation is refused, because it
+// would replace the end that the rotation gave to the old key.
+func TestRotationChangesTheVersion(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	const keys = "/cloud/v1/namespaces/orders/keys"
+	id, _ := f.made(keys, admin, "worker")
+	before := f.send("GET", keys+"/"+id, admin, "").header.Get("ETag")
+	if a := f.send("POST", keys+"/"+id+"/rotate", admin, `{"overlap":"1h"}`); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	got := f.send("GET", keys+"/"+id, admin, "")
+	if after := got.header.Get("ETag"); before == "" || after == before {
+		t.Errorf("the ETag %s became %s", before, after)
+	}
+	if a := f.send("PUT", keys+"/"+id, admin, `{"roles":["worker"]}`, "If-Match: "+before); a.status != 412 {
+		t.Errorf("of a version before the rotation: %d %s", a.status, a.body)
+	}
+	if a := f.send("GET", keys+"/"+id, admin, ""); string(a.body) != string(got.body) {
+		t.Errorf("%s became %s", got.body, a.body)
+	}
+}

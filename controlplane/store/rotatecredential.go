@@ -78,7 +78,7 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	return &RotateCredentialResult{Id: o.NewId}, tx.audit(o.Meta, org, o.OldId)
 }
 
-// endCredential sets the end of a credential, unless it expires earlier. If the end is over already,
+// endCredential sets the end of a credential, unless it expires earlier, and raises its version. If the end is over already,
 // endCredential removes the credential. Adding its successor renews the documents.
 func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 	switch end := endNs(c.ExpiresAt); {
@@ -87,7 +87,7 @@ func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 	case end != 0 && end <= atNs:
 		return nil
 	}
-	if err := tx.put("UPDATE credentials SET expires_ns = ? WHERE id = ?", atNs, c.ID); err != nil {
+	if err := tx.put("UPDATE credentials SET expires_ns = ?, version = version + 1 WHERE id = ?", atNs, c.ID); err != nil {
 		return err
 	}
 	return tx.showCredential(c.ID)
