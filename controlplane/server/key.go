@@ -85,12 +85,16 @@ func (s *Server) createKey(d keyOwner) serve.Handler {
 		if err := mayGrant(q, key, custom); err != nil {
 			return err
 		}
+		caller, err := s.callerVersion(q)
+		if err != nil {
+			return err
+		}
 		if err := secret.mint(s, d.kind); err != nil {
 			return err
 		}
 		key.ID, key.Hash = secret.id, secret.hash
 		made, err := propose[*store.CreateCredentialResult](r.Context(), s, &store.CreateCredential{
-			Meta: q.meta, Credential: toCredential(key, d.kind, owner),
+			Meta: q.meta, Credential: toCredential(key, d.kind, owner), CallerVersion: caller,
 		})
 		if err != nil {
 			return err
@@ -129,11 +133,16 @@ func (s *Server) rotateKey(d keyOwner) serve.Handler {
 		if err := mayGrant(q, old.Key, custom); err != nil {
 			return err
 		}
+		caller, err := s.callerVersion(q)
+		if err != nil {
+			return err
+		}
 		if err := secret.mint(s, d.kind); err != nil {
 			return err
 		}
 		made, err := propose[*store.RotateCredentialResult](r.Context(), s, &store.RotateCredential{
 			Meta: q.meta, OldId: old.ID, NewId: secret.id, NewHash: secret.hash[:], OldExpiresNs: s.store.ClockNs() + overlap.Nanoseconds(),
+			JudgedVersion: old.Version, CallerVersion: caller,
 		})
 		if err != nil {
 			return err

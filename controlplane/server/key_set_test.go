@@ -1,12 +1,15 @@
 package server
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -211,4 +214,73 @@ func TestRotationChangesTheVersion(t *testing.T) {
 	if a := f.send("GET", keys+"/"+id, admin, ""); string(a.body) != string(got.body) {
 		t.Errorf("%s became %s", got.body, a.body)
 	}
+}
+
+// readFunc is an io.Reader.
+type readFunc func(p []byte) (int, error)
+
+func (read readFunc) Read(p []byte) (int, error) { return read(p) }
+
+// TestNewKeysAsJudged checks that no key is created if the caller's token, or the key to rotate, changes
+// after the caller's rights were checked. The server reads random bytes between the check and the proposal.
+func TestNewKeysAsJudged(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	ns := f.namespace("acme", "orders")
+	const tokens, keys = "/cloud/v1/orgs/acme/keys", "/cloud/v1/namespaces/orders/keys"
+	var meanwhile func()
+	f.server.cfg.Rand = readFunc(func(p []byte) (int, error) {
+		if change := meanwhile; change != nil {
+			meanwhile = nil
+			change()
+		}
+		return rand.Read(p)
+	})
+	for what, c := range map[string]struct {
+		path      string // after the key's or token's path; "" = create
+		meanwhile func(caller, key string)
+	}{
+		"create with a revoked token": {"", func(caller, _ string) { f.revoke(caller) }},
+		"rotate with a revoked token": {"/rotate", func(caller, _ string) { f.revoke(caller) }},
+		"rotate a promoted key": {"/rotate", func(_, key string) {
+			c, _ := f.store.Credential(key)
+			f.propose(&store.SetCredential{
+				Meta: &store.Meta{Principal: "test"}, Id: key, Roles: []string{"admin"}, Enabled: true, JudgedVersion: c.Version,
+			})
+		}},
+	} {
+		for path, owner := range map[string]string{tokens: f.acme(), keys: ns} {
+			caller := f.keep(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}}, keyring.Org, f.acme())
+			key, _ := f.made(path, admin, "readonly")
+			at, body := path, `{"roles":["readonly"]}`
+			if c.path != "" {
+				at, body = path+"/"+key+c.path, "{}"
+			}
+			var left []string
+			meanwhile = func() {
+				c.meanwhile(caller, key)
+				left = f.credentials(owner)
+			}
+			a := f.send("POST", at, caller, body)
+			if a.status != 409 || a.problem(t).Code != api.Conflict {
+				t.Errorf("%s at %s: %d %s", what, path, a.status, a.body)
+			}
+			if got := f.credentials(owner); left == nil || !slices.Equal(got, left) {
+				t.Errorf("%s at %s: the credentials %v became %v", what, path, left, got)
+			}
+		}
+	}
+}
+
+// credentials lists the ids of an owner's credentials.
+func (f *front) credentials(owner string) (ids []string) {
+	f.t.Helper()
+	all, err := f.store.Credentials(f.t.Context(), owner)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, c := range all {
+		ids = append(ids, c.ID)
+	}
+	return ids
 }

@@ -15,12 +15,14 @@ func (o *CreateCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
 	o.GetCredential().check(&p, "credential")
+	p.add("caller_version", checkNotNegative(o.CallerVersion))
 	return p.err()
 }
 
 // Apply adds the credential. It refuses an id that another credential has or had, an owner that does not
 // exist, is being deleted or is of another kind, an expiry that is over, a role that the owner does not have,
-// and a credential above the limit.
+// and a credential above the limit. It refuses a caller whose own credential has changed since the caller's
+// rights were checked.
 func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)
@@ -29,6 +31,9 @@ func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	}
 	if same != nil {
 		return &CreateCredentialResult{Id: c.GetId()}, nil
+	}
+	if err := tx.callerUnchanged(o.Meta, o.CallerVersion); err != nil {
+		return nil, err
 	}
 	if err := tx.checkOwner(c); err != nil {
 		return nil, err

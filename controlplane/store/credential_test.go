@@ -185,6 +185,40 @@ func TestRevokeCredentialJudged(t *testing.T) {
 	w.ok(&RevokeCredential{Meta: by("t2"), Id: "t1", IfVersion: 2, JudgedVersion: 2, CallerVersion: 2})
 }
 
+// A caller creates and rotates nothing when the old credential or the caller's own has changed since their
+// rights were compared. A repeat of what was done is no change.
+func TestNewCredentialJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newKey(keyring.Org, "org_acme", "t1"), newKey(keyring.Org, "org_acme", "t2"), newKey(keyring.Namespace, "ns_a", "k1"))
+	w.ok(&SetCredential{Meta: by("op"), Id: "k1", Roles: []string{"admin"}, Enabled: true, JudgedVersion: 1})
+	create := newKey(keyring.Namespace, "ns_a", "k2")
+	create.Meta, create.CallerVersion = by("t1"), 2
+	w.refused(api.Conflict, create)
+	create.CallerVersion = 1
+	w.ok(create)
+	rotate := func(judged, caller int64) *RotateCredential {
+		return &RotateCredential{
+			Meta: by("t1"), OldId: "k1", NewId: "k3", NewHash: hash("k3"), OldExpiresNs: w.clockNs + int64(time.Hour),
+			JudgedVersion: judged, CallerVersion: caller,
+		}
+	}
+	w.refused(api.Conflict, rotate(1, 1))
+	w.refused(api.Conflict, rotate(2, 2))
+	w.ok(rotate(2, 1))
+	if c, _ := w.credential("k1"); c.Version != 3 {
+		t.Errorf("the old key has the version %d after its rotation, want 3", c.Version)
+	}
+	w.ok(rotate(2, 1)) // a repeat
+	w.ok(&RevokeCredential{Meta: by("op"), Id: "t1"})
+	create = newKey(keyring.Namespace, "ns_a", "k4")
+	create.Meta, create.CallerVersion = by("t1"), 1
+	w.refused(api.Conflict, create)
+	again := rotate(3, 1)
+	again.NewId, again.NewHash = "k5", hash("k5")
+	w.refused(api.Conflict, again)
+}
+
 // An expired credential is listed for a day and is then removed, from the cache too.
 func TestExpiredCredentialsGo(t *testing.T) {
 	t.Parallel()

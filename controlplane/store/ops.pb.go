@@ -1177,7 +1177,8 @@ type CreateCredential struct {
 	// If ensure is set, a credential that exists with the same hash is a success, because a
 	// first start writes the secret to a file before it proposes. A credential that was
 	// revoked or has ended is refused all the same.
-	Ensure        bool `protobuf:"varint,3,opt,name=ensure,proto3" json:"ensure,omitempty"`
+	Ensure        bool  `protobuf:"varint,3,opt,name=ensure,proto3" json:"ensure,omitempty"`
+	CallerVersion int64 `protobuf:"varint,4,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential; also 0 = a component of the cloud creates
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1231,6 +1232,13 @@ func (x *CreateCredential) GetEnsure() bool {
 		return x.Ensure
 	}
 	return false
+}
+
+func (x *CreateCredential) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
 }
 
 type CreateCredentialResult struct {
@@ -1287,6 +1295,8 @@ type RotateCredential struct {
 	NewId         string                 `protobuf:"bytes,3,opt,name=new_id,json=newId,proto3" json:"new_id,omitempty"`
 	NewHash       []byte                 `protobuf:"bytes,4,opt,name=new_hash,json=newHash,proto3" json:"new_hash,omitempty"`
 	OldExpiresNs  int64                  `protobuf:"varint,5,opt,name=old_expires_ns,json=oldExpiresNs,proto3" json:"old_expires_ns,omitempty"`
+	JudgedVersion int64                  `protobuf:"varint,6,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"` // of the old one, as in SetCredential; 0 = a component of the cloud rotates, with all rights
+	CallerVersion int64                  `protobuf:"varint,7,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1352,6 +1362,20 @@ func (x *RotateCredential) GetNewHash() []byte {
 func (x *RotateCredential) GetOldExpiresNs() int64 {
 	if x != nil {
 		return x.OldExpiresNs
+	}
+	return 0
+}
+
+func (x *RotateCredential) GetJudgedVersion() int64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
+func (x *RotateCredential) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
 	}
 	return 0
 }
@@ -3201,21 +3225,24 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\"\x17\n" +
-	"\x15RemoveNamespaceResult\"\x9e\x01\n" +
+	"\x15RemoveNamespaceResult\"\xc5\x01\n" +
 	"\x10CreateCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12A\n" +
 	"\n" +
 	"credential\x18\x02 \x01(\v2!.corvo.controlplane.v1.CredentialR\n" +
 	"credential\x12\x16\n" +
-	"\x06ensure\x18\x03 \x01(\bR\x06ensure\"(\n" +
+	"\x06ensure\x18\x03 \x01(\bR\x06ensure\x12%\n" +
+	"\x0ecaller_version\x18\x04 \x01(\x03R\rcallerVersion\"(\n" +
 	"\x16CreateCredentialResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xb2\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x80\x02\n" +
 	"\x10RotateCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x15\n" +
 	"\x06old_id\x18\x02 \x01(\tR\x05oldId\x12\x15\n" +
 	"\x06new_id\x18\x03 \x01(\tR\x05newId\x12\x19\n" +
 	"\bnew_hash\x18\x04 \x01(\fR\anewHash\x12$\n" +
-	"\x0eold_expires_ns\x18\x05 \x01(\x03R\foldExpiresNs\"(\n" +
+	"\x0eold_expires_ns\x18\x05 \x01(\x03R\foldExpiresNs\x12%\n" +
+	"\x0ejudged_version\x18\x06 \x01(\x03R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\a \x01(\x03R\rcallerVersion\"(\n" +
 	"\x16RotateCredentialResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xc0\x01\n" +
 	"\x10RevokeCredential\x12/\n" +

@@ -28,7 +28,7 @@ func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 		return nil, noCredential(o.Id)
 	}
 	if o.JudgedVersion != 0 {
-		if err := tx.unchanged(c, o); err != nil {
+		if err := tx.unchanged(c, o.IfVersion, o); err != nil {
 			return nil, err
 		}
 		if err := tx.staysAdministered(c); err != nil {

@@ -10,7 +10,8 @@ import (
 
 // RotateCredential creates a credential with the kind, owner, name, roles and scope of an old one. The old
 // one ends at old_expires_ns, or at its own expiry if that is earlier. The new one has the lifetime that was
-// last set for the old one.
+// last set for the old one. If judged_version is set, the op comes from a caller of the API. If it is 0, the
+// op comes from a component of the cloud, which may rotate any credential.
 
 // Validate refuses an op that no state could accept.
 func (o *RotateCredential) Validate() error {
@@ -20,6 +21,8 @@ func (o *RotateCredential) Validate() error {
 	p.add("new_id", checkID(o.NewId))
 	p.add("new_hash", checkSize(o.NewHash, sha256.Size))
 	p.add("old_expires_ns", checkPositive(o.OldExpiresNs))
+	p.add("judged_version", checkNotNegative(o.JudgedVersion))
+	p.add("caller_version", checkNotNegative(o.CallerVersion))
 	if o.OldId == o.NewId {
 		p.add("new_id", errors.New("is the old one's"))
 	}
@@ -28,8 +31,9 @@ func (o *RotateCredential) Validate() error {
 
 // Apply creates the new credential and ends the old one. It refuses an old one that does not exist, has
 // expired or is disabled, an owner that is being deleted, a role that was deleted, an id that another
-// credential has or had, and a credential above the limit. A repeat, recognised by the new id and hash,
-// changes nothing.
+// credential has or had, and a credential above the limit. For a caller of the API it also refuses an old one
+// or a caller's own credential that has changed since the caller's rights were checked, because the new one
+// gets the present rights of the old one. A repeat, recognised by the new id and hash, changes nothing.
 func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	same, err := tx.sameCredential(o.NewId, o.NewHash, true)
 	if err != nil {
@@ -47,6 +51,11 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	}
 	if !old.Enabled {
 		return nil, api.Errorf(api.StateConflict, "credential %q is disabled: enable it before you rotate it", o.OldId)
+	}
+	if o.JudgedVersion != 0 {
+		if err := tx.unchanged(old, 0, o); err != nil {
+			return nil, err
+		}
 	}
 	lifetime, err := number(tx, "SELECT lifetime_ns FROM credentials WHERE id = ?", o.OldId)
 	if err != nil {

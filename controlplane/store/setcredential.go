@@ -80,7 +80,7 @@ func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	if was.Kind != keyring.Namespace && was.Kind != keyring.Org {
 		return api.Errorf(api.StateConflict, "credential %q of kind %s can only be rotated or revoked", o.Id, was.Kind)
 	}
-	if err := tx.unchanged(was, o); err != nil {
+	if err := tx.unchanged(was, o.IfVersion, o); err != nil {
 		return err
 	}
 	if err := tx.checkKeyRoles(was.Kind, was.Owner, o.Roles); err != nil {
@@ -99,21 +99,20 @@ func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	return tx.staysAdministered(was)
 }
 
-// judged is an op on a credential that a caller of the API asks for. It carries the version that the client
-// read, and the versions of both credentials at which the caller's rights were checked.
+// judged is an op on a credential that a caller of the API asks for. It carries the versions of both
+// credentials at which the caller's rights were checked.
 type judged interface {
 	GetMeta() *Meta
-	GetIfVersion() int64
 	GetJudgedVersion() int64
 	GetCallerVersion() int64
 }
 
-// unchanged refuses an op if the credential is not at the client's version, or if the credential or the
-// caller's own has changed since the caller's rights were checked.
-func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
+// unchanged refuses an op if the credential is not at the version that the client read, or if the credential
+// or the caller's own has changed since the caller's rights were checked. Version 0 matches any.
+func (tx *Tx) unchanged(c *fleet.Credential, version int64, o judged) error {
 	switch {
-	case o.GetIfVersion() != 0 && o.GetIfVersion() != c.Version:
-		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", c.ID, c.Version, o.GetIfVersion())
+	case version != 0 && version != c.Version:
+		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", c.ID, c.Version, version)
 	case o.GetJudgedVersion() != c.Version:
 		return api.Errorf(api.Conflict, "another client changed credential %s at the same time: nothing was changed, try again", c.ID)
 	}
