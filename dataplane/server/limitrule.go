@@ -171,8 +171,7 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 }
 
 // setQueueRule replaces a queue's limits by those of a body and answers the rule. If create is set, it
-// refuses a queue that has a rule with CONFLICT, unless the request has an Idempotency-Key and so may be a
-// repeat.
+// refuses a queue that has a rule with CONFLICT, unless the request repeats the one that created the rule.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {
 		return api.Errorf(api.ValidationError, "queue %w", err)
@@ -185,11 +184,6 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err != nil {
 		return err
 	}
-	had := present != 0
-	// The repeat of a request that created the rule is not a conflict.
-	if had && create && q.meta.GetIdempotency() == nil {
-		return api.Errorf(api.Conflict, "limit rule %q exists already: replace it", body.Queue)
-	}
 	var f convert.Faults
 	o := &op.SetQueue{Meta: q.meta, Queue: body.Queue}
 	convert.FromQueueRule(&f, body, o)
@@ -197,20 +191,21 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	status := http.StatusOK
-	insists := len(r.Header.Values(serve.IfMatch)) > 0
-	if !had && !insists {
+	had, insists := present != 0, len(r.Header.Values(serve.IfMatch)) > 0
+	if create || !had && !insists {
 		status = http.StatusCreated
 	}
-	missing := api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", body.Queue)
-	o.IfVersion, err = s.queueMatch(r, q, at, body.Queue, missing)
-	if err == nil && insists && !had && o.IfVersion == 0 { // If-Match: * requires any rule
-		o.IfVersion, err = q.noneSeen(missing)
+	var otherwise error
+	if create {
+		otherwise, err = ruleToCreate(q, at, o)
+	} else {
+		otherwise, err = s.ruleToReplace(r, q, at, o, had)
 	}
 	if err != nil {
 		return err
 	}
 	q.answers(status)
-	if err := s.commitQueueRule(w, r, q, at, o, missing); err != nil {
+	if err := s.commitQueueRule(w, r, q, at, o, otherwise); err != nil {
 		return err
 	}
 	found, err := queueRecord(at, body.Queue)
@@ -229,12 +224,47 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	return writeVersion(w, status, version, rule)
 }
 
-// commitQueueRule commits a change of a queue's limits. missing is the answer if the change requires a rule,
-// the queue has none and the request is not a repeat.
-func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, missing error) error {
+// ruleToCreate makes an op require the queue as it is now, so that the op replaces no rule that another client
+// creates meanwhile. If the queue has a rule, ruleToCreate decides as noneSeen does. otherwise is the answer
+// if the op finds another queue.
+func ruleToCreate(q *request, at *cell.Cell, o *op.SetQueue) (otherwise, err error) {
+	present, err := queueRecord(at, o.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if _, limits := convert.ToQueueRule(present); limits {
+		otherwise = api.Errorf(api.Conflict, "limit rule %q exists already: replace it", o.Queue)
+		o.IfVersion, err = q.noneSeen(otherwise)
+		return otherwise, err
+	}
+	otherwise = api.Errorf(api.Conflict, "another client changed queue %q at the same time: nothing was changed, try again", o.Queue)
+	if o.Create = present == nil; !o.Create {
+		o.IfVersion, err = op.QueueVersion(present)
+	}
+	return otherwise, err
+}
+
+// ruleToReplace makes an op require the version in If-Match. had is whether the queue has a rule. otherwise is
+// the answer if If-Match requires a rule and the op finds none; nil = If-Match does not require a missing
+// rule.
+func (s *Server) ruleToReplace(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, had bool) (otherwise, err error) {
+	missing := api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", o.Queue)
+	o.IfVersion, err = s.queueMatch(r, q, at, o.Queue, missing)
+	if err == nil && len(r.Header.Values(serve.IfMatch)) > 0 && !had && o.IfVersion == 0 { // If-Match: * requires any rule
+		o.IfVersion, err = q.noneSeen(missing)
+	}
+	if o.IfVersion == op.NoVersion {
+		otherwise = missing
+	}
+	return otherwise, err
+}
+
+// commitQueueRule commits a change of a queue's limits. otherwise replaces the answer PRECONDITION_FAILED; nil
+// = it stays. The repeat of a request gets the result of that request.
+func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, otherwise error) error {
 	_, err := commit[*op.SetQueueResult](s, w, r, q, at, o)
-	if o.IfVersion == op.NoVersion && api.CodeOf(err) == api.PreconditionFailed {
-		return missing
+	if otherwise != nil && api.CodeOf(err) == api.PreconditionFailed {
+		return otherwise
 	}
 	return err
 }
@@ -270,15 +300,17 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	paused := false // deleting the rule also removes its pause
 	o := &op.SetQueue{Meta: q.meta, Queue: name}
 	convert.FromQueueRule(&convert.Faults{}, &api.LimitRuleRequest{Queue: name, Paused: &paused}, o)
+	var otherwise error
 	if present == 0 {
-		o.IfVersion, err = q.noneSeen(noQueueRule(name))
+		otherwise = noQueueRule(name)
+		o.IfVersion, err = q.noneSeen(otherwise)
 	} else {
 		o.IfVersion, err = ifMatch(r, present)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.commitQueueRule(w, r, &q, at, o, noQueueRule(name)); err != nil {
+	if err := s.commitQueueRule(w, r, &q, at, o, otherwise); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})

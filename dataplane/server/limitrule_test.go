@@ -70,6 +70,31 @@ func TestLimitRules(t *testing.T) {
 	}
 }
 
+// A POST with a new Idempotency-Key does not replace a rule, and a repeat of the POST that created it answers
+// as that did.
+func TestLimitRuleCreatedOnce(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	if a := n.send("PUT", "/api/v1/queues/known", n.admin, `{}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for id, of := range map[string]string{"new": `"queue":"new"`, "known": `"queue":"known"`, "q%2Fk": `"queue":"q","key":"k"`} {
+		first, other := `{`+of+`,"max_concurrency":3}`, `{`+of+`,"max_concurrency":4}`
+		var made, again, read api.LimitRule
+		n.do("POST", "/api/v1/limit-rules", first, http.StatusCreated, &made, "Idempotency-Key: first-"+id)
+		for i, body := range []string{first, other} {
+			a := n.send("POST", "/api/v1/limit-rules", n.admin, body, fmt.Sprint("Idempotency-Key: fresh-", i, id))
+			if a.status != http.StatusConflict || a.problem(t).Code != api.Conflict {
+				t.Errorf("%s with a new key: %d %s", body, a.status, a.body)
+			}
+		}
+		n.do("POST", "/api/v1/limit-rules", first, http.StatusCreated, &again, "Idempotency-Key: first-"+id)
+		equal(t, "the repeat", again, made)
+		n.do("GET", "/api/v1/limit-rules/"+id, "", http.StatusOK, &read)
+		equal(t, "the rule", read, made)
+	}
+}
+
 func TestLimitRuleRefusals(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
