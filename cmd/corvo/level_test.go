@@ -32,9 +32,9 @@ func TestAnOlderBinaryRefusesWhatANewerOneWrote(t *testing.T) {
 		says string
 		args []string
 	}{
-		"open":    {"the store has feature level 2, this binary knows 1: start a newer one", []string{"server", "--bind", "127.0.0.1:0", "--raft-bind", "off", "--data-dir", dir}},
-		"check":   {"the backup has feature level 2, this binary knows 1: restore it with corvo 9.9.9 or newer", []string{"admin", "restore", "--from", file, "--check"}},
-		"restore": {"the backup has feature level 2, this binary knows 1: restore it with corvo 9.9.9 or newer", []string{"admin", "restore", "--from", file, "--data-dir", fresh}},
+		"open":    {"the store has feature level 3, this binary knows 2: start a newer one", []string{"server", "--bind", "127.0.0.1:0", "--raft-bind", "off", "--data-dir", dir}},
+		"check":   {"the backup has feature level 3, this binary knows 2: restore it with corvo 9.9.9 or newer", []string{"admin", "restore", "--from", file, "--check"}},
+		"restore": {"the backup has feature level 3, this binary knows 2: restore it with corvo 9.9.9 or newer", []string{"admin", "restore", "--from", file, "--data-dir", fresh}},
 	} {
 		if a := corvoFed(t, nil, nil, c.args...); a.code != 1 || !strings.Contains(a.stderr, c.says) {
 			t.Errorf("%s: exit %d %s; it should say %q", what, a.code, a.stderr, c.says)
