@@ -5,16 +5,22 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/corvo/corvo/dataplane/op"
 )
 
 func TestStatusFollowsWhatHappens(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{})
-	// The shipped prices are set by an op of their own; wait for it.
-	eventually(t, "the shipped prices", func() bool {
-		s, err := c.Status()
-		return err == nil && c.State().ResourceIndex().HasPrices() && s.Engine.ApplyTime.Count() >= s.Engine.QueueTime.Count()
+	// The leader sets the shipped prices and the feature level at its start, each by an op of its own, which may share
+	// an entry. A job after them makes sure that they have been counted.
+	eventually(t, "the shipped prices and the feature level", func() bool {
+		return c.State().ResourceIndex().HasPrices() && c.Level() == op.FeatureLevel
 	})
+	enqueue(t, c, "first", nil, time.Time{})
+	if err := c.View().Wait(t.Context(), uint64(c.Applied())); err != nil {
+		t.Fatal(err)
+	}
 	before, err := c.Status()
 	if err != nil {
 		t.Fatal(err)
