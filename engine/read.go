@@ -210,8 +210,8 @@ func (g *Group) askIndex() (read readIndex, err error) {
 	return read, f.numbers(&read.at.Index, &read.at.Term)
 }
 
-// handleIndex notes the position before it confirms that this node leads, so that the position includes every
-// change that was acknowledged before the request.
+// handleIndex notes the position, then confirms that this node leads. The position includes every change that was
+// acknowledged before the request, because a leader applies an entry before it acknowledges it.
 func (g *Group) handleIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]byte, error) {
 	term, err := g.currentTerm()
 	if err != nil {

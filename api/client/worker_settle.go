@@ -62,8 +62,8 @@ func (j *Job) faulty() error {
 	return j.fault
 }
 
-// complete acks a job. It returns an error if the server will never accept the ack, so that the attempt
-// must fail.
+// complete acks a job. It returns an error only if the ack itself is faulty (ackErrors), so that the attempt
+// must fail. It logs any other error.
 func (r *run) complete(ctx context.Context, j *Job) error {
 	if j.needsHeartbeat() {
 		_ = r.flush(ctx, j) // even if it fails, the ack may succeed
@@ -166,14 +166,14 @@ func (r *run) logSettle(j *Job, how string, err error) {
 	r.log.Warn("worker: the end of a job could not be told", "worker_id", r.id, "queue", j.Queue, "job_id", j.JobID, "attempt", j.Attempt, "as", how, "error", err)
 }
 
-// retry calls f until the outcome is final or ctx ends. f may be called again whatever its outcome,
-// because the server detects a repeat by the lease token.
+// retry calls f until the outcome is final or ctx ends. f must be safe to repeat: the server detects a repeated
+// ack or fail by the lease token, and repeated usage by the report id.
 func (r *run) retry(ctx context.Context, f func(context.Context) error) error {
 	unsure := false
 	for try := 0; ; try++ {
 		err := f(ctx)
 		if unsure && (api.CodeOf(err) == api.LeaseLost || api.CodeOf(err) == api.NotFound) {
-			return nil // an earlier try succeeded and its response was lost
+			return nil // probably an earlier try succeeded and its response was lost
 		}
 		if err == nil || !transient(err) || ctx.Err() != nil {
 			return err

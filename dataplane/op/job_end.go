@@ -29,7 +29,8 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 
 // letGo cancels an active job with a pending cancellation, after its attempt has ended without success. why
 // has the error of the attempt: the worker's, or that the lease or the job has expired. letGo sets the
-// outcome. The feed gets no event of a failed attempt, because the attempt was ended on request.
+// outcome. Besides events, the feed gets only EVENT_CANCELLED, because the cancellation was requested before the
+// attempt ended.
 func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.EventType) error {
 	why.Outcome = job.GivenUp
 	if err := keepError(tx, j, why); err != nil {

@@ -15,8 +15,8 @@ import (
 // expires.
 //
 // Once the entry is full the op removes no more jobs, and the proposer continues with the others. `last`
-// counts only if all jobs of the op were looked at. A clear ends only if it has the bound that the proposer
-// saw, and a queue that is being deleted is removed only if it has no jobs left.
+// counts only if all jobs of the op were looked at. A clear ends only if the queue's bound is still `below`,
+// the one that the proposer saw, and a queue that is being deleted is removed only if it has no jobs left.
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {
@@ -109,7 +109,8 @@ func sweepOn(j *job.Job, on job.Event) error {
 	return nil
 }
 
-// end ends the queue's clear, or deletes the queue, if it is as the proposer saw it.
+// end ends the queue's clear if no later clear has changed its bound, or deletes a queue that is being deleted
+// and has no jobs left.
 func (o *SweepQueue) end(tx *state.Tx, q *state.Queue) error {
 	switch {
 	case q.Deleting && o.Below == 0 && jobsOf(q) == "":

@@ -63,7 +63,7 @@ func (tx *Tx) read(key []byte, into record) error {
 }
 
 // readWritten indexes the blobs and errors that the entry has written to its batch. Few entries read them
-// back: a job leaves in the entry in which it got a document, or a webhook receives an event about one.
+// back, for example when a job moves to another shard in the entry that gave it a document.
 // Keeping the documents in memory would cost every other entry. Each part of the batch is read once, so an
 // entry pays for its length once.
 func (tx *Tx) readWritten() error {

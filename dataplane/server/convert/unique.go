@@ -15,7 +15,7 @@ const (
 	uniqueUntilPeriod  = "period"
 )
 
-// unique gives a job its unique key. It refuses a period or an end of the key without a key, because a
+// unique gives a job its unique key. It refuses unique_period and unique_until without unique_key, because a
 // setting that is dropped silently would deceive a sender who relies on it.
 func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
