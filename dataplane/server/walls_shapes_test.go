@@ -1,13 +1,14 @@
 package server_test
 
-// shapes are the bodies each built route is attacked with. V is the hostile value
-// as JSON, Q the victim's queue, TOKEN its lease. Path wildcards are V as well.
+// shapes are the bodies each built route is attacked with. V is the hostile value as JSON, Q the victim's queue,
+// TOKEN its lease. Path wildcards are V as well. Leases last an hour, because TestWalls finds each change of a
+// tenant that has attacked before, and its own leases must not expire meanwhile on a slow machine.
 var shapes = map[string][]string{
 	"POST /api/v1/enqueue":                        {`{"queue":V}`, `{"queue":"own","payload":V,"tags":{"t":V},"headers":{"h":V},"checkpoint":V}`, `{"queue":"own","namespace":V}`},
 	"POST /api/v1/enqueue/batch":                  {`{"jobs":[{"queue":"own"},{"queue":V}]}`},
 	"POST /api/v1/webhooks/{queue}":               {`V`, `{"namespace":V}`},
-	"POST /api/v1/fetch":                          {`{"queues":[V],"timeout":0,"worker_id":V,"hostname":V}`, `{"queues":[Q],"timeout":0,"namespace":V}`},
-	"POST /api/v1/fetch/batch":                    {`{"queues":[V,Q],"timeout":0,"count":512}`},
+	"POST /api/v1/fetch":                          {`{"queues":[V],"timeout":0,"lease_duration":3600,"worker_id":V,"hostname":V}`, `{"queues":[Q],"timeout":0,"lease_duration":3600,"namespace":V}`},
+	"POST /api/v1/fetch/batch":                    {`{"queues":[V,Q],"timeout":0,"lease_duration":3600,"count":512}`},
 	"POST /api/v1/ack/{job_id}":                   {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`, `{"worker_id":V}`},
 	"POST /api/v1/ack/batch":                      {`{"acks":[{"job_id":V},{"job_id":V,"lease_token":TOKEN}]}`},
 	"POST /api/v1/fail/{job_id}":                  {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`},
