@@ -123,6 +123,10 @@ func execute(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path, "rw"))
 	must(t, err)
+	db.SetMaxOpenConns(1) // so that the PRAGMA is for the statement too
+	// On a slow machine a commit of the view may take longer than busyTimeout.
+	_, err = db.Exec("PRAGMA busy_timeout = 60000")
+	must(t, err)
 	_, err = db.Exec(statement)
 	must(t, err)
 	must(t, db.Close())
