@@ -69,7 +69,7 @@ func Open(c Config) (_ *Store, err error) {
 	s.group, err = engine.Open(engine.Config{
 		Dir: raft, Group: group, NodeID: c.NodeID, Machine: s.machine,
 		StartTerm: func() engine.Op { return table.Proposal(&StartTerm{Meta: &Meta{Principal: "engine"}}) },
-		Codec:     codec{}, Join: c.Join, Tuning: c.Engine,
+		Codec:     codec{table}, Join: c.Join, Tuning: c.Engine,
 		Level: func() uint32 { return FeatureLevel },
 		Now:   c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
 	})

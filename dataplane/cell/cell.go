@@ -193,7 +193,7 @@ func (c *Cell) openGroup() (err error) {
 		MaxLevel:  op.FeatureLevel,
 		List:      c.members,
 		View:      func() uint64 { return uint64(c.viewApplied()) },
-		Codec:     op.Codec{},
+		Codec:     op.NewCodec(),
 		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
 		Join:      cfg.Join,

@@ -402,7 +402,7 @@ func (h *havoc) again(s *havocShard) op.Op {
 		return nil
 	}
 	o := rapid.SampledFrom(s.last).Draw(h.t, "again")
-	if e, ok := o.(*op.Enqueue); ok && !h.known(s, e) || !(op.Codec{}).Repeats(op.Proposal(o)) {
+	if e, ok := o.(*op.Enqueue); ok && !h.known(s, e) || !op.NewCodec().Repeats(op.Proposal(o)) {
 		return nil
 	}
 	return o

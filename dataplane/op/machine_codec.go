@@ -1,43 +1,15 @@
 package op
 
 import (
-	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Codec encodes and decodes ops and results for the members of a group. It implements the engine's Codec. It
-// has no state and refuses everything that it does not know.
-type Codec struct{}
+// Codec encodes and decodes ops and results for the members of a group. It implements the engine's Codec.
+type Codec struct{ *optable.Table[*Kind] }
 
-// Decode decodes an op with the package's Decode and wraps it as a proposal.
-func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
-	o, err := Decode(framed)
-	if err != nil {
-		return nil, err
-	}
-	return Proposal(o), nil
-}
-
-// EncodeResult encodes the result of an op with number n. It refuses a number that this binary does not know, and
-// the result of another op.
-func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
-	k, err := table.Known(n)
-	if err != nil {
-		return nil, err
-	}
-	return k.EncodeResult(result)
-}
-
-// DecodeResult decodes the output of EncodeResult. It refuses a number, a field or bytes that this binary
-// does not know.
-func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
-	k, err := table.Known(n)
-	if err != nil {
-		return nil, err
-	}
-	return k.DecodeResult(encoded)
-}
+// NewCodec returns the codec of the package's ops.
+func NewCodec() Codec { return Codec{table} }
 
 // Repeats reports whether o may be applied a second time, see Repeat. It is false for an op that this binary does
 // not know.

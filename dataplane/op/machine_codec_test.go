@@ -16,7 +16,7 @@ import (
 // The leader's answer arrives unchanged, for every kind of op.
 func TestCodecCarriesResults(t *testing.T) {
 	t.Parallel()
-	codec := op.Codec{}
+	codec := op.NewCodec()
 	for _, k := range op.Kinds() {
 		for _, result := range []any{k.NewResult(), filled(k.NewResult())} {
 			data, err := codec.EncodeResult(k.Number, result)
@@ -55,7 +55,7 @@ func filled(m proto.Message) proto.Message {
 func TestCodecCarriesOps(t *testing.T) {
 	t.Parallel()
 	for name, o := range valid(t) {
-		got, err := op.Codec{}.Decode(entry.Op{Number: op.KindFor(o).Number, Bytes: encoded(t, o)})
+		got, err := op.NewCodec().Decode(entry.Op{Number: op.KindFor(o).Number, Bytes: encoded(t, o)})
 		if err != nil || !proto.Equal(optable.Proposed(got), o) {
 			t.Errorf("%s: %v became %v, %v", name, o, got, err)
 		}
@@ -64,7 +64,7 @@ func TestCodecCarriesOps(t *testing.T) {
 
 func TestCodecRefuses(t *testing.T) {
 	t.Parallel()
-	codec := op.Codec{}
+	codec := op.NewCodec()
 	beyond := entry.Number(len(op.Kinds()) + 1)
 	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
 	for name, c := range map[string]struct {
@@ -95,7 +95,7 @@ func FuzzResults(f *testing.F) {
 		f.Add(uint32(k.Number), data)
 	}
 	f.Fuzz(func(t *testing.T, number uint32, data []byte) {
-		codec := op.Codec{}
+		codec := op.NewCodec()
 		result, err := codec.DecodeResult(entry.Number(number), data)
 		if err != nil {
 			return

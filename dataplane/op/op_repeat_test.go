@@ -193,7 +193,7 @@ func TestRepeats(t *testing.T) {
 				before := settled(t, once)
 				first := apply(once, make(once), 1)
 				o := make(twice)
-				if !(op.Codec{}).Repeats(op.Proposal(o)) {
+				if !op.NewCodec().Repeats(op.Proposal(o)) {
 					t.Error("the codec says that it does not repeat")
 				}
 				second := apply(twice, o, 2)
@@ -306,7 +306,7 @@ func TestRepeatsIsExact(t *testing.T) {
 		"an enqueue with a debounce key":  {&op.Enqueue{Jobs: []*op.NewJob{{Options: &job.Options{DebounceKey: "k"}}}}, false},
 	} {
 		for _, o := range []op.Op{c.o, ordered{c.o}} {
-			if got := (op.Codec{}).Repeats(op.Proposal(o)); got != c.want {
+			if got := op.NewCodec().Repeats(op.Proposal(o)); got != c.want {
 				t.Errorf("%s repeats as a %T: %v", name, o, got)
 			}
 		}

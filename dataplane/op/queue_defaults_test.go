@@ -165,7 +165,7 @@ func TestEnqueueRepeatsWhatItFound(t *testing.T) {
 			once, twice := newWorld(t), newWorld(t)
 			first := apply(once, prepare(once, made), 1)
 			o := prepare(twice, made)
-			if !(op.Codec{}).Repeats(op.Proposal(o)) {
+			if !op.NewCodec().Repeats(op.Proposal(o)) {
 				t.Error("the codec says that it does not repeat")
 			}
 			second := apply(twice, o, 2)
@@ -180,11 +180,11 @@ func TestEnqueueRepeatsWhatItFound(t *testing.T) {
 	w := newWorld(t)
 	o := w.newJobs("q", 2)
 	o.Jobs[1].Opt().DebounceKey, o.Jobs[1].Opt().DebounceMs = "k", 1
-	if (op.Codec{}).Repeats(op.Proposal(o)) {
+	if op.NewCodec().Repeats(op.Proposal(o)) {
 		t.Error("an enqueue that may put a job off would be repeated")
 	}
 	o.Meta.Idempotency = idempotent("", "k", "").Idempotency
-	if !(op.Codec{}).Repeats(op.Proposal(o)) {
+	if !op.NewCodec().Repeats(op.Proposal(o)) {
 		t.Error("one with an idempotency key would not be repeated")
 	}
 }

@@ -225,7 +225,7 @@ func TestMaxSchedules(t *testing.T) {
 func TestARunByHandDoesNotRepeat(t *testing.T) {
 	t.Parallel()
 	o := &op.RunSchedules{Runs: []*op.Run{{Id: make([]byte, 16), ByHand: true}}}
-	if (op.Codec{}).Repeats(op.Proposal(o)) {
+	if op.NewCodec().Repeats(op.Proposal(o)) {
 		t.Error("it is said to repeat")
 	}
 }

@@ -54,7 +54,7 @@ func (n *network) arriving(sh *shard) (ops []op.Op) {
 
 // answer returns the answer of an op to its client, or loses it, so that the op is proposed again.
 func (n *network) answer(sh *shard, o op.Op) {
-	if !(op.Codec{}).Repeats(op.Proposal(o)) {
+	if !op.NewCodec().Repeats(op.Proposal(o)) {
 		return
 	}
 	for sh.rng.IntN(8) == 0 {

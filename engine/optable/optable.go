@@ -35,6 +35,9 @@ type row interface {
 	setNumber(entry.Number)
 	place() (entry.Number, pipeline.Class)
 	message() protoreflect.MessageDescriptor
+	decodeOp([]byte) (Op, error)
+	EncodeResult(any) ([]byte, error)
+	DecodeResult([]byte) (proto.Message, error)
 }
 
 // New returns the table of the rows and gives each row its index as its number. A nil row marks a number
@@ -91,3 +94,38 @@ func (t *Table[R]) Known(n entry.Number) (R, error) {
 
 // Of returns the row of an op, or nil if the table has none.
 func (t *Table[R]) Of(o Op) R { return t.byMessage()[o.ProtoReflect().Descriptor()] }
+
+// A Table has the methods of the engine's Codec but Repeats, which depends on more than the table.
+
+// Decode decodes an op of an entry and returns its proposal. It refuses a number, a field or bytes that this
+// binary does not know. The op shares no memory with the entry.
+func (t *Table[R]) Decode(framed entry.Op) (pipeline.Op, error) {
+	r, err := t.Known(framed.Number)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.decodeOp(framed.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return t.Proposal(o), nil
+}
+
+// EncodeResult encodes the result of the op with number n. It refuses a number that this binary does not know,
+// and the result of another op.
+func (t *Table[R]) EncodeResult(n entry.Number, result any) ([]byte, error) {
+	r, err := t.Known(n)
+	if err != nil {
+		return nil, err
+	}
+	return r.EncodeResult(result)
+}
+
+// DecodeResult decodes the output of EncodeResult. It is as strict as Decode.
+func (t *Table[R]) DecodeResult(n entry.Number, encoded []byte) (any, error) {
+	r, err := t.Known(n)
+	if err != nil {
+		return nil, err
+	}
+	return r.DecodeResult(encoded)
+}

@@ -64,6 +64,8 @@ func (r *Row[Tx, I]) Decode(data []byte) (I, error) {
 	return o, nil
 }
 
+func (r *Row[Tx, I]) decodeOp(data []byte) (Op, error) { return r.Decode(data) }
+
 // EncodeResult encodes a result of the op.
 func (r *Row[Tx, I]) EncodeResult(result any) ([]byte, error) {
 	if !r.answers(result) {
