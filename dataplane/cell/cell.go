@@ -106,7 +106,6 @@ type Cell struct {
 	group  *engine.Group
 	// machine knows the feature level in force.
 	machine     *op.Machine
-	listed      listed
 	claims      claims
 	lagRefusals atomic.Uint64 // ops that admit refused
 
@@ -162,7 +161,6 @@ func open(cfg Config) (_ *Cell, err error) {
 		},
 
 		OnResources: c.duties.OnResources,
-		OnMembers:   c.listed.onMembers,
 		OnOutbox: func() {
 			if c.outbox != nil {
 				c.outbox.OnOutbox()

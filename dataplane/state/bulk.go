@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"iter"
-	"sync"
 )
 
 var bulkWords = map[BulkAction]string{
@@ -145,32 +144,10 @@ func (v *Snapshot) BulkParts() iter.Seq2[*BulkPart, error] {
 	return scanRows[BulkPart](v.snap, &bulkPartKind, [16]byte{})
 }
 
-// bulkChanges notifies the readers that follow bulk operations.
-type bulkChanges struct {
-	mu   sync.Mutex
-	next chan struct{} // closed by the next commit that touches a bulk operation; nil if no reader waits
-}
-
 // BulkChanged returns a channel that is closed by the next commit that reads or changes any bulk operation or
 // part of one, and by a restore. A reader must take the channel before it reads the operation, so that it
 // misses no change.
-func (s *Store) BulkChanged() <-chan struct{} {
-	s.bulkChanges.mu.Lock()
-	defer s.bulkChanges.mu.Unlock()
-	if s.bulkChanges.next == nil {
-		s.bulkChanges.next = make(chan struct{})
-	}
-	return s.bulkChanges.next
-}
-
-func (n *bulkChanges) notify() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.next != nil {
-		close(n.next)
-		n.next = nil
-	}
-}
+func (s *Store) BulkChanged() <-chan struct{} { return s.bulkChanges.changed() }
 
 // notifyBulk notifies the readers of bulk operations and the duty that runs their parts.
 func (s *Store) notifyBulk() {

@@ -32,6 +32,10 @@ func (tx *Tx) PutMembers(list *Members) error {
 // not change it.
 func (s *Store) Members() *Members { return s.members.Load() }
 
+// MembersChanged returns a channel that is closed when the group's list of members is replaced, and by a restore.
+// A reader must take the channel before it reads the list, so that it misses no change.
+func (s *Store) MembersChanged() <-chan struct{} { return s.memberChanges.changed() }
+
 func loadMembers(r source) (*Members, error) {
 	list := &Members{}
 	found, err := get(r, membersKey(), list)

@@ -69,8 +69,6 @@ type Hooks struct {
 	OnBulk func()
 	// OnOutbox reports new ops for another shard.
 	OnOutbox func()
-	// OnMembers reports that the group's list of members was replaced.
-	OnMembers func()
 }
 
 // Store is one shard's state. One goroutine applies (Begin, Commit, PutConfiguration, Restore); any number of
@@ -104,7 +102,8 @@ type Store struct {
 	replenish     replenishments
 	clearings     clearings
 	retentions    retentions
-	bulkChanges   bulkChanges
+	bulkChanges   notifier
+	memberChanges notifier
 	gates         gates
 	images        atomic.Uint64 // names image directories
 	failure       failure

@@ -186,9 +186,7 @@ func (s *Store) announce() error {
 	if s.hooks.OnResources != nil {
 		s.hooks.OnResources()
 	}
-	if s.Members() != nil && s.hooks.OnMembers != nil {
-		s.hooks.OnMembers()
-	}
+	s.memberChanges.notify()
 	if len(s.gates.all) > 0 && s.hooks.OnGate != nil {
 		s.hooks.OnGate()
 	}

@@ -360,8 +360,8 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	if tx.resourcesPut && hooks.OnResources != nil {
 		hooks.OnResources()
 	}
-	if tx.membersPut != nil && hooks.OnMembers != nil {
-		hooks.OnMembers()
+	if tx.membersPut != nil {
+		tx.s.memberChanges.notify()
 	}
 	if tx.gated && hooks.OnGate != nil {
 		hooks.OnGate()
