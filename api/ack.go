@@ -3,9 +3,9 @@ package api
 import "encoding/json"
 
 // AckRequest acks a job: the ack completes the job, or ends an iteration of an agent's job. Every field is
-// optional. LeaseToken names the worker's lease; without it, WorkerID does. Without both, the ack is accepted
-// while the job is active and none of its leases has expired. Otherwise the error is LEASE_LOST after an
-// expiry, and STATE_CONFLICT without one.
+// optional. LeaseToken names the worker's lease; without it, WorkerID does. If the lease that the ack names
+// is over, the error is LEASE_LOST. An ack that names no lease is accepted while the job is active and none
+// of its leases has expired; after an expiry the error is LEASE_LOST, and without one it is STATE_CONFLICT.
 //
 // A result that does not match the job's schema fails the attempt with RESULT_MISMATCH. The details of that
 // error list the mismatches (path, reason) and the new state of the job (status, attempt, attempts_remaining,

@@ -13,7 +13,7 @@ type NewBatch struct {
 
 // Batch is the response of GET /batches/{id}. Its JSON always has every field. A member counts once, when it
 // first settles; if a person retries it later, the counts stay. A batch that is a member of another batch
-// counts as succeeded if all its own members have succeeded, and as failed otherwise.
+// counts as succeeded if all its own members have succeeded, and as failed if one has not.
 type Batch struct {
 	ID        string `json:"id"`
 	Status    string `json:"status"` // open, running or completed

@@ -20,7 +20,7 @@ type BudgetRequest struct {
 	// throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
 	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an agent
-	// with max_cost_usd. If it is 0 or absent, the budget reserves the rest of per_job_usd. Without
+	// with max_cost_usd. If it is 0 or absent, the budget reserves the unspent part of per_job_usd. Without
 	// per_job_usd it reserves the moving average of the cost of attempts in the job's queue, and at least 1 %
 	// of the budget's smallest limit. All budgets that apply to a job reserve the same amount, the largest of
 	// their reserves; a reserve that is not declared is cut to the smallest of their limits.
@@ -39,10 +39,10 @@ const (
 // The values of a budget's ReserveFrom.
 const (
 	ReserveFromDefault  = "default_reserve_usd"
-	ReserveFromPerJob   = "per_job_usd" // the rest of per_job_usd
+	ReserveFromPerJob   = "per_job_usd" // the unspent part of per_job_usd
 	ReserveFromEstimate = "estimate"    // the moving average of the cost of attempts in the queue
 	ReserveFromFloor    = "floor"       // 1 % of the smallest limit, because the estimate is at most that or unknown
-	ReserveFromNone     = "none"        // the budget has no reserve of its own, as every one of scope job without default_reserve_usd
+	ReserveFromNone     = "none"        // the budget has no reserve of its own, such as every budget of scope job without default_reserve_usd
 )
 
 // Budget is the present state of a budget. Its JSON always has every field.

@@ -41,7 +41,7 @@ type UsageReport struct {
 // AsideUsage is usage that the control plane refused while its namespace was being deleted. No report
 // contains it; an operator decides whether to charge for it.
 type AsideUsage struct {
-	Seq         int64           `json:"seq"` // of its row in the audit log; no other frame ever has it
+	Seq         int64           `json:"seq"` // number of its row in the audit log; unique
 	At          Time            `json:"at"`
 	Org         string          `json:"org"`       // its id
 	Namespace   string          `json:"namespace"` // its id

@@ -29,13 +29,13 @@ type EnqueueRequest struct {
 	UniqueKey    string `json:"unique_key,omitempty"`
 	UniquePeriod int    `json:"unique_period,omitempty"` // seconds for which the job holds the key at most; default 3600
 	// UniqueUntil selects when the job releases its key: when it settles ("settled", the default) or only
-	// after UniquePeriod ("period"). With "period", the response for a duplicate has the result of a
-	// completed job.
+	// after UniquePeriod ("period"). With "period", once the job has completed, the response for a duplicate
+	// has its result.
 	UniqueUntil string `json:"unique_until,omitempty"`
 
-	// DebounceKey and Debounce go together: the job is scheduled after that time. While it waits, another
-	// enqueue with the same key creates no job, but restarts the wait and replaces the job's payload, tags,
-	// headers and priority. They cannot be combined with ScheduledAt or UniqueKey.
+	// DebounceKey and Debounce go together: the job is scheduled for the time Debounce from now. While it
+	// waits, another enqueue with its key creates no job, but restarts the wait and replaces the job's
+	// payload, tags, headers and priority. They cannot be combined with ScheduledAt or UniqueKey.
 	DebounceKey string   `json:"debounce_key,omitempty"`
 	Debounce    Duration `json:"debounce,omitempty"`
 
@@ -51,8 +51,8 @@ type EnqueueRequest struct {
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
 	// Model is the model that the job will use, known before its first usage report.
 	Model string `json:"model,omitempty"`
-	// CostEstimateUSD is the expected cost of one attempt, which budgets reserve. Default: what is left of
-	// the agent's max_cost_usd, or else the reserve of the budgets.
+	// CostEstimateUSD is the expected cost of one attempt, which budgets reserve. Default: the unspent part
+	// of the agent's max_cost_usd, or else the reserve of the budgets.
 	CostEstimateUSD *money.Reported `json:"cost_estimate_usd,omitempty"`
 
 	Tags       Strings         `json:"tags,omitempty"`       // searchable
@@ -67,8 +67,8 @@ type EnqueueRequest struct {
 
 	Chain            *Chain   `json:"chain,omitempty"`             // jobs that follow this one
 	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs to wait for, each once
-	DependencyPolicy string   `json:"dependency_policy,omitempty"` // if one of them ends without success: fail the job (the default), hold it or ignore that
-	Provider         string   `json:"provider,omitempty"`          // provider of models whose limits apply; default: that of the queue
+	DependencyPolicy string   `json:"dependency_policy,omitempty"` // if one of them ends without success: fail the job (the default), hold it, or ignore the failure
+	Provider         string   `json:"provider,omitempty"`          // provider of models whose limits apply; default: the queue's provider
 }
 
 // Values of EnqueueResponse.Status if no job was created.

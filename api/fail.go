@@ -17,7 +17,7 @@ type FailRequest struct {
 // FailResponse is the new state of the job. UsageRejected is the reason why the server set the request's
 // usage report aside; it is absent if the report counts.
 type FailResponse struct {
-	Status            string `json:"status"` // retrying, also after WorkerShutdown; dead or cancelled
+	Status            string `json:"status"` // retrying (even if the job is pending at once, as after WorkerShutdown), dead or cancelled
 	Attempt           int    `json:"attempt"`
 	NextAttemptAt     Time   `json:"next_attempt_at,omitempty"`
 	AttemptsRemaining int    `json:"attempts_remaining"`

@@ -13,8 +13,8 @@ type HostSpec struct {
 	Region string `json:"region"`
 }
 
-// HostStatus is the state of a host. A control plane that has just restarted has no LastSeenAt, and shows
-// StoreState silent until the host's next report.
+// HostStatus is the state of a host. After the control plane has restarted, LastSeenAt is null and StoreState
+// is silent until the host's next report.
 type HostStatus struct {
 	Address    string `json:"address"` // base URL at which gateways reach it
 	Version    string `json:"version"`

@@ -69,7 +69,7 @@ type Job struct {
 
 	FairnessKey     *string         `json:"fairness_key"`
 	FairnessWeight  *int            `json:"fairness_weight"` // null = the enqueue gave none
-	Provider        *string         `json:"provider"`        // the provider whose limits apply; null = that of the queue
+	Provider        *string         `json:"provider"`        // the provider whose limits apply; null = the queue's provider
 	Model           *string         `json:"model"`           // the model that it is expected to use
 	CostEstimateUSD *money.Nano     `json:"cost_estimate_usd"`
 	ReplayOf        *string         `json:"replay_of"`     // the job whose iterations it continues
@@ -111,11 +111,11 @@ type JobWorker struct {
 // The outcomes of an attempt.
 const (
 	OutcomeCompleted    = "completed"
-	OutcomeFailed       = "failed"        // its worker reported an error
-	OutcomeLeaseExpired = "lease_expired" // the lease expired without a heartbeat
+	OutcomeFailed       = "failed"        // its worker reported an error, or a result that does not match the schema
+	OutcomeLeaseExpired = "lease_expired" // the lease expired
 	OutcomeExpired      = "expired"       // the lifetime of the job was over
 	OutcomeCancelled    = "cancelled"
-	OutcomeRejected     = "rejected" // a person rejected the job
+	OutcomeRejected     = "rejected" // a person or a budget rejected the job
 	OutcomeBlocked      = "blocked"  // a dependency did not succeed
 	OutcomeDropped      = "dropped"  // the queue was full
 )

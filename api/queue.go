@@ -34,8 +34,8 @@ type Queue struct {
 
 	MaxLength *int64          `json:"max_length"` // pending, scheduled and retrying jobs; null = unlimited
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
-	Retention *QueueRetention `json:"retention"`  // null = that of the namespace
-	Defaults  *QueueDefaults  `json:"defaults"`   // null = those of the namespace
+	Retention *QueueRetention `json:"retention"`  // null = the namespace's retention
+	Defaults  *QueueDefaults  `json:"defaults"`   // null = the namespace's defaults
 
 	// Version is the version of the settings. Package client sets it from the ETag of the response. It is 0
 	// in a list and in an eventual read.
@@ -54,22 +54,22 @@ const (
 // The values of Queue.OnFull.
 const (
 	OnFullReject     = "reject"      // an enqueue is refused with QUEUE_FULL
-	OnFullDropOldest = "drop_oldest" // the oldest ready job of the least urgent priority becomes dead; with lanes, of the longest one
+	OnFullDropOldest = "drop_oldest" // the oldest ready job of the least urgent priority becomes dead; in a queue with lanes, the oldest such job of the longest lane
 )
 
 // Forever is an unlimited retention.
 const Forever = "forever"
 
-// QueueRetention is the time for which settled jobs are kept, by their final state: a duration or
-// "forever". Absent = that of the namespace.
+// QueueRetention is the time for which settled jobs are kept, by their final state: a duration or "forever".
+// For an absent field the namespace's retention applies.
 type QueueRetention struct {
 	Completed Duration `json:"completed,omitempty"`
 	Dead      Duration `json:"dead,omitempty"`
 	Cancelled Duration `json:"cancelled,omitempty"`
 }
 
-// QueueDefaults are the values of fields that an enqueue leaves out. Each field means what the field of this
-// name means in an enqueue. For an absent field the namespace's default applies.
+// QueueDefaults are the values of fields that an enqueue leaves out. Each field has the meaning of the
+// enqueue's field with its name. For an absent field the namespace's default applies.
 type QueueDefaults struct {
 	Priority           Priority  `json:"priority,omitempty"`
 	MaxRetries         *int      `json:"max_retries,omitempty"`

@@ -2,10 +2,10 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// ReportedUsage is a worker's usage of models since its last report. The counts do not overlap: input
-// that was read from a cache, or written to one, is not in InputTokens. The cost is CostUSD if it is set,
-// even to 0, and otherwise the price of the tokens in the price book. Numbers are rounded to whole tokens
-// and to a billionth of a dollar.
+// ReportedUsage is a worker's usage of models since its last report. The counts do not overlap: input that
+// was read from a cache, or written to one, is not in InputTokens. If CostUSD is set, even to 0, it is the
+// cost. If it is not, the cost is the price of the tokens in the price book. Numbers are rounded to whole
+// tokens and to a billionth of a dollar.
 //
 // The server sets a report aside and counts it nowhere if a number is negative, the cost is above 1,000,000
 // USD (reported or computed), the tokens of all kinds are more than 10^12, a name is invalid, or the sum of
@@ -20,8 +20,8 @@ type ReportedUsage struct {
 	CostUSD             *money.Reported     `json:"cost_usd,omitempty"`
 }
 
-// Usage is the sum of the reports of all attempts of a job. Its cost is exact to nine decimals; model and
-// provider are those of the last report that named them.
+// Usage is the sum of the reports of all attempts of a job. Its cost is exact to nine decimals. Model and
+// Provider are the last ones that a report named.
 type Usage struct {
 	InputTokens         int64      `json:"input_tokens"`
 	OutputTokens        int64      `json:"output_tokens"`

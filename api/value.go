@@ -50,8 +50,8 @@ func (t Time) Parse() (at time.Time, ok bool, err error) {
 	return at.UTC(), true, nil
 }
 
-// UnixNs converts a time to nanoseconds since 1970, or to the nearest number that an int64 can hold. Instants before
-// 1677 and after 2262 have no such number.
+// UnixNs converts a time to nanoseconds since 1970. A time before 1677 or after 2262, which no int64 can
+// hold, becomes the smallest or the largest int64.
 func UnixNs(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

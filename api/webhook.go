@@ -7,7 +7,7 @@ import "encoding/json"
 type WebhookRequest struct {
 	URL        string   `json:"url"`
 	Secret     string   `json:"secret,omitempty"` // signs the requests; no response contains it
-	Events     []string `json:"events,omitempty"` // event types, "*" for all; default: those of alerts and webhooks
+	Events     []string `json:"events,omitempty"` // event types, "*" for all; default: the events of alerts and webhooks
 	Queues     []string `json:"queues,omitempty"` // globs of the queues whose jobs it covers; default all
 	Enabled    *bool    `json:"enabled,omitempty"`
 	RetryLimit *int     `json:"retry_limit,omitempty"` // default 3

@@ -7,13 +7,13 @@ type Why struct {
 	Queue   string `json:"queue"`
 	State   string `json:"state"`
 	Waiting bool   `json:"waiting"` // the job is neither active nor settled
-	// Reasons lists everything that delays the job; each alone would. For a job that does not wait it has
-	// one reason, which is its state. There is always at least one.
+	// Reasons lists everything that delays the job; each would do so alone. For a job that does not wait it
+	// has one reason, which is its state. There is always at least one.
 	Reasons       []WhyReason  `json:"reasons"`
 	Position      *WhyPosition `json:"position"`        // in its queue; null if it is not pending
-	Workers       *int         `json:"workers"`         // workers that recently asked this node for jobs of its queue; null if it is not pending
+	Workers       *int         `json:"workers"`         // workers with a worker_id that recently asked this node for jobs of its queue; null if it is not pending
 	DependsOn     []WhyAwaited `json:"depends_on"`      // jobs it waits for that have not settled
-	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because more jobs wait here than the server examines
+	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because the namespace has more unresolved dependencies than the server examines
 	LastError     *string      `json:"last_error"`      // of the last ended attempt that did not succeed; null = none
 	Outcome       *string      `json:"outcome"`         // of the last ended attempt; null if none has ended
 }
@@ -44,5 +44,5 @@ type WhyPosition struct {
 // WhyAwaited is a job that another job waits for.
 type WhyAwaited struct {
 	JobID string  `json:"job_id"`
-	State *string `json:"state"` // null = unknown to this node
+	State *string `json:"state"` // null = unknown to this node, or in a queue that the caller may not see
 }

@@ -11,6 +11,6 @@ type Worker struct {
 	Active      int64 `json:"active"` // jobs it holds in queues that the caller may see, fetched on any node
 	// Draining means that it has announced that it will fetch no more jobs.
 	Draining      bool `json:"draining"`
-	StartedAt     Time `json:"started_at"`     // start of its first request that this node knows, or of a job that it holds if that is earlier
+	StartedAt     Time `json:"started_at"`     // time of its first request that this node knows, or, if that is earlier, the start of a job that it holds
 	LastHeartbeat Time `json:"last_heartbeat"` // of its last fetch, ack, fail or heartbeat
 }

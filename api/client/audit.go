@@ -64,8 +64,8 @@ func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.Au
 }
 
 // VerifyAudit reads the whole audit log and recomputes its chains. If a chain breaks, the error names the
-// record. Store the result: AuditVerifier.Expect can later check with it that the log still contains the same
-// records.
+// record. Store the result: AuditVerifier.Expect can later check with it that the log still contains the
+// verified records.
 func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 	var v api.AuditVerifier
 	// A strong read, because the newest records may be on their way to this node.

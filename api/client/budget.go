@@ -26,8 +26,8 @@ func (c *Client) CreateBudget(ctx context.Context, req api.BudgetRequest) (api.B
 	return budgets.create(ctx, c, req)
 }
 
-// PutBudget creates or replaces a budget; a replaced budget keeps its spending. If version is not 0, the
-// budget must exist and have that version; otherwise the error is PRECONDITION_FAILED.
+// PutBudget creates or replaces a budget; a replaced budget keeps its spending. If version is not 0 and no
+// budget with that version exists, the error is PRECONDITION_FAILED.
 func (c *Client) PutBudget(ctx context.Context, scope, target string, req api.BudgetRequest, version int64) (api.Budget, error) {
 	return budgets.put(ctx, c, req, version, scope, target)
 }

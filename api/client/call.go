@@ -36,12 +36,14 @@ const bodyAhead = 4 << 20
 type repeat int
 
 const (
-	// repeatRefused retries only calls that the server has refused with status 429, because nothing was done.
+	// repeatRefused retries a call without an Idempotency-Key only if the server has refused it with status
+	// 429, because then the server did nothing. A call with a key is retried as with repeatAlways.
 	repeatRefused repeat = iota
 	// repeatAlways also retries after any other retryable code and if the network failed, because the call
 	// changes nothing or a second time has no further effect.
 	repeatAlways
-	// repeatKeyed is repeatAlways for a call with an Idempotency-Key, and otherwise repeatRefused.
+	// repeatKeyed is repeatRefused, but a Client WithKeyedWrites gives the call an Idempotency-Key if ctx has
+	// none.
 	repeatKeyed
 )
 
@@ -76,7 +78,7 @@ type idempotencyKey struct{}
 
 // WithIdempotencyKey returns a context whose writes carry the Idempotency-Key, so that the caller may repeat
 // a write: for a day, the server answers the repeat as it answered the first one. Use one key for one write
-// only; the error for another one is IDEMPOTENCY_MISMATCH.
+// only; another write with the key gets IDEMPOTENCY_MISMATCH.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }
@@ -227,7 +229,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	return resp.StatusCode, nil
 }
 
-// readBody reads a response to its end, into one buffer if its length is known.
+// readBody reads a response to its end, into one buffer if its length is known and at most bodyAhead.
 func readBody(resp *http.Response) ([]byte, error) {
 	if n := resp.ContentLength; n > 0 && n <= bodyAhead {
 		text := make([]byte, n)

@@ -55,10 +55,11 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // state, such as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithKeyedWrites gives writes that a repeat would do twice an Idempotency-Key of their own, so that they are
-// also retried if their outcome is unknown. Fetches, heartbeats, AckBatch, CreateKey, RotateKey, ClearQueue and
-// TransferLeadership get none. The option is off by default, because a server remembers each key for a day and only a limited
-// number of them. A busy producer should give keys only to important writes, with WithIdempotencyKey.
+// WithKeyedWrites gives an Idempotency-Key to each write whose repeat would have a second effect, so that the
+// write is also retried if its outcome is unknown. Fetches, heartbeats, AckBatch, CreateKey, RotateKey,
+// ClearQueue and TransferLeadership get none. The option is off by default, because a server remembers each
+// key for a day and only a limited number of them. A busy producer should give keys only to important writes,
+// with WithIdempotencyKey.
 func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } }
 
 // WithNamespace sets the namespace, by id or name, for calls of the data plane with a cloud token.

@@ -145,9 +145,8 @@ func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
 
-// CreateNamespaceKey creates an API key of a namespace. Give req an ID and a Hash of your own, because
-// otherwise a lost response loses the secret: the repeat then gets CONFLICT, and its message names the key to
-// revoke.
+// CreateNamespaceKey creates an API key of a namespace. Give req an ID and a Hash of your own. Without them a
+// lost response loses the secret, because the repeat gets only CONFLICT and the name of the key to revoke.
 func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -326,8 +325,8 @@ func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
 	}
 }
 
-// CreateHost registers a host or gateway. If the response is lost, the credential is lost too: the error is
-// CONFLICT, and another must be registered. It needs an operator's key.
+// CreateHost registers a host or gateway. If the response is lost, the credential is lost too: the repeat
+// gets CONFLICT, and the operator must register another host. It needs an operator's key.
 func (c *Cloud) CreateHost(ctx context.Context, req api.CreateHostRequest) (api.CreatedHost, error) {
 	return send[api.CreatedHost](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts"), body: req, repeat: repeatKeyed})
 }

@@ -24,9 +24,8 @@ func (c *Cloud) CreateNamespaceRole(ctx context.Context, ns string, req api.Role
 	return c.roleOf(ctx, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "roles"), body: req, repeat: repeatKeyed})
 }
 
-// PutNamespaceRole creates a custom role or replaces its permissions, for all keys with the role. If
-// version is not 0, the role must exist and have that version; otherwise the error is
-// PRECONDITION_FAILED.
+// PutNamespaceRole creates a custom role or replaces its permissions, for all keys with the role. If version
+// is not 0 and no role with that version exists, the error is PRECONDITION_FAILED.
 func (c *Cloud) PutNamespaceRole(ctx context.Context, ns, name string, req api.RoleRequest, version int64) (api.Role, error) {
 	return c.roleOf(ctx, call{method: http.MethodPut, path: cloudPath("namespaces", ns, "roles", name), body: req, ifMatch: version, repeat: repeatKeyed})
 }

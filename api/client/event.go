@@ -47,11 +47,11 @@ func (q EventQuery) values(place string) url.Values {
 	return v
 }
 
-// Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, Events
-// reconnects after the last received event, so that no event is lost or repeated. An event of type
-// api.EventReset reports that the server had to skip events nevertheless. Events yields an error and ends
-// when ctx ends, when the server refuses the request with a code that is not retryable, or when no server
-// accepts the first connection within the Client's retries.
+// Events yields events as they happen, until ctx ends or the caller's loop breaks. If the connection breaks,
+// Events reconnects and continues after the last received event, so that no event is lost or repeated. An
+// event of type api.EventReset reports that the server had to skip events nevertheless. Events yields an
+// error and ends when ctx ends, when the server refuses the request with a code that is not retryable, or
+// when no server accepts the first connection within the Client's retries.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}
@@ -161,7 +161,7 @@ func (s *eventStream) dispatch(id, data string) error {
 	return nil
 }
 
-// EventPage returns up to limit stored events after q.After; a limit of 0 is the default of the server.
+// EventPage returns up to limit stored events after q.After; with limit 0, as many as the server's default.
 func (c *Client) EventPage(ctx context.Context, q EventQuery, limit int) (api.EventPage, error) {
 	var out api.EventPage
 	v := q.values("after_seq")

@@ -67,8 +67,8 @@ func (f *fetched) add(text []byte) (id string, err error) {
 }
 
 // refuse fails the jobs that cannot be decoded, because the next attempt could not decode them either. It
-// returns their errors if f has no other jobs, and an error for each job of whose failure the server could
-// not be told: that job stays leased until its lease expires.
+// returns their errors only if f has no other jobs. If it cannot tell the server that a job failed, it
+// returns an error for that job, which stays leased until its lease expires.
 func (f *fetched) refuse(ctx context.Context, c *Client) error {
 	ctx = WithIdempotencyKey(ctx, "") // drop the key of the fetch: one key is for one write
 	var unread, untold []error

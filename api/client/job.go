@@ -29,8 +29,8 @@ func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (a
 	return out, err
 }
 
-// Fetch leases a job and waits for one as long as the request says. nil without an error means that there
-// was no job.
+// Fetch leases a job and waits for one as long as the request says. A nil job without an error means that
+// there was none.
 //
 // After a lost connection call Fetch again: a leased job returns to its queue, at the latest when its lease
 // expires. That costs the job some time and perhaps an attempt. A key for each fetch would avoid that, but
@@ -52,8 +52,9 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 }
 
 // FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is. It
-// fails the attempts of jobs that cannot be decoded. They cause an error only if there are no other jobs, if the
-// server could not be told, or if not even the id and lease token could be decoded. The other jobs, which are leased, are returned even together with an
+// fails the attempts of jobs that it cannot decode. Their errors are returned if there are no other jobs.
+// FetchBatch always returns an error for a job that it could not fail, because the server could not be told
+// or because the job's id or lease token cannot be decoded. The returned jobs are leased even if there is an
 // error.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
@@ -79,8 +80,8 @@ func (c *Client) Ack(ctx context.Context, jobID string, req api.AckRequest) erro
 	return err
 }
 
-// repeatOf returns how an ack is repeated. An agent's job that continues or is held may have another
-// lease by the time of the repeat.
+// repeatOf returns how an ack is repeated. The ack of an agent's job that continues or is held needs an
+// Idempotency-Key, because the job may have another lease by the time of the repeat.
 func repeatOf(req api.AckRequest) repeat {
 	if req.AgentStatus == api.AgentContinue || req.AgentStatus == api.AgentHold {
 		return repeatKeyed
@@ -125,7 +126,8 @@ func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.H
 }
 
 // Read sets the consistency of a read. The zero Read returns the state that the node has applied. A search
-// with the zero Read waits for the search view to reach that state, for two seconds at most.
+// with the zero Read waits for the search view to reach that state, for two seconds at most, and then
+// searches the view as it is.
 type Read struct {
 	MinIndex string // a Corvo-Index that the result must include
 	Strong   bool   // include every write acknowledged before, by any node
@@ -165,8 +167,8 @@ func (c *Client) Why(ctx context.Context, jobID string, r Read) (api.Why, error)
 	return out, err
 }
 
-// SearchAll calls f with each job of a search, page by page, until f returns an error. limit is the
-// largest number of jobs; 0 = no limit.
+// SearchAll calls f with each job of a search, page by page. It stops at the first error of f and returns it.
+// limit is the largest number of jobs; 0 = no limit.
 func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, limit int, f func(*api.Job) error) error {
 	for shown := 0; ; {
 		page, err := c.Search(ctx, req, r)
@@ -189,8 +191,8 @@ func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, l
 	}
 }
 
-// SearchWords returns a page of the jobs with the words in their payloads and tags. "phrases" and prefix*
-// are supported. limit 0 is the default of the server.
+// SearchWords returns a page of the jobs with the words in their payloads and tags. "phrases" and prefix* are
+// supported. With limit 0 the page has the server's default size.
 func (c *Client) SearchWords(ctx context.Context, words string, limit int, cursor string, r Read) (api.SearchResponse, error) {
 	q := url.Values{"q": {words}}
 	if limit > 0 {

@@ -57,7 +57,7 @@ func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 }
 
 // Move moves a job to another queue. The error is STATE_CONFLICT if the job is active or cancelled, or cannot
-// leave its shard for that of the queue, because it has iterations, scores or unresolved dependencies.
+// move to the shard of the queue, because it has iterations, scores or unresolved dependencies.
 func (c *Client) Move(ctx context.Context, jobID, queue string) error {
 	return c.MoveWith(ctx, jobID, api.MoveJobRequest{Queue: queue})
 }

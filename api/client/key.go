@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// CreateKey creates an API key. Only this response contains its secret. It is not retried if the response
-// was lost, because a repeat could not return the secret: revoke the key, which ListKeys shows, and
-// create another one.
+// CreateKey creates an API key. Only this response contains its secret. If the response is lost, the call is
+// not retried, because a repeat could not return the secret: revoke the key, which ListKeys shows, and create
+// another one.
 func (c *Client) CreateKey(ctx context.Context, req api.CreateKeyRequest) (api.CreatedKey, error) {
 	var out api.CreatedKey
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/auth/keys", body: req, out: &out, repeat: repeatRefused})
@@ -37,9 +37,9 @@ func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, v
 	return keys.put(ctx, c, req, version, id)
 }
 
-// RotateKey gives an API key a new secret, which only this response contains. It is not retried if the
-// response was lost: rotate again, after which the lost secret counts as the previous one, and the secret
-// before it is no longer valid.
+// RotateKey gives an API key a new secret, which only this response contains. If the response is lost, the
+// call is not retried. Rotate again: the lost secret then becomes the previous one, and the secret used until
+// now is no longer valid.
 func (c *Client) RotateKey(ctx context.Context, id string, req api.RotateRequest) (api.CreatedKey, error) {
 	var out api.CreatedKey
 	_, err := c.do(ctx, call{method: http.MethodPost, path: keys.at([]string{id}) + "/rotate", body: req, out: &out, repeat: repeatRefused})

@@ -24,9 +24,9 @@ func (c *Client) CreateLimitRule(ctx context.Context, req api.LimitRuleRequest) 
 	return limitRules.create(ctx, c, req)
 }
 
-// PutLimitRule creates or replaces a limit rule. Its id is queue/key, or the name of a queue. If version
-// is not 0, the rule must exist and have that version; otherwise the error is PRECONDITION_FAILED. The
-// version of a whole queue's rule is that of all settings of the queue.
+// PutLimitRule creates or replaces a limit rule. Its id is queue/key, or the name of a queue. If version is
+// not 0 and no rule with that version exists, the error is PRECONDITION_FAILED. The version of a whole
+// queue's rule is the version of the queue's settings.
 func (c *Client) PutLimitRule(ctx context.Context, id string, req api.LimitRuleRequest, version int64) (api.LimitRule, error) {
 	return limitRules.put(ctx, c, req, version, id)
 }

@@ -41,15 +41,15 @@ func (c *Client) ClusterStatus(ctx context.Context) (api.ClusterStatus, error) {
 	return out, err
 }
 
-// AddNode invites a waiting node into the cluster and returns when the node has accepted. address is that of
-// its raft listener.
+// AddNode invites a waiting node into the cluster and returns when the node has accepted. address is the
+// host:port of the node's raft listener.
 func (c *Client) AddNode(ctx context.Context, address string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/join", body: api.ClusterJoinRequest{Address: address}, repeat: repeatAlways})
 	return err
 }
 
-// TransferLeadership transfers the leadership of all shards to a node; "" = away from the present
-// leaders, to any node.
+// TransferLeadership transfers the leadership of all shards to a node. "" means any node other than the
+// present leaders.
 func (c *Client) TransferLeadership(ctx context.Context, to string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/transfer", body: api.ClusterTransferRequest{To: to}, repeat: repeatRefused, wait: changeWait})
 	return err

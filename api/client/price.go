@@ -8,7 +8,7 @@ import (
 
 var prices = resource[api.PriceRequest, api.Price]{path: "/prices", version: func(x *api.Price) *int64 { return &x.Version }}
 
-// Prices lists the prices of models: those of the namespace, then those of the server.
+// Prices lists the prices of models: first the namespace's prices, then the server's.
 func (c *Client) Prices(ctx context.Context, r Read) ([]api.Price, error) {
 	return prices.list(ctx, c, r)
 }

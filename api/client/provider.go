@@ -23,8 +23,8 @@ func (c *Client) CreateProvider(ctx context.Context, req api.ProviderRequest) (a
 	return providers.create(ctx, c, req)
 }
 
-// PutProvider creates or replaces a provider. If version is not 0, the provider must exist and have that
-// version; otherwise the error is PRECONDITION_FAILED.
+// PutProvider creates or replaces a provider. If version is not 0 and no provider with that version exists,
+// the error is PRECONDITION_FAILED.
 func (c *Client) PutProvider(ctx context.Context, name string, req api.ProviderRequest, version int64) (api.Provider, error) {
 	return providers.put(ctx, c, req, version, name)
 }

@@ -61,8 +61,8 @@ func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequ
 	return out, err
 }
 
-// PutQueueAt is PutQueue for a queue whose settings have the given version; 0 = for a queue that does not
-// exist. Otherwise the error is PRECONDITION_FAILED.
+// PutQueueAt is PutQueue on the condition that the queue's settings have the given version, or, if version is
+// 0, that the queue does not exist. If the condition fails, the error is PRECONDITION_FAILED.
 func (c *Client) PutQueueAt(ctx context.Context, name string, req api.PutQueueRequest, version int64) (api.Queue, error) {
 	var out api.Queue
 	_, err := c.do(ctx, call{
@@ -78,7 +78,7 @@ func (c *Client) Throttle(ctx context.Context, name string, req api.ThrottleRequ
 	return err
 }
 
-// Unthrottle removes the limit of Throttle. It does not create a queue: the error is then NOT_FOUND.
+// Unthrottle removes the limit of Throttle. If the queue does not exist, the error is NOT_FOUND.
 func (c *Client) Unthrottle(ctx context.Context, name string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: queuePath(name, "/throttle"), repeat: repeatAlways})
 	return err
@@ -100,7 +100,7 @@ func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, erro
 	return out, err
 }
 
-// DeleteQueue deletes a queue and its jobs; active ones are cancelled first. With ifSettled the error is
+// DeleteQueue deletes a queue and its jobs; it cancels active jobs first. With ifSettled the error is
 // STATE_CONFLICT while a job has not settled. If the deletion takes long, the server continues after the
 // response.
 func (c *Client) DeleteQueue(ctx context.Context, name string, ifSettled bool) error {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// resource is one kind of declared resource, with the same calls for each kind. Req is the type of
-// requests, Resp of responses.
+// resource describes one kind of declared resource. Its methods are the calls that all kinds have. Req is the
+// type of requests, Resp of responses.
 type resource[Req, Resp any] struct {
 	path    string // of the list, below /api/v1
 	version func(*Resp) *int64
@@ -46,8 +46,8 @@ func (n resource[Req, Resp]) create(ctx context.Context, c *Client, req Req) (Re
 	return n.one(ctx, c, call{method: http.MethodPost, path: n.at(nil), body: req, repeat: repeatKeyed})
 }
 
-// put replaces a resource. If version is not 0, the resource must have that version. If it is 0 and the
-// client chooses the ids of such resources, put also creates one.
+// put replaces a resource. If version is not 0, the resource must have that version. If version is 0 and the
+// client chooses the ids of this kind, put creates a missing resource.
 func (n resource[Req, Resp]) put(ctx context.Context, c *Client, req Req, version int64, id ...string) (Resp, error) {
 	return n.one(ctx, c, call{method: http.MethodPut, path: n.at(id), body: req, ifMatch: version, repeat: repeatKeyed})
 }

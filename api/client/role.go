@@ -21,8 +21,8 @@ func (c *Client) CreateRole(ctx context.Context, req api.RoleRequest) (api.Role,
 	return roles.create(ctx, c, req)
 }
 
-// PutRole creates a custom role or replaces its permissions, for all keys with the role. If version is
-// not 0, the role must exist and have that version; otherwise the error is PRECONDITION_FAILED.
+// PutRole creates a custom role or replaces its permissions, for all keys with the role. If version is not 0
+// and no role with that version exists, the error is PRECONDITION_FAILED.
 func (c *Client) PutRole(ctx context.Context, name string, req api.RoleRequest, version int64) (api.Role, error) {
 	return roles.put(ctx, c, req, version, name)
 }

@@ -39,8 +39,8 @@ func (c *Client) CreateSchedule(ctx context.Context, req api.ScheduleRequest) (a
 }
 
 // PutSchedule replaces a schedule. An absent field gets its default; in particular, a paused schedule resumes
-// unless req.Paused is true. The error is NOT_FOUND if there is no such schedule. If version is not 0 and the
-// present version differs, the error is PRECONDITION_FAILED.
+// unless req.Paused is true. The error is NOT_FOUND if the schedule does not exist. If version is not 0 and
+// the present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) PutSchedule(ctx context.Context, id string, req api.ScheduleRequest, version int64) (api.Schedule, error) {
 	return c.schedule(ctx, call{method: http.MethodPut, path: schedulePath(id, ""), body: req, ifMatch: version, repeat: repeatKeyed})
 }
@@ -72,9 +72,9 @@ func (c *Client) ResumeSchedule(ctx context.Context, id string) error {
 	return err
 }
 
-// NextRuns returns the next n times at which a schedule runs, without jitter and as if it were not paused. n
-// is from 1 to 100; otherwise the error is VALIDATION_ERROR. There are fewer times if the cron
-// expression matches no more; if it matches none, the error is INVALID_CRON.
+// NextRuns returns the next n times at which a schedule runs, without jitter and as if it were not paused. If
+// n is not from 1 to 100, the error is VALIDATION_ERROR. There are fewer times if the cron expression matches
+// no more; if it matches none, the error is INVALID_CRON.
 func (c *Client) NextRuns(ctx context.Context, id string, n int) ([]api.Time, error) {
 	var out []api.Time
 	_, err := c.do(ctx, call{method: http.MethodGet, path: schedulePath(id, "/next?n="+strconv.Itoa(n)), out: &out, repeat: repeatAlways})

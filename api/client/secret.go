@@ -16,8 +16,7 @@ type Secret struct {
 	Hash string // hex SHA-256 of Text
 }
 
-// NewSecret generates a namespace's API key. It becomes valid when CreateNamespaceKey has sent its ID and
-// Hash.
+// NewSecret generates a namespace's API key. Send its ID and Hash with CreateNamespaceKey to make it valid.
 func NewSecret() (Secret, error) {
 	text, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {

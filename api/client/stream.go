@@ -28,9 +28,8 @@ const (
 	streamPing = 15 * time.Second
 	// maxRedirects is the number of times that a frame follows a NOT_LEADER response.
 	maxRedirects = 3
-	// giveBackWait is the time that Close waits for responses with jobs that no caller waits for any more,
-	// and then again for the return of such jobs. giveBackLines is the number of jobs that are returned at
-	// the same time.
+	// giveBackWait is the time that Close waits for responses whose callers wait no longer, and then again
+	// for the return of the jobs in them. giveBackLines is the number of jobs that are returned at one time.
 	giveBackWait  = 2 * time.Second
 	giveBackLines = 8
 	// clientName is the value of X-Corvo-Client-Name.
@@ -106,8 +105,8 @@ func streamHTTP(h *http.Client) *http.Client {
 // Enqueues should have unique keys.
 //
 // If ctx is cancelled, no fetched job is lost: Do returns a response that has come already, and gives the
-// jobs of a later response back to their queues. If a deadline passes, that of ctx or the Client's timeout,
-// the connection counts as broken and all its frames under way fail.
+// jobs of a later response back to their queues. If the deadline of ctx or the Client's timeout passes, the
+// connection counts as broken and all its frames under way fail.
 func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 	m, err := wireFrame(f)
 	if err != nil {
@@ -237,8 +236,8 @@ func (s *Stream) redirect(leader string) error {
 	return nil
 }
 
-// Close closes the stream. Frames under way get an error. If these frames fetch jobs, Close gives the jobs
-// back to their queues, for which it waits a few seconds at most.
+// Close closes the stream. Frames under way get an error. Close gives the jobs that these frames fetch back
+// to their queues, and waits a few seconds at most for that.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -260,8 +259,8 @@ func (s *Stream) giveBack(jobs []api.FetchedJob) {
 }
 
 // take converts a response. It fails the attempts of jobs that cannot be decoded, because the next attempt
-// could not decode them either. Unless the stream is closed, it does so in the background, while the caller
-// works on the other jobs.
+// could not decode them either. It does so in the background, while the caller works on the other jobs,
+// unless the stream is closed.
 func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
 	out, unread, err := readFrame(m)
 	if len(unread) > 0 {

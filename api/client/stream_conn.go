@@ -202,8 +202,8 @@ func (c *streamConn) abandon(why error) {
 	}
 }
 
-// finish passes an error to all waiting callers and ends the connection: at once if no frame under way
-// fetches jobs, and otherwise after the responses, at the latest after giveBackWait.
+// finish passes an error to all waiting callers. If no sent frame fetches jobs, it ends the connection at
+// once; if one does, the connection ends after the last response, and at the latest after giveBackWait.
 func (c *streamConn) finish() {
 	c.mu.Lock()
 	c.retired = true

@@ -12,15 +12,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Traces pass through jobs by the API of OpenTelemetry alone: a program without an SDK pays almost
-// nothing, and still passes its trace on.
+// Traces pass through jobs by the API of OpenTelemetry alone, so a program without an SDK pays almost nothing
+// and still passes its trace on.
 
 // scope is the instrumentation scope of the spans of a worker.
 const scope = "github.com/corvo/corvo/api/client"
 
 var w3c propagation.TraceContext
 
-// tracerOf returns the tracer of a provider; nil = of the global one.
+// tracerOf returns the tracer of a provider; nil means the global provider.
 func tracerOf(p trace.TracerProvider) trace.Tracer {
 	if p == nil {
 		p = otel.GetTracerProvider()

@@ -123,7 +123,7 @@ func (w *Worker) Handle(queue string, h Handler) {
 
 // Run works until ctx ends, and then drains: it fetches no more jobs and lets running jobs continue for
 // DrainTimeout. Then it cancels the contexts of the remaining ones, saves their checkpoints, returns these
-// jobs to their queues, and returns nil. It leaves a handler behind that does not return soon after its
+// jobs to their queues, and returns nil. It does not wait for a handler that does not return soon after its
 // context has ended. Run returns an error if the worker is misconfigured or runs already, if it cannot listen
 // at HealthAddr, or, after a drain, if the server permanently refuses its fetches.
 func (w *Worker) Run(ctx context.Context) error {
@@ -218,8 +218,8 @@ func (c *Client) once() *Client {
 }
 
 // Health returns the handler of GET /healthz. It answers 200 while Run runs, also during the drain, and 503
-// otherwise. It does not report whether the server can be reached, because a restart of the worker would not
-// help.
+// before and after. It does not report whether the server can be reached, because a restart of the worker
+// would not help.
 func (w *Worker) Health() http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		status, code, running := "stopped", http.StatusServiceUnavailable, 0

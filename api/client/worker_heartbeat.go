@@ -152,7 +152,7 @@ func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	}
 	req := api.HeartbeatRequest{Jobs: make(map[string]*api.HeartbeatJob, len(jobs)), ReportID: id,
 		WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: r.isDraining()}
-	ends := time.Now().Add(r.heartbeatInterval()) // the next heartbeat renews these leases otherwise
+	ends := time.Now().Add(r.heartbeatInterval()) // if this heartbeat is not answered by then, the next one renews these leases
 	for i := range jobs {
 		b := &jobs[i]
 		said := &api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}
@@ -192,7 +192,7 @@ func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	return err
 }
 
-// answered applies the response of a heartbeat that was sent at that time. A job to be cancelled stays
+// answered applies the response to a heartbeat that was sent at the time sent. A job to be cancelled stays
 // with the worker until its handler returns.
 func (j *Job) answered(s api.HeartbeatStatus, sent time.Time) error {
 	j.renewed(sent.Add(time.Duration(j.LeaseDuration)*time.Second), s.BudgetExceeded)

@@ -45,7 +45,7 @@ type report struct {
 	progress, checkpoint json.RawMessage
 	usage                []api.ReportedUsage // a heartbeat sends the first one
 	// id is the report id of the heartbeat that may have delivered the first usage; "" if none has. Only a
-	// heartbeat with this id can repeat that usage, because the server would count it again otherwise.
+	// heartbeat with this id can repeat that usage, because under another id the server would count it again.
 	id string
 }
 
@@ -62,8 +62,8 @@ func (j *Job) Decode(payload any) error {
 	return nil
 }
 
-// Resume decodes the checkpoint that the attempt starts with, such as that of an earlier attempt. It returns
-// false if there is none.
+// Resume decodes the checkpoint that the attempt starts with, such as one that an earlier attempt saved. It
+// returns false if there is none.
 func (j *Job) Resume(checkpoint any) (bool, error) {
 	if len(j.Checkpoint) == 0 || string(j.Checkpoint) == "null" {
 		return false, nil
@@ -198,7 +198,7 @@ func (j *Job) ExitChain() {
 }
 
 // BudgetExceeded reports whether the last heartbeat found that the job has cost more than its budgets allow.
-// Its handler should then finish.
+// The handler should then finish.
 func (j *Job) BudgetExceeded() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -217,7 +217,8 @@ func (r *run) drain() {
 	}
 }
 
-// await waits for the slots of running jobs and returns the number of those still taken.
+// await waits until the running jobs have freed `taken` slots, or until wait is over. It returns the number
+// of slots that are still taken.
 func (r *run) await(taken int, wait time.Duration) int {
 	over := time.NewTimer(max(wait, 0))
 	defer over.Stop()

@@ -66,7 +66,7 @@ func (j *Job) faulty() error {
 // must fail. It logs any other error.
 func (r *run) complete(ctx context.Context, j *Job) error {
 	if j.needsHeartbeat() {
-		_ = r.flush(ctx, j) // even if it fails, the ack may succeed
+		_ = r.flush(ctx, j) // even if it fails, the ack may succeed; usage beyond the first report is then lost
 	}
 	last := j.takeReport()
 	j.mu.Lock()
@@ -96,8 +96,8 @@ func (j *Job) usages() int {
 	return len(j.report.usage)
 }
 
-// needsHeartbeat reports whether an ack or a fail cannot carry the usage: it carries one report, and no report
-// id, by which the server would recognise usage that it has.
+// needsHeartbeat reports whether a heartbeat must carry the usage. An ack or a fail has room for one report,
+// and none for the report id by which the server recognises a repeat.
 func (j *Job) needsHeartbeat() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -105,7 +105,8 @@ func (j *Job) needsHeartbeat() bool {
 }
 
 // settlingUsage returns the usage for the end of an attempt. It returns nil for usage that a heartbeat may
-// have delivered: no repeat of it was answered, and counting the usage twice is worse than losing it.
+// have delivered: the heartbeat and its repeats got no answer, and losing the usage is better than counting
+// it twice.
 func (r report) settlingUsage() *api.ReportedUsage {
 	if len(r.usage) == 0 || r.id != "" {
 		return nil
@@ -120,7 +121,7 @@ func (r *run) fail(ctx context.Context, j *Job, err error) {
 	jobCtx := j.ctx
 	j.mu.Unlock()
 	if unsaved || j.needsHeartbeat() {
-		_ = r.flush(ctx, j) // even if it fails, the end of the attempt must be sent
+		_ = r.flush(ctx, j) // even if it fails, the end of the attempt must be sent; usage beyond the first report is then lost
 	}
 	last := j.takeReport()
 	req := api.FailRequest{LeaseToken: j.LeaseToken, WorkerID: r.id, Usage: last.settlingUsage()}
@@ -192,8 +193,8 @@ type ackItem struct {
 	ctx context.Context
 }
 
-// acker collects acks while a request with others is under way: a single ack is sent at once, many are
-// sent together.
+// acker collects acks while a request with earlier acks is under way, and then sends them together. It sends
+// an ack at once if no request is under way.
 type acker struct {
 	send func([]ackItem) []error
 
@@ -207,7 +208,7 @@ type waitingAck struct {
 	done chan error
 }
 
-// do sends an ack and waits for the response.
+// do sends an ack and waits for the response. If ctx ends first, the ack may still be sent.
 func (a *acker) do(ctx context.Context, item ackItem) error {
 	w := waitingAck{item, make(chan error, 1)}
 	a.mu.Lock()
