@@ -43,7 +43,7 @@ type AuditHeads struct {
 }
 
 // AuditHead describes a shard's audit log: it has the records from FirstSeq up to, but not including,
-// NextSeq. Anchor is the hash before its first record and Hash that of its last.
+// NextSeq. Anchor is the hash before its first record. Hash is the hash of its last record.
 type AuditHead struct {
 	Shard    uint32 `json:"shard"`
 	FirstSeq uint64 `json:"first_seq"`

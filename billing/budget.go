@@ -50,7 +50,7 @@ func Admits(available, amount money.Nano) bool { return available > 0 && availab
 // Raise returns limit + by, at most money.Max.
 func Raise(limit, by money.Nano) money.Nano { return add(limit, by) }
 
-// Reaches reports whether spent is at least that percentage of limit.
+// Reaches reports whether spent is at least percent per cent of limit.
 func Reaches(spent, limit money.Nano, percent uint32) bool {
 	hi, lo := bits.Mul64(uint64(max(spent, 0)), 100)
 	wantHi, wantLo := bits.Mul64(uint64(max(limit, 0)), uint64(percent))

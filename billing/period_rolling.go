@@ -51,8 +51,8 @@ func (r *Rolling) Add(s Sums, nowNs int64) {
 	r.put(now, s)
 }
 
-// FallsTo returns the time from which on at most the given amount is spent in the window, if nothing more is
-// spent after nowNs.
+// FallsTo returns the first time, at nowNs or later, at which the window holds at most the amount most, if
+// nothing more is spent after nowNs.
 func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	if len(r.Settled) == 0 {
 		return nowNs
@@ -75,7 +75,7 @@ func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 }
 
 // Over returns r with another window length. Each amount moves to the last moment at which it can have been
-// spent, at most nowNs, so that no amount leaves the new window too early. If the length is the same, the
+// spent, at most nowNs, so that no amount leaves the new window too early. If r has that length already, the
 // result shares r's amounts.
 func (r Rolling) Over(lengthMs, nowNs int64) Rolling {
 	if r.LengthMs == lengthMs {
@@ -103,7 +103,7 @@ func (r *Rolling) put(n uint64, more Sums) {
 	r.Settled[i], r.Overrun[i] = int64(s.Settled), int64(s.Overrun)
 }
 
-// slice returns the number of the slice at nowNs, or Newest if the clock has been further already.
+// slice returns the number of the slice at nowNs, or Newest if that is later because the clock went back.
 func (r *Rolling) slice(nowNs int64) uint64 {
 	return max(uint64(max(nowNs, 0)/sliceNs(r.LengthMs)), r.Newest)
 }

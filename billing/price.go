@@ -91,8 +91,7 @@ func rate(tokens int64, price money.Nano) (money.Nano, error) {
 	return money.Nano(quotient), nil
 }
 
-// Prices finds the price of a model. It never changes after NewPrices. The zero Prices and nil know no
-// price.
+// Prices finds the price of a model. It is immutable. The zero Prices and nil know no price.
 type Prices struct {
 	exact    map[string][]tiers // by model
 	prefixes map[string][]tiers // by model without its *
@@ -167,8 +166,8 @@ func (p *Prices) Ceiling() Price {
 // Match returns the price of tokens of a provider's model. It prefers, in this order:
 //
 //   - the price of the model itself, then the price of the longest matching prefix;
-//   - for the same model or prefix, the price of the provider, then a price for any provider;
-//   - for the same provider, the highest tier that the input exceeds.
+//   - of one model or prefix, the price of the provider, then a price for any provider;
+//   - of one provider, the highest tier that the input exceeds.
 //
 // If provider is "" and only prices of named providers match, Match returns the price with the highest cost.
 // It returns false if no price matches, as for a model that only other providers price.

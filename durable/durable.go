@@ -27,7 +27,7 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 	return Keep(f, path)
 }
 
-// Keep closes a written file and gives it its final name, both durably.
+// Keep syncs and closes a written file, renames it to path and syncs the directory.
 func Keep(f *os.File, path string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
@@ -38,8 +38,8 @@ func Keep(f *os.File, path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// MakeDir creates a directory and its missing parents, each durably in its parent. Otherwise a power cut
-// could remove a directory together with everything that was synced inside it.
+// MakeDir creates a directory and its missing parents, and syncs each into its parent, because a power cut
+// could remove an unsynced directory together with everything that was synced inside it.
 func MakeDir(path string, perm os.FileMode) error {
 	var missing []string
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {

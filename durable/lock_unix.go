@@ -28,7 +28,7 @@ func Lock(dir string) (io.Closer, error) {
 }
 
 // heldLock is an open file with a lock. Close unlocks the file before it closes it, because a process that is
-// being forked has the file open, too, until it runs another program, and would hold the lock as long.
+// just being forked has the file open until it runs another program, and would keep the lock for that time.
 type heldLock struct{ file *os.File }
 
 func (l heldLock) Close() error {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// httpBuckets reach from an answer out of memory to the longest poll, in seconds.
+// httpBuckets are in seconds. They reach from a response that needs no disk to the longest poll.
 var httpBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
 // HTTP measures the requests of one server.

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// The bounds of the export. Spans beyond them are dropped and counted, so that a slow or
-// dead receiver costs memory for MaxSpansWaiting spans and delays no request.
+// The bounds of the export. While MaxSpansWaiting spans wait, further spans are dropped, so that a slow or
+// dead receiver costs only their memory and delays no request.
 const (
 	DefaultTraceInterval = time.Second // longest time before a batch of spans is sent
 	MaxSpansWaiting      = 8192

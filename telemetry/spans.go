@@ -27,7 +27,7 @@ const (
 	SpanApply     = "apply"          // a log entry, applied to a replica's store
 	SpanReconcile = "reconcile"      // one step of the control plane: "reconcile <step>"
 	SpanOpenCell  = "open namespace" // a host opens a namespace
-	SpanDropCell  = "drop namespace" // a host closes one and deletes its data
+	SpanDropCell  = "drop namespace" // a host closes a namespace and deletes its data
 )
 
 // The attributes of spans: OpenTelemetry's names where they exist, else our own.
@@ -137,10 +137,10 @@ func (h sent) Set(key, value string) { http.Header(h).Set(key, value) }
 // Keys returns the header's names. A propagator that reads does not call it.
 func (h sent) Keys() []string { return propagation.HeaderCarrier(h).Keys() }
 
-// ClientHeader is the header in which a gateway passes on the traceparent of its client
-// unchanged, or empty if the client sent none. The header traceparent names the gateway's
-// own span, the parent of later spans. Any client may send ClientHeader, because it only
-// decides which traceparent jobs store and which polls get a span.
+// ClientHeader is the header in which a gateway passes on the traceparent of its client unchanged, or empty
+// if the client did not send exactly one. The header traceparent names the gateway's own span, the parent of
+// later spans. Any client may send ClientHeader, because it only decides which traceparent jobs store and
+// which polls get a span.
 const ClientHeader = "Corvo-Client-Traceparent"
 
 // ClientTraceparent returns the traceparent that a request's client sent to this process

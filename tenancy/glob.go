@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// MaxGlob is the largest number of characters in a queue glob, the same as in a queue name.
+// MaxGlob is the largest number of characters in a queue glob, as in a queue name.
 const MaxGlob = 128
 
 // Glob is a pattern of queue names: '*' matches any run of characters, also an empty one, and every other

@@ -12,7 +12,7 @@ const (
 	JobRead     Permission = "job.read"     // jobs, search, events, usage, workers
 	JobManage   Permission = "job.manage"   // retry, cancel, hold, approve, move, delete, bulk
 	QueueRead   Permission = "queue.read"   // queues, schedules, resources and settings
-	QueueManage Permission = "queue.manage" // change, pause, clear and delete them
+	QueueManage Permission = "queue.manage" // change, pause, clear and delete queues, schedules, resources and settings
 	KeyManage   Permission = "key.manage"   // API keys, roles, webhooks
 	NodeRead    Permission = "node.read"    // metrics, info, cluster status
 	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles, view, audit log
@@ -23,7 +23,7 @@ const (
 	OrgRead         Permission = "org.read"         // the organisation, its tokens without secrets, its audit log
 	OrgManage       Permission = "org.manage"       // members and cloud tokens
 	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
-	NamespaceManage Permission = "namespace.manage" // create, change and delete them
+	NamespaceManage Permission = "namespace.manage" // create, change and delete namespaces
 	UsageRead       Permission = "usage.read"       // usage and its cost
 	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, clusters: for the operators of the cloud
 	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
@@ -92,6 +92,6 @@ func (p Permission) Valid() bool { return slices.Contains(permissions, p) }
 // Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(roles, r) }
 
-// Grants reports whether r has the permission p. Only the roles of Roles and CloudRoles have any here: the
-// permissions of custom roles are in Principal.Custom.
+// Grants reports whether r has the permission p. It returns false for a custom role, whose permissions are in
+// Principal.Custom.
 func (r Role) Grants(p Permission) bool { return slices.Contains(granted[r], p) }

@@ -53,7 +53,7 @@ func (l *List) Add(code api.Code, field, format string, args ...any) {
 	l.fields[field] = fmt.Sprintf(format, args...)
 }
 
-// Invalid records a value that can never be accepted.
+// Invalid records a fault with the code VALIDATION_ERROR: the value can never be accepted.
 func (l *List) Invalid(field, format string, args ...any) {
 	l.Add(api.ValidationError, field, format, args...)
 }
@@ -93,7 +93,7 @@ func (l *List) Err() error {
 	return e
 }
 
-// inOrder compares fields: elements of a list by their places in it, others as text.
+// inOrder compares fields: elements of a list by their indexes, all others as text.
 func inOrder(a, b string) int {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {

@@ -119,8 +119,9 @@ func (c *call) notifyRefused(r *http.Request, err error) {
 	notify(r, route, c.principal, err)
 }
 
-// Refused records an error that a handler answers in its own form, as serve does for an error that a handler
-// returns. It returns the error that the client may see. Outside of a request that error is always INTERNAL.
+// Refused records an error that a handler answers in its own form: it calls Config.Refused, logs an internal
+// error and marks the span, as for an error that a handler returns. Refused returns the error that the client
+// may see. Outside of a request that error is always INTERNAL, and nothing is recorded.
 func Refused(r *http.Request, err error) *api.Error {
 	c := callOf(r.Context())
 	if c == nil {
@@ -149,8 +150,8 @@ func (c *call) clientError(err error) (e *api.Error, gone bool) {
 	return e, gone
 }
 
-// fail ends a request with an error. If no response has begun, the error becomes the response; otherwise fail
-// panics with http.ErrAbortHandler to cut the connection.
+// fail ends a request with an error. If no response has begun, the error becomes the response. If one has,
+// fail panics with http.ErrAbortHandler to cut the connection.
 func (c *call) fail(r *http.Request, err error) {
 	e, gone := c.clientError(err)
 	if c.claimed && c.status != 0 {

@@ -25,8 +25,8 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do. It reads the body into a
-// buffer that later requests reuse, because v keeps no part of it.
+// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do. Later requests reuse its
+// buffer, which is safe because v keeps no part of the body.
 func DecodeJSON(r *http.Request, v any) error {
 	b := bodies.Get().(*bytes.Buffer)
 	defer func() {
@@ -62,8 +62,8 @@ func readBody(r *http.Request, into *bytes.Buffer) error {
 	n, err := into.ReadFrom(&c.limited)
 	switch {
 	case err == nil && n <= limit:
-		// A handler may run for longer than the body may take. After a failure the deadline stays,
-		// because net/http reads on.
+		// Remove the deadline, because a handler may run for longer than the body may take to arrive. After a
+		// failure it stays, because net/http reads on.
 		c.bodyDeadline(time.Time{})
 		return nil
 	case err == nil:

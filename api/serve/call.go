@@ -95,7 +95,7 @@ func RequestID(ctx context.Context) string {
 // Credential returns the bearer token of Authorization, or else X-API-Key, or else "".
 func Credential(r *http.Request) string {
 	const bearer = "bearer "
-	if given := r.Header["Authorization"]; len(given) > 0 { // the same as Get, which would canonicalise the name each time
+	if given := r.Header["Authorization"]; len(given) > 0 { // as Get does, but without canonicalising the name each time
 		if a := given[0]; len(a) >= len(bearer) && strings.EqualFold(a[:len(bearer)], bearer) {
 			return strings.TrimSpace(a[len(bearer):])
 		}

@@ -23,7 +23,7 @@ func (r *Route) checkQuery(raw string) error {
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		// The parsed part is ignored, because the rest may be the part that matters.
+		// The parsed part is ignored, because the unparsed part may be the one that matters.
 		return invalid([]api.FieldError{{Field: "query", Error: "cannot be read: " + err.Error()}})
 	}
 	var faults []api.FieldError

@@ -89,7 +89,7 @@ func (s *scanner) string() []byte {
 var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true, ',': true}
 
 // skip goes over any value and returns the number of members and elements in it, at all depths. An empty list
-// or object counts as if it held one.
+// or object counts as one part.
 func (s *scanner) skip() (parts int) {
 	for depth := 0; ; s.at++ {
 		for s.at < len(s.text) && !structural[s.text[s.at]] {

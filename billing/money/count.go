@@ -21,8 +21,8 @@ type Count struct {
 // CountOf converts n to a Count.
 func CountOf(n int64) Count { return Count{n >> 63, uint64(n)} }
 
-// CountOfHalves returns high x 2^31 + low. SQL cannot sum 128 bits, so it sums the high and low halves of
-// the numbers apart.
+// CountOfHalves returns high x 2^31 + low. SQL cannot sum 128 bits, so it sums the high and low halves of the
+// numbers separately.
 func CountOfHalves(high, low int64) Count {
 	const half = 31
 	return Count{high >> (64 - half), uint64(high) << half}.Add(CountOf(low))

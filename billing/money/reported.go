@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Reported is an amount that a program reports after the fact or estimates, often computed with floats.
-// Its JSON form is that of Nano, but it decodes every JSON number, as Round does: 0.1+0.2 is 30 cents.
+// Reported is an amount that a program reports after the fact or estimates, often computed with floats. Its
+// JSON form is Nano's, but it decodes every JSON number, as Round does: 0.1+0.2 is 30 cents.
 type Reported Nano
 
 // String formats the amount as Nano.String does.

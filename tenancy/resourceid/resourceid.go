@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// characters is the length of an id behind its prefix.
+// characters is the length of an id after its prefix.
 const characters = 26
 
 // crockford encodes ids in lower case, because a namespace's id is the name of a directory and some file

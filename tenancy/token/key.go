@@ -60,7 +60,7 @@ func (k Key) validate() error {
 	return nil
 }
 
-// Set is a set of public keys whose signatures are trusted. It never changes. The zero Set trusts no key.
+// Set is a set of public keys whose signatures are trusted. It is immutable. The zero Set trusts no key.
 type Set struct {
 	keys map[string]ed25519.PublicKey // by id
 }
@@ -129,7 +129,7 @@ func thumbprint(k ed25519.PublicKey) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// JWKS encodes the set as a JSON Web Key Set, always to the same bytes.
+// JWKS encodes the set as a JSON Web Key Set. Equal sets give equal bytes.
 func (s Set) JWKS() []byte {
 	out := jwks{Keys: make([]jwk, 0, len(s.keys))}
 	for _, id := range slices.Sorted(maps.Keys(s.keys)) {
@@ -174,8 +174,8 @@ func ParseSet(text []byte) (Set, error) {
 	return NewSet(keys...), nil
 }
 
-// documentDomain is prepended to a document before it is signed. A token's signed text is only base64url
-// and dots, so that a document's signature can never be that of a token, nor the reverse.
+// documentDomain is prepended to a document before it is signed. A token's signed text has only base64url and
+// dots, so no signature is valid for both a document and a token.
 const documentDomain = "corvo document v1\x00"
 
 // SignDocument returns a detached signature of a document: the key's id, a dot, and the signature in

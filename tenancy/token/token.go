@@ -23,7 +23,7 @@ const (
 	Hosts        = "hosts"         // gateways to any host
 )
 
-// Lifetime is the time from a token's issue to its expiry. The holder renews a token at half of that.
+// Lifetime is the time from a token's issue to its expiry. The holder renews a token after half of it.
 const Lifetime = 15 * time.Minute
 
 // Leeway is the difference between the clocks of two processes that Verify tolerates.
@@ -49,7 +49,7 @@ type Claims struct {
 // another.
 const algorithm = "EdDSA"
 
-// The messages of refusals. A caller learns only a reason that it can act on. The rest is the cause of
+// The messages of refusals. A caller learns only a reason that it can act on. The full reason is the cause of
 // the error, for the log.
 const (
 	refused = "the service token is not valid: join the control plane again for a new one"

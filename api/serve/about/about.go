@@ -40,7 +40,7 @@ const StartAtAPI = "POST /api/v1/enqueue with Authorization: Bearer KEY"
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is a response that is always the same.
+// file is a fixed response.
 type file struct {
 	kind string // content type
 	body []byte

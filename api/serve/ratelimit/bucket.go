@@ -40,8 +40,8 @@ func (b *Bucket) take(p rate, nowNs int64) (wait time.Duration) {
 	}
 }
 
-// reserve admits one request at a later time and returns the wait until then. Reservations follow each other
-// at the rate, and take counts them as used.
+// reserve admits one request, perhaps at a later time, and returns the wait until then. Reservations follow
+// each other at the rate, and take counts them as used.
 func (b *Bucket) reserve(p rate, nowNs int64) (wait time.Duration) {
 	for {
 		was := b.theoreticalNs.Load()
@@ -75,7 +75,7 @@ func newAddressBuckets(p rate) *addressBuckets {
 	return &addressBuckets{p, maphash.MakeSeed(), make([]Bucket, addressBucketCount)}
 }
 
-// take calls take on the bucket of an address.
+// take calls take on the bucket of an address. Without a limit it returns 0.
 func (a *addressBuckets) take(from netip.Addr, nowNs int64) (wait time.Duration) {
 	if a == nil {
 		return 0
@@ -83,7 +83,7 @@ func (a *addressBuckets) take(from netip.Addr, nowNs int64) (wait time.Duration)
 	return a.of(from).take(a.rate, nowNs)
 }
 
-// reserve calls reserve on the bucket of an address.
+// reserve calls reserve on the bucket of an address. Without a limit it returns 0.
 func (a *addressBuckets) reserve(from netip.Addr, nowNs int64) (wait time.Duration) {
 	if a == nil {
 		return 0

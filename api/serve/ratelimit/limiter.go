@@ -31,8 +31,8 @@ const (
 	MaxRate    = 1_000_000 // requests a second
 	MaxProxies = 64        // networks of proxies
 
-	// failuresBurst is the time, in half seconds, whose failures may come at once, so that each worker of a
-	// fleet that starts with a revoked key learns that its key is wrong. So Failures = 2 allows a burst of 5.
+	// failuresBurst is the burst of failures, in halves of the limit Failures, so that each worker of a fleet
+	// that starts with a revoked key learns that its key is wrong. Failures = 2 allows a burst of 5.
 	failuresBurst = 5
 )
 
@@ -73,9 +73,9 @@ func (l *Limiter) Any() bool {
 }
 
 // Admit returns RATE_LIMITED for a request above the limits, or the error of find. It calls find to
-// authenticate the request and to return the bucket of its key, which may be nil if keys have no limit. An
-// UNAUTHORIZED of find counts as a failure. It counts only after find has checked the key, so that failures
-// from an address never lock out a valid key from there.
+// authenticate the request and to return the bucket of its key, which may be nil if keys have no limit. If
+// find returns UNAUTHORIZED, Admit counts a failure. It does so only after find has checked the key, so that
+// failures from an address never lock out a valid key from there.
 func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (*Bucket, error)) error {
 	from := l.ClientAddress(r)
 	if err := l.AllowAddress(from, now); err != nil {

@@ -179,8 +179,8 @@ func (t *Tally[B, K, V]) Close(ctx context.Context) {
 	t.Flush(ctx)
 }
 
-// Flush records the pending requests until ctx ends, regardless of the quotas. If a commit fails, requests
-// that still wait for the same destination may be lost.
+// Flush records the pending requests until ctx ends, regardless of the quotas. If a commit fails, the
+// requests that still wait for its destination may be lost.
 func (t *Tally[B, K, V]) Flush(ctx context.Context) {
 	t.running.Lock()
 	defer t.running.Unlock()

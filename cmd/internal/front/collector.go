@@ -10,9 +10,9 @@ import (
 // The bounds of the heap's growth between two collections, unless GOGC sets it. Almost all that a request
 // allocates is garbage once the server has answered, and most of the live heap is the stores' memtables and
 // blocks, which hold no pointers. A small heap may therefore become gcMostPercent larger, because at Go's
-// default of 100 the collector takes a tenth of the processor under load. A large heap grows by gcSpareBytes,
-// so that a node with full caches does not take three times their size besides, but always by at least
-// gcLeastPercent.
+// default of 100 the collector takes a tenth of the processor under load. A large heap may grow only by
+// gcSpareBytes, or by gcLeastPercent if that is more, so that a node with full caches does not take three
+// times their size in addition.
 const (
 	gcMostPercent  = 300
 	gcLeastPercent = 25
@@ -28,8 +28,8 @@ func TuneGC() {
 	followHeap(gcMostPercent)
 }
 
-// followHeap chooses the percentage anew after each collection. It sets a finalizer, because the runtime
-// calls finalizers then.
+// followHeap chooses the percentage anew after each collection. It sets a finalizer for that, because the
+// runtime calls finalizers after a collection.
 func followHeap(set int) {
 	runtime.SetFinalizer(new([16]byte), func(*[16]byte) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

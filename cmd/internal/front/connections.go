@@ -23,7 +23,7 @@ const (
 type bounded struct {
 	net.Listener
 	most   int64
-	silent bool // the client waits for TLS, in which the answer would be an error
+	silent bool // the client expects TLS and could not read the answer
 	log    *slog.Logger
 
 	open   atomic.Int64

@@ -50,7 +50,7 @@ type Config struct {
 	Handler http.Handler
 	// Drain ends waiting requests, such as long polls, when the front stops.
 	Drain func()
-	// ShutdownTimeout is how long requests under way may take to finish.
+	// ShutdownTimeout is the time for requests under way to finish.
 	ShutdownTimeout time.Duration
 	// MaxConnections is the limit on open connections; 0 = no limit.
 	MaxConnections int
@@ -64,7 +64,7 @@ type Config struct {
 }
 
 // Serve serves the listener until ctx ends. It then drains, and lets requests under way finish within the
-// shutdown timeout.
+// shutdown timeout. It returns an error if the listener fails or if requests were cut off.
 func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	srv := &http.Server{
 		Handler:           c.Handler,

@@ -6,8 +6,8 @@ import (
 )
 
 // Starting serves HTTP while a process is still opening: a member that waits for others to form a cluster is
-// alive but not ready. Otherwise an orchestrator that starts each member after the previous one is alive would
-// never start the second. Its zero value is ready to use.
+// alive but not ready, because an orchestrator that starts each member only after the previous one is alive
+// would never start the second. The zero Starting is ready for use.
 type Starting struct {
 	opened atomic.Pointer[Opened]
 }
