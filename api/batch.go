@@ -6,7 +6,7 @@ import "encoding/json"
 // and all members have settled. A callback job is then created in CallbackQueue.
 type NewBatch struct {
 	CallbackQueue   string          `json:"callback_queue,omitempty"`   // absent: no callback job
-	CallbackPayload json.RawMessage `json:"callback_payload,omitempty"` // an object; default {}; the counts are added as "batch"
+	CallbackPayload json.RawMessage `json:"callback_payload,omitempty"` // an object; default {}; the counts are added as "batch"; requires callback_queue
 	Open            bool            `json:"open,omitempty"`             // more members can be added until the batch is sealed
 	ParentID        string          `json:"parent_id,omitempty"`        // an open batch on the same shard, which gets this one as a member
 }

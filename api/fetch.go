@@ -3,8 +3,8 @@ package api
 import "encoding/json"
 
 // FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. A repeated
-// request with the same Idempotency-Key returns the jobs of the first one, with the same lease tokens, while
-// one of the leases holds; after that the error is LEASE_LOST. A fetch that returned no job is not
+// request with the same Idempotency-Key returns the jobs of the first one whose leases still hold, with the
+// same lease tokens; if none holds any more, the error is LEASE_LOST. A fetch that returned no job is not
 // remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on different
 // shards.
 type FetchRequest struct {

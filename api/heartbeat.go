@@ -6,9 +6,9 @@ import "encoding/json"
 type HeartbeatRequest struct {
 	// Jobs has a report for each job, by the job's id. A job with a nil report counts as absent.
 	Jobs map[string]*HeartbeatJob `json:"jobs"`
-	// ReportID identifies the request, so that a repeat counts its usage only once, unless another heartbeat
-	// of the job came in between. The client chooses up to 64 bytes. Without a ReportID a repeat counts
-	// again.
+	// ReportID identifies the request, so that a repeat counts its usage only once, unless another request
+	// has reported usage of the job in between. The client chooses up to 64 bytes. Without a ReportID a
+	// repeat counts again.
 	ReportID string `json:"report_id,omitempty"`
 	// WorkerID, Concurrency and Draining describe the worker for GET /workers. Concurrency is the number of
 	// jobs that the worker runs at once, 0 = unchanged. Draining means that it fetches no more jobs.

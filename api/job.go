@@ -41,15 +41,15 @@ type Job struct {
 	ChainStep   *int            `json:"chain_step"`
 	ChainConfig json.RawMessage `json:"chain_config"`
 
-	BlockedBy        int     `json:"blocked_by"`        // jobs it depends on that are not known to have succeeded
-	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore; null if it depends on no job
+	BlockedBy        int     `json:"blocked_by"`        // dependencies that are not resolved yet
+	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore; null if blocked_by is 0
 
 	CreatedAt   Time  `json:"created_at"`
 	StartedAt   *Time `json:"started_at"` // of the latest attempt
 	CompletedAt *Time `json:"completed_at"`
 	FailedAt    *Time `json:"failed_at"`
 
-	Errors     []JobError `json:"errors"` // oldest first
+	Errors     []JobError `json:"errors"` // oldest first; after 100, each new one replaces the last
 	Agent      *JobAgent  `json:"agent"`  // null if the job does not run in iterations
 	HoldReason *string    `json:"hold_reason"`
 	Hold       *JobHold   `json:"hold"`     // the reason while it is held
@@ -83,7 +83,7 @@ type JobAgent struct {
 	MaxCostUSD       *money.Nano `json:"max_cost_usd"`
 	IterationTimeout *Duration   `json:"iteration_timeout"`
 	Iteration        int         `json:"iteration"`      // number of ended iterations
-	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of the ended iterations, including those of the job that it continues
+	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // as counted against max_cost_usd: of all iterations since the last retry, and of the job that it continues
 }
 
 // JobHold is the reason of a hold. Name is the name of the budget or the policy, and null for another reason.
@@ -92,7 +92,8 @@ type JobHold struct {
 	Name *string `json:"name"`
 }
 
-// JobError is one failed attempt of a job. ID is unique among the errors of a shard.
+// JobError is one failed attempt of a job, or, with Attempt 0, the end of a job that waited. ID is unique
+// among the errors of a shard.
 type JobError struct {
 	ID        int64   `json:"id"`
 	JobID     string  `json:"job_id"`
@@ -121,7 +122,7 @@ const (
 )
 
 // JobAttempt is one attempt of a job. A running attempt has no end and no outcome. If the job ended while it
-// waited, the entry for that end has no worker and no start.
+// waited, the entry for that end has Attempt 0, no worker and no start.
 type JobAttempt struct {
 	Attempt   int     `json:"attempt"`
 	WorkerID  *string `json:"worker_id"`

@@ -41,7 +41,8 @@ type ClusterStatus struct {
 	RaftStore     string        `json:"raft_store"`
 	RaftNoSync    bool          `json:"raft_nosync"`
 	Shards        int           `json:"shards"`
-	// ShardStatus is the state of each shard on this node. The fields above are those of the first shard.
+	// ShardStatus is the state of each shard on this node. The other fields describe the first shard, except
+	// Nodes and Disk, which cover all shards.
 	ShardStatus []ShardStatus `json:"shard_status"`
 	// QueueTime is the time that requests wait for their log entry. ApplyTime is the time from the append of
 	// an entry until it is durable and applied. Both cover the time since the start of the node.

@@ -16,7 +16,8 @@ type WebhookRequest struct {
 	SecretOverlap Duration `json:"secret_overlap,omitempty"`
 }
 
-// Webhook is the response of GET /webhooks/{id}. Its JSON always has every field.
+// Webhook is the response of GET /webhooks/{id}. Its JSON always has every field. To a caller with a queue
+// scope who may not change the webhook, the delivery figures, from Waiting to LastDeliveryAt, are 0 or null.
 type Webhook struct {
 	ID         string   `json:"id"`
 	URL        string   `json:"url"` // only scheme, host and port if the caller may not change the webhook

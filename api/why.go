@@ -7,8 +7,9 @@ type Why struct {
 	Queue   string `json:"queue"`
 	State   string `json:"state"`
 	Waiting bool   `json:"waiting"` // the job is neither active nor settled
-	// Reasons lists everything that delays the job; each would do so alone. For a job that does not wait it
-	// has one reason, which is its state. There is always at least one.
+	// Reasons lists what delays the job; each reason would do so alone. Of the checks before a start
+	// (policies, models, agents, providers, budgets) only the first that delays the job is listed. A job that
+	// does not wait has one reason, its state. There is always at least one.
 	Reasons       []WhyReason  `json:"reasons"`
 	Position      *WhyPosition `json:"position"`        // in its queue; null if it is not pending
 	Workers       *int         `json:"workers"`         // workers with a worker_id that recently asked this node for jobs of its queue; null if it is not pending
@@ -27,7 +28,7 @@ type Why struct {
 //	not_due dependencies retry_delay held running cancelling settled
 type WhyReason struct {
 	Reason  string `json:"reason"`
-	Name    string `json:"name,omitempty"`  // the queue, provider, budget, policy or worker
+	Name    string `json:"name,omitempty"`  // the queue, limit rule, provider, budget, policy, worker or other cause
 	Message string `json:"message"`         // for people: the reason, and what to do
 	Until   *Time  `json:"until,omitempty"` // earliest time at which the reason may end; absent = unknown
 }

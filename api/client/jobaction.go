@@ -16,15 +16,17 @@ func (c *Client) act(ctx context.Context, jobID, what string, body any, again re
 	return out.Status, err
 }
 
-// Retry makes a settled job run again, from its first attempt. The error is STATE_CONFLICT if the job has not
-// settled, and CONFLICT if another job holds its unique key.
+// Retry makes a settled job run again, from its first attempt and its last checkpoint. It deletes the job's
+// result and the history of its attempts. The error is STATE_CONFLICT if the job has not settled, and
+// CONFLICT if another job holds its unique key.
 func (c *Client) Retry(ctx context.Context, jobID string) error {
 	_, err := c.act(ctx, jobID, "retry", nil, repeatKeyed)
 	return err
 }
 
 // Cancel cancels a job. The status is "cancelled", or "cancelling" until the worker that runs the job ends
-// the attempt. The error is STATE_CONFLICT if the job is completed or dead.
+// the attempt; an ack then still completes the job. The error is STATE_CONFLICT if the job is completed or
+// dead.
 func (c *Client) Cancel(ctx context.Context, jobID string) (status string, err error) {
 	return c.act(ctx, jobID, "cancel", nil, repeatAlways)
 }
@@ -57,7 +59,8 @@ func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 }
 
 // Move moves a job to another queue. The error is STATE_CONFLICT if the job is active or cancelled, or cannot
-// move to the shard of the queue, because it has iterations, scores or unresolved dependencies.
+// move to the shard of the queue, because it has iterations, scores or unresolved dependencies, or other jobs
+// wait for it.
 func (c *Client) Move(ctx context.Context, jobID, queue string) error {
 	return c.MoveWith(ctx, jobID, api.MoveJobRequest{Queue: queue})
 }

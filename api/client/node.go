@@ -12,7 +12,8 @@ import (
 // changeWait is the time that a change of membership may take.
 const changeWait = 30 * time.Second
 
-// Health checks that the process is alive. It needs no key.
+// Health checks that the process works: on a node, that its stores and views answer. If not, the error is
+// UNHEALTHY. It needs no key.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	var out api.Health
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/healthz", out: &out, repeat: repeatAlways})

@@ -32,8 +32,8 @@ func (c *call) beginSpan(tracer trace.Tracer, r *http.Request) {
 	)
 }
 
-// methodOf returns the method for the name of a span, or _OTHER for a method that is not standard, so that
-// clients cannot invent span names.
+// methodOf returns the value of a span's method attribute: the method, or _OTHER if it is not a standard one,
+// so that clients cannot invent values.
 func methodOf(method string) (name string, known bool) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
