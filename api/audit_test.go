@@ -81,7 +81,7 @@ func TestAuditHash(t *testing.T) {
 		Principal: "k1", Role: "admin", Method: "POST", Path: "/path", RequestID: "r", Op: "set-queue", Remote: "192.0.2.1",
 		Nonce: []byte(strings.Repeat("\x07", 16)),
 	})
-	const want = "b6d46a7a7bdaa605587bba85f02b17500884f783a6bc8620f5be4a2a048e4cac" // by another program
+	const want = "b6d46a7a7bdaa605587bba85f02b17500884f783a6bc8620f5be4a2a048e4cac" // computed by another program
 	if got := hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("the hash is %s, was %s", got, want)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The Go code of the guide is that of the examples.
+// Every block of Go code in the guide occurs in the examples.
 func TestTheGuideIsTrue(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/workers.md")

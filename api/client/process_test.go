@@ -65,8 +65,8 @@ func TestWorkerProcess(t *testing.T) {
 	}
 	for _, end := range []struct {
 		signal  syscall.Signal
-		exits   int // its code; -1 = by the signal
-		attempt int // counted
+		exits   int // exit code; -1 = killed by the signal
+		attempt int // attempts counted
 	}{{syscall.SIGTERM, 0, 0}, {syscall.SIGKILL, -1, 1}} {
 		worker := exec.Command(os.Args[0])
 		worker.Env = append(os.Environ(), workerProcess+"=1", "CORVO_URL="+url, "CORVO_ENDPOINT=", "CORVO_QUEUES=q", "CORVO_CONCURRENCY=1")
@@ -85,7 +85,7 @@ func TestWorkerProcess(t *testing.T) {
 		if err := worker.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = worker.Wait() // its code is looked at
+		_ = worker.Wait() // the exit code is checked below
 		if code := worker.ProcessState.ExitCode(); code != end.exits {
 			t.Errorf("after %v it exits with %d, want %d", end.signal, code, end.exits)
 		}

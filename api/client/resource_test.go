@@ -15,10 +15,11 @@ type asks struct {
 	method, path    string
 	match, answer   string
 	version         int64
-	evenIfUncertain bool // it is repeated though it may have been done
+	evenIfUncertain bool // the call is repeated even if an earlier try may have taken effect
 }
 
-// declared lists every call of a kind of resource, for the one with an id.
+// declared lists the calls for one kind of resource, with the resource id as the one that get, put and remove
+// name.
 func declared[Req, Resp any](
 	all, one, id string, version func(Resp) int64,
 	list func(*Client, context.Context, Read) ([]Resp, error),

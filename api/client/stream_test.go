@@ -94,7 +94,7 @@ func (d *director) client(t *testing.T) *Client {
 	return c
 }
 
-// within fails a test if a condition does not become true.
+// within fails the test if done is not closed within 20 seconds.
 func within(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
@@ -149,8 +149,8 @@ func TestStreamGivesLateJobsBack(t *testing.T) {
 	}
 }
 
-// A job that cannot be decoded fails alone: the jobs beside it reach the caller or return to their
-// queues, and the job does not come again and again without counting attempts.
+// A job that cannot be decoded fails alone: the jobs beside it reach the caller or return to their queues.
+// The failed attempt counts, so that the job does not come back for ever.
 func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	var came, late chan struct{} // nil: the answer comes at once
@@ -241,7 +241,8 @@ func checkUnreadable(t *testing.T, errs []api.ItemError) {
 	}
 }
 
-// leases answers each frame with a job, and calls then at the same moment.
+// leases returns a stream that answers each frame with a job and calls then at the same moment. all returns
+// the number of jobs so far.
 func leases(then func()) (stream func(s *serverStream) error, all func() int) {
 	var mu sync.Mutex
 	n := 0
@@ -285,7 +286,7 @@ func TestStreamLosesNoJob(t *testing.T) {
 		kept += len(out.Jobs)
 		end()
 	}
-	if _, err := s.Do(t.Context(), Frame{}); err != nil { // all answers before its own have come
+	if _, err := s.Do(t.Context(), Frame{}); err != nil { // this response comes after all earlier ones
 		t.Fatal(err)
 	}
 	s.Close()
@@ -294,7 +295,7 @@ func TestStreamLosesNoJob(t *testing.T) {
 	}
 }
 
-// The same holds for a worker's acks, whose contexts end with its run.
+// A worker's acks lose no job either, although their contexts end with its run.
 func TestStreamedAckLosesNoJob(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// usageServer counts usage as a server does: the usage of a heartbeat whose report id the job's last report
-// had counts no second time.
+// usageServer counts usage as a server does: it does not count the usage of a heartbeat if the job's last
+// report had the heartbeat's report id.
 type usageServer struct {
 	mu     sync.Mutex
 	last   map[string]string // report id by job
@@ -85,7 +85,7 @@ func TestUsageCountsOnceAfterAnUnknownOutcome(t *testing.T) {
 					if err := j.Save(short); err == nil {
 						t.Error("Save returned no error")
 					}
-					j.AddUsage(api.ReportedUsage{InputTokens: 7}) // must not join the report that may be stored
+					j.AddUsage(api.ReportedUsage{InputTokens: 7}) // must not be merged into the report that may be stored
 					return after(ctx, j)
 				})
 				time.Sleep(2 * time.Minute)

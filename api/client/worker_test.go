@@ -22,7 +22,7 @@ import (
 // said is a request of a worker.
 type said struct {
 	at    time.Duration // since the beginning
-	route string        // behind /api/v1/, without the job
+	route string        // after /api/v1/, without the job
 	body  string
 }
 
@@ -35,7 +35,7 @@ type clockwork struct {
 	jobs   []api.FetchedJob
 	came   chan struct{} // a job has come
 	heard  []said
-	answer func(s said) (status int, body string) // "" = as a server that has no wishes
+	answer func(s said) (status int, body string) // status 0 = as usual, negative = no network
 }
 
 func newClockwork(jobs ...string) *clockwork {
@@ -121,7 +121,7 @@ func (c *clockwork) usual(ctx context.Context, s said) (string, error) {
 		}
 		out = resp
 	case "ack/batch":
-		time.Sleep(10 * time.Millisecond) // others gather meanwhile
+		time.Sleep(10 * time.Millisecond) // other acks gather meanwhile
 	case "ack":
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -166,8 +166,8 @@ func (c *clockwork) runs(t *testing.T, w *Worker, h Handler) (stop func()) {
 // untilDone is a handler that waits until its context ends.
 func untilDone(ctx context.Context, _ *Job) error { <-ctx.Done(); return ctx.Err() }
 
-// One heartbeat every 15 seconds has all jobs, and at most one fetch waits at a time, for as many jobs as
-// there are free slots.
+// The worker sends one heartbeat every 15 seconds for all jobs. At most one fetch waits at a time, for as
+// many jobs as there are free slots.
 func TestWorkerRhythm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestWorkerRhythm(t *testing.T) {
 		stop()
 		beats := c.of("heartbeat")
 		if last := len(beats) - 1; last == 2 && strings.Contains(beats[last].body, `"draining":true`) {
-			beats = beats[:last] // that of the drain
+			beats = beats[:last] // the last one announces the drain
 		} else {
 			t.Errorf("nobody is told of the drain: %+v", beats)
 		}

@@ -46,7 +46,7 @@ func TestObjectsDoNotAmplify(t *testing.T) {
 	}
 }
 
-// In all else the codec behaves like that of Connect.
+// In everything else the codec behaves like Connect's.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	m := &workerpb.AckRequest{JobId: "j", ResultJson: `{"a":1}`}

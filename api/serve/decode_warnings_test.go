@@ -40,7 +40,7 @@ func TestWarning(t *testing.T) {
 		{`{"steps":[` + items(maxFound, `{"deley":1}`) + `],"zz":1}`, 1, `unknown field "deley"; did you mean "delay"?`},
 		{`{"é\n":null}`, 1, `unknown field "\u00e9\n"`},
 		{`{"zz":1,"bb":1,"cc":1,"dd":1}`, 3, `unknown field "zz", unknown field "bb", unknown field "cc"`},
-		{`{"` + strings.Repeat(`\u0001`, 300) + `":1,"` + strings.Repeat("q", 300) + `":1,"zz":1}`, 3, `unknown field "` + strings.Repeat(`\x01`, maxWarnedName) + `...", unknown field "` + strings.Repeat("q", maxWarnedName) + `..."`}, // as many bytes as may be
+		{`{"` + strings.Repeat(`\u0001`, 300) + `":1,"` + strings.Repeat("q", 300) + `":1,"zz":1}`, 3, `unknown field "` + strings.Repeat(`\x01`, maxWarnedName) + `...", unknown field "` + strings.Repeat("q", maxWarnedName) + `..."`}, // the longest header
 	} {
 		w := n.do("POST", "/", c.body)
 		got := w.Header().Get(WarningHeader)
