@@ -33,8 +33,8 @@ type EnqueueRequest struct {
 	// has its result.
 	UniqueUntil string `json:"unique_until,omitempty"`
 
-	// DebounceKey and Debounce go together: the job is scheduled for the time Debounce from now. While it
-	// waits, another enqueue with its key creates no job, but restarts the wait and replaces the job's
+	// DebounceKey and Debounce go together: the job is scheduled for the time Debounce from now. While the job is
+	// scheduled, another enqueue with the key creates no job, but restarts the wait and replaces the job's
 	// payload, tags, headers and priority. They cannot be combined with ScheduledAt or UniqueKey.
 	DebounceKey string   `json:"debounce_key,omitempty"`
 	Debounce    Duration `json:"debounce,omitempty"`

@@ -46,15 +46,15 @@ type Queue struct {
 const (
 	QueueActive   = "active"
 	QueuePaused   = "paused"
-	QueueDraining = "draining" // paused, and some jobs are still active
-	QueueDrained  = "drained"  // paused, and no job is active
+	QueueDraining = "draining" // being drained, and some jobs are still active
+	QueueDrained  = "drained"  // being drained, and no job is active
 	QueueDeleting = "deleting" // its jobs are being removed, and then the queue
 )
 
 // The values of Queue.OnFull.
 const (
 	OnFullReject     = "reject"      // an enqueue is refused with QUEUE_FULL
-	OnFullDropOldest = "drop_oldest" // the oldest ready job of the least urgent priority becomes dead; in a queue with lanes, the oldest such job of the longest lane
+	OnFullDropOldest = "drop_oldest" // the oldest ready job of the least urgent priority (in the longest lane, if there are lanes) becomes dead; with too few ready jobs, as reject
 )
 
 // Forever is an unlimited retention.
@@ -91,7 +91,7 @@ type PutQueueRequest struct {
 	RateWindowMs *int64 `json:"rate_window_ms,omitempty"`
 
 	// PriorityAgeing is the waiting time, from the creation of a job, after which it counts as one
-	// priority higher; "0s" or absent = never.
+	// priority higher, and after half of it as half a priority higher; "0s" or absent = never.
 	PriorityAgeing Duration `json:"priority_ageing,omitempty"`
 
 	MaxLength *int64          `json:"max_length,omitempty"` // pending, scheduled and retrying jobs; 0 or absent = unlimited

@@ -159,7 +159,8 @@ func withinLimits(u api.ReportedUsage) bool {
 }
 
 // Save sends the progress, checkpoint and usage that were set, and returns when the server has stored them,
-// so that a crash of the worker loses none of them.
+// so that a crash of the worker loses none of them. It returns ErrCancelled if the server says to stop. If a
+// value is faulty or refused, Save returns the reason, and the attempt fails.
 func (j *Job) Save(ctx context.Context) error {
 	if err := j.acquire(ctx); err != nil {
 		return err
