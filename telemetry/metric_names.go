@@ -1,8 +1,7 @@
 package telemetry
 
-// Metric is one published metric. Every metric is declared in this file, so that a
-// dashboard can be written from it. Names end in their unit, and names of counters end
-// in _total.
+// Metric is one published metric. Every metric of our own is declared in this file, so that a dashboard can
+// be written from it. A name ends in the metric's unit, if it has one, or in _total for a counter.
 type Metric struct {
 	Name   string
 	Help   string
