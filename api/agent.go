@@ -37,10 +37,10 @@ type Iteration struct {
 	Iteration  int             `json:"iteration"`
 	Status     string          `json:"status"` // continue, hold or done
 	HoldReason *string         `json:"hold_reason"`
-	Checkpoint json.RawMessage `json:"checkpoint"` // in force at its end; null if there is none
+	Checkpoint json.RawMessage `json:"checkpoint"` // the job's checkpoint at the end of the iteration; null if there is none
 	Trace      json.RawMessage `json:"trace"`
 	Result     json.RawMessage `json:"result"`
-	Usage      *Usage          `json:"usage"` // of this iteration alone, with its failed attempts
+	Usage      *Usage          `json:"usage"` // of this iteration alone, including its failed attempts
 	CostUSD    money.Nano      `json:"cost_usd"`
 	Attempt    int             `json:"attempt"` // the attempt that ended it
 	WorkerID   *string         `json:"worker_id"`

@@ -13,10 +13,10 @@ type ApprovalPolicyRequest struct {
 	Mode    string `json:"mode,omitempty"`    // conditions that a job must meet: any (the default) or all
 	Enabled *bool  `json:"enabled,omitempty"` // default true
 
-	Queue            string      `json:"queue,omitempty"`     // the queue of the job
-	TagKey           string      `json:"tag_key,omitempty"`   // the name of a tag of the job
-	TagValue         string      `json:"tag_value,omitempty"` // the value of that tag, "" = any value; requires TagKey
-	CostUSDGt        *money.Nano `json:"cost_usd_gt,omitempty"`
+	Queue            string      `json:"queue,omitempty"`              // the queue of the job
+	TagKey           string      `json:"tag_key,omitempty"`            // the name of a tag of the job
+	TagValue         string      `json:"tag_value,omitempty"`          // the value of that tag, "" = any value; requires TagKey
+	CostUSDGt        *money.Nano `json:"cost_usd_gt,omitempty"`        // the job must have cost more than this
 	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // the job must have ended more iterations than this
 }
 
@@ -51,7 +51,7 @@ type ApproveRequest struct {
 }
 
 // AgentChanges are new limits of an agent. An absent limit stays. The error is STATE_CONFLICT if the job has
-// already reached one of its limits after the change.
+// already reached a limit that it would have after the change.
 type AgentChanges struct {
 	MaxIterations    *int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd,omitempty"`

@@ -118,8 +118,8 @@ type AuditVerifier struct {
 	stood  map[uint32]AuditHead // the heads given to Expect
 }
 
-// Expect sets heads that the logs had earlier. Call it before the first Add. The added records must contain
-// these heads and may continue after them.
+// Expect sets heads that the logs had earlier. Call it before the first Add. The added records of each shard
+// must reach its head and may continue after it.
 func (v *AuditVerifier) Expect(heads AuditHeads) {
 	v.stood = map[uint32]AuditHead{}
 	for _, h := range heads.Shards {

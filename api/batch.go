@@ -26,7 +26,7 @@ type Batch struct {
 
 	CallbackQueue   *string         `json:"callback_queue"`
 	CallbackPayload json.RawMessage `json:"callback_payload"`
-	CallbackJobID   *string         `json:"callback_job_id"` // set once the batch is complete
+	CallbackJobID   *string         `json:"callback_job_id"` // null until the batch is complete, and without a callback queue
 	ParentID        *string         `json:"parent_id"`
 
 	CreatedAt   Time  `json:"created_at"`

@@ -12,10 +12,10 @@ type BudgetRequest struct {
 	WeeklyUSD     *money.Nano `json:"weekly_usd,omitempty"` // weeks begin on Monday
 	MonthlyUSD    *money.Nano `json:"monthly_usd,omitempty"`
 	RollingUSD    *money.Nano `json:"rolling_usd,omitempty"`
-	RollingWindow Duration    `json:"rolling_window,omitempty"` // required with rolling_usd: the length of the window, which ends now
+	RollingWindow Duration    `json:"rolling_window,omitempty"` // required with rolling_usd: the length of the window, which always ends now
 	PerJobUSD     *money.Nano `json:"per_job_usd,omitempty"`    // of all attempts of one job
 
-	Timezone string `json:"timezone,omitempty"` // IANA time zone in which the days begin; default UTC
+	Timezone string `json:"timezone,omitempty"` // IANA time zone of the days, weeks and months; default UTC
 	// OnExceed selects what happens to a job that the budget cannot pay for: hold (the default), reject,
 	// throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
@@ -32,7 +32,7 @@ type BudgetRequest struct {
 const (
 	ExceedHold      = "hold"       // the job is held until a person approves it
 	ExceedReject    = "reject"     // the job becomes dead
-	ExceedThrottle  = "throttle"   // the job waits until the budget can pay for it, while other jobs go first; it is held if that can never be
+	ExceedThrottle  = "throttle"   // the job waits until the budget can pay for it, while other jobs go first; if the budget can never pay for it, it is held
 	ExceedAlertOnly = "alert_only" // the job runs, and the event budget_exceeded reports once per window that the limit is reached
 )
 

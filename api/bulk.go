@@ -19,7 +19,7 @@ type BulkResponse struct {
 	BulkOperationID string `json:"bulk_operation_id"` // GET /bulk/{id} lists the errors
 }
 
-// BulkStarted is the response if the operation continues after it.
+// BulkStarted is the response if the operation continues after the response.
 type BulkStarted struct {
 	BulkOperationID string `json:"bulk_operation_id"`
 	Status          string `json:"status"` // processing

@@ -8,7 +8,8 @@ import "encoding/json"
 type Chain struct {
 	Steps []ChainStep `json:"steps"`
 	// OnFailure selects what follows a dead step: "stop" (the default), "continue" with the next step, or a
-	// job given by the name of a queue or as a ChainStep. The payload of that job has `failure`.
+	// job given by the name of a queue or as a ChainStep. The payload of that job has `failure`. A cancelled
+	// step always ends the chain.
 	OnFailure json.RawMessage `json:"on_failure,omitempty"`
 	OnExit    *ChainStep      `json:"on_exit,omitempty"` // runs once when the chain ends, however it ends; its payload has `outcome`
 }

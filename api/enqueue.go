@@ -60,8 +60,8 @@ type EnqueueRequest struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // for the first attempt
 
 	Agent *Agent `json:"agent,omitempty"` // the job runs in iterations
-	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; an object or true) for the result of
-	// the job. An ack with another result fails the attempt. The schema must not refer to other
+	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; an object or true) for the result of the
+	// job. An ack whose result does not match it fails the attempt. The schema must not refer to other
 	// documents.
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 

@@ -86,7 +86,8 @@ type JobAgent struct {
 	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // as counted against max_cost_usd: of all iterations since the last retry, and of the job that it continues
 }
 
-// JobHold is the reason of a hold. Name is the name of the budget or the policy, and null for another reason.
+// JobHold is the reason of a hold. Name is the budget, the policy, the model without a price (as model/NAME)
+// or the id of the dependency; null for another reason.
 type JobHold struct {
 	By   string  `json:"by"` // request, agent, max_iterations, max_cost, budget, policy or dependency
 	Name *string `json:"name"`

@@ -74,7 +74,8 @@ type DiskStatus struct {
 	Free *int64 `json:"free_bytes,omitempty"` // absent if the system does not report it
 }
 
-// ClusterNode is one member of the cluster as a node knows it.
+// ClusterNode is one member of the cluster as a node knows it. With several shards, LastContactMs and Lag are
+// the largest of all, and Voter means that it votes in each.
 type ClusterNode struct {
 	ID            string `json:"id"`
 	Address       string `json:"address"`

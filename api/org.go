@@ -42,7 +42,7 @@ type Page[T any] struct {
 // of a complete check elsewhere: a log that was rewritten as a whole is consistent, but has another hash.
 type AuditCheck struct {
 	Verified int64  `json:"verified"` // number of the last valid row; all rows before it are valid
-	Hash     string `json:"hash"`     // of the last row of a change up to Verified; hex SHA-256
+	Hash     string `json:"hash"`     // of the last change up to row Verified; hex SHA-256
 	// RefusedHash is the hash of the last row of refused requests, which form a chain of their own.
 	RefusedHash string `json:"refused_hash"`
 	// Removed is the number up to which old rows of refused requests were removed; 0 = none.

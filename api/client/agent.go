@@ -12,7 +12,7 @@ import (
 // IterationPage selects a page of iterations. The zero value is the first page, of the largest size.
 type IterationPage struct {
 	After int // only iterations with a higher number
-	Limit int // at most 1000
+	Limit int // at most 1000; 0 = 1000
 }
 
 // Iterations lists the ended iterations of an agent's job, the oldest first.

@@ -40,7 +40,7 @@ const (
 	// 429, because then the server did nothing. A call with a key is retried as with repeatAlways.
 	repeatRefused repeat = iota
 	// repeatAlways also retries after any other retryable code and if the network failed, because the call
-	// changes nothing or a second time has no further effect.
+	// changes nothing, or repeating it has no further effect.
 	repeatAlways
 	// repeatKeyed is repeatRefused, but a Client WithKeyedWrites gives the call an Idempotency-Key if ctx has
 	// none.
@@ -119,9 +119,9 @@ func again(err error, safe bool) bool {
 	return e.Code.Retryable() && (safe || e.Code.Status() == http.StatusTooManyRequests)
 }
 
-// backoff returns the wait before the next try. It doubles from firstWait to mostWait. Half of it is
-// random, so that clients that were refused together do not return together. It is never shorter than the
-// RetryAfter of err.
+// backoff returns the wait before the next try. The wait doubles from firstWait to mostWait. Half of it is
+// random, so that clients that were refused together do not return together. The wait is never shorter than
+// the RetryAfter of err.
 func backoff(try int, err error) time.Duration {
 	d := min(firstWait<<min(try, 16), mostWait)
 	d = d/2 + mrand.N(d/2+1)

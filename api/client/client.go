@@ -3,6 +3,10 @@
 // over one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
 // repeat can do no harm.
 //
+// The error for an id or a name that does not exist is NOT_FOUND, unless a method's comment says otherwise.
+// DeleteQueue, and the deletions of a Cloud without a version, may also return NOT_FOUND if the response to
+// an earlier try was lost.
+//
 // The package keeps no state besides its connections. Of this module it imports only api and its subpackages,
 // billing and, for the form of keys, tenancy/keyring.
 package client

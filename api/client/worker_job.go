@@ -183,8 +183,8 @@ func (j *Job) Continue(calls ...api.ToolCall) {
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentContinue, "", calls
 }
 
-// Hold makes a person decide whether the job continues after the handler has returned nil. Of several calls
-// of Continue and Hold the last one counts.
+// Hold makes the server hold the job when the handler returns nil, until a person approves or rejects it. Of
+// several calls of Continue and Hold the last one counts.
 func (j *Job) Hold(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
