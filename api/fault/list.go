@@ -29,7 +29,7 @@ type List struct {
 	details map[string]any
 }
 
-// gravity orders the codes that a List takes: those that refuse a request before anything looks at the state.
+// gravity orders the codes of the faults that a request has by itself, before anything looks at the state.
 // The gravest code of a list is the code of its error.
 var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.InvalidFilter: 3, api.PayloadTooLarge: 4, api.ValidationError: 5}
 

@@ -15,8 +15,8 @@ import (
 // times the length of the longest permitted list.
 const MaxFields = 8192
 
-// Codec encodes messages as binary protobuf, with the generated code if a message has it. Clients and
-// servers use it by connect.WithCodec.
+// Codec encodes messages as binary protobuf, with the generated code if a message has it. Clients and servers
+// use it with connect.WithCodec.
 type Codec struct{}
 
 // generated is implemented by messages with generated code.

@@ -17,8 +17,8 @@ import (
 const maxQuoted = 256 // bytes
 
 // Received is a message as a server receives it, or the error of decoding it. The codec does not return that
-// error, because Connect would answer it by itself, without everything that Error adds. Instead the handler
-// of the call must check Err and return it.
+// error, because Connect would answer it by itself, without the code, details and retry delay that Error
+// adds. Instead the handler of the call must check Err and return it.
 type Received[T any] struct {
 	Message T
 	Err     error

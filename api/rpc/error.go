@@ -32,8 +32,8 @@ const (
 	defaultRetry = time.Second
 )
 
-// codes maps every api.Code. For an api.Code without a Connect code of the same meaning, the behaviour of
-// clients decides: they retry resource_exhausted and unavailable.
+// codes maps every api.Code. If no Connect code has the meaning of an api.Code, the behaviour of clients
+// decides: they retry only resource_exhausted and unavailable.
 var codes = map[api.Code]connect.Code{
 	api.ValidationError:     connect.CodeInvalidArgument,
 	api.ParseError:          connect.CodeInvalidArgument,
@@ -93,8 +93,8 @@ func add(to *connect.Error, m proto.Message) {
 }
 
 // FromError converts an error of a Connect client back to an *api.Error. An error that did not come from
-// Corvo, such as that of a proxy or of the connection, gets the nearest code. FromError returns nil if err is
-// no *connect.Error.
+// Corvo, but from a proxy or the connection, gets the nearest code. FromError returns nil if err is no
+// *connect.Error.
 func FromError(err error) *api.Error {
 	var answered *connect.Error
 	if !errors.As(err, &answered) {
@@ -155,7 +155,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, e *api.Error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if v := r.Header.Get(versionHeader); v != "" && v != version {
-		r = r.Clone(r.Context()) // a client that speaks another version still understands the end of a stream of ours
+		r = r.Clone(r.Context()) // the writer does not recognise another version of Connect, although its clients understand our error
 		r.Header.Del(versionHeader)
 	}
 	out := Error(e)

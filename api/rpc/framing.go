@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// The handlers of Connect answer faults of the protocol by themselves, before there is a message to
-// decode, and their errors lack everything that Error adds. So this file checks calls before the handlers
-// see them.
+// The handlers of Connect answer faults of the protocol by themselves, before there is a message to decode,
+// and without the code, details and retry delay that Error adds. So this file checks calls before the
+// handlers see them.
 
 // versionHeader is the optional header of a Connect call with the version of the protocol.
 const (

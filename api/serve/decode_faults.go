@@ -157,7 +157,7 @@ func (w *checker) value(t reflect.Type) {
 	first, kind := w.peek(), t.Kind()
 	switch {
 	case kind == reflect.Map && first == '{' && t.Elem().Kind() == reflect.String:
-		w.mapping(t.Elem()) // includes api.Strings, whose own decoder drops nulls: a leaf may be null
+		w.mapping(t.Elem()) // also for api.Strings, because leaf accepts a null, which the decoder of api.Strings drops
 	case ownDecoder(t):
 		w.leaf(t)
 	case kind == reflect.Struct && first == '{':

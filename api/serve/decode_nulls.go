@@ -7,10 +7,10 @@ import (
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
-// dropNulls makes null values absent that encoding/json keeps. A json.RawMessage of null becomes nil. A map
-// of pointers or of json.RawMessage loses its entries of null. In a map of other values a null cannot be
-// distinguished from a zero value and stays as one, so a request whose entries may be null needs a map of
-// pointers. dropNulls does not look inside raw JSON, because the handler decides the meaning of null there.
+// dropNulls removes the null values that encoding/json keeps. A json.RawMessage of null becomes nil. A map of
+// pointers or of json.RawMessage loses its entries of null. In a map of other values encoding/json has
+// already made a null a zero value, so a request whose entries may be null needs a map of pointers. dropNulls
+// does not look inside raw JSON, because the handler decides the meaning of null there.
 func dropNulls(v any) { dropIn(reflect.ValueOf(v)) }
 
 func dropIn(v reflect.Value) {

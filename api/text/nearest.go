@@ -20,7 +20,7 @@ func Nearest(word string, names []string) (best string) {
 
 // Distance counts the bytes to insert, delete or change to turn a into b. It is the Levenshtein distance.
 func Distance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of the part of a so far to each beginning of b
+	row := make([]int, len(b)+1) // distances from the part of a read so far to each prefix of b
 	for j := range row {
 		row[j] = j
 	}

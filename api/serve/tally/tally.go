@@ -42,8 +42,9 @@ type Bounds struct {
 type Config[B, K comparable, V any] struct {
 	Bounds
 	// Commit builds the op that records rows in a destination, and returns a function that proposes the op.
-	// After an error that is retryable or no *api.Error a Tally calls propose again, because the op may be in
-	// the log. propose must propose the same op each time, so that the op's id makes a repeat harmless.
+	// After an error that is retryable or no *api.Error a Tally calls propose again, except in Flush, because
+	// the op may be in the log. propose must propose the same op each time, so that the op's id makes a
+	// repeat harmless.
 	Commit func(to string, rows []Row[B, K, V]) (propose func(context.Context) error)
 	// Compare orders the kinds of a quota; nil = the order of arrival.
 	Compare func(a, b K) int
@@ -297,7 +298,7 @@ func (t *Tally[B, K, V]) prepare(to string, all bool) (_ *destination[B, K, V], 
 
 // take takes rows out of the quotas that may still write rows or, if all is set, out of all quotas. It
 // returns the rows and the time until there may be more of them; 0 = nothing waits. Go's map order is random,
-// so that no quota is always the last. The caller holds mu.
+// so no quota is always the last. The caller holds mu.
 func (t *Tally[B, K, V]) take(d *destination[B, K, V], now time.Time, all bool) (rows []Row[B, K, V], wait time.Duration) {
 	for of, b := range d.quotas {
 		b.refill(now, t.cfg.Bounds)
