@@ -9,23 +9,23 @@ type Permission string
 const (
 	JobEnqueue  Permission = "job.enqueue"  // add jobs and batches
 	JobWork     Permission = "job.work"     // fetch, ack, fail, heartbeat
-	JobRead     Permission = "job.read"     // jobs, search, events, usage, workers
-	JobManage   Permission = "job.manage"   // retry, cancel, hold, approve, move, delete, bulk
-	QueueRead   Permission = "queue.read"   // queues, schedules, resources and settings
-	QueueManage Permission = "queue.manage" // change, pause, clear and delete queues, schedules, resources and settings
-	KeyManage   Permission = "key.manage"   // API keys, roles, webhooks
-	NodeRead    Permission = "node.read"    // metrics, info, cluster status
+	JobRead     Permission = "job.read" // jobs and their events, batches, bulk operations, search, usage, workers
+	JobManage   Permission = "job.manage" // retry, cancel, hold, approve, reject, move, delete, replay, score, bulk
+	QueueRead   Permission = "queue.read" // queues, schedules, settings and resources, except roles
+	QueueManage Permission = "queue.manage" // change, pause, clear and delete queues, schedules, settings and resources, except roles and webhooks
+	KeyManage   Permission = "key.manage" // API keys, roles; change webhooks
+	NodeRead    Permission = "node.read" // metrics, cluster status, pages of events
 	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles, view, audit log
 )
 
 // The permissions of the control plane.
 const (
 	OrgRead         Permission = "org.read"         // the organisation, its tokens without secrets, its audit log
-	OrgManage       Permission = "org.manage"       // members and cloud tokens
+	OrgManage       Permission = "org.manage" // change the organisation's cloud tokens
 	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
 	NamespaceManage Permission = "namespace.manage" // create, change and delete namespaces
 	UsageRead       Permission = "usage.read"       // usage and its cost
-	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, clusters: for the operators of the cloud
+	FleetOperate    Permission = "fleet.operate" // organisations, hosts, usage set aside, the cloud's audit log: for the operators of the cloud
 	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
 	FleetHost       Permission = "fleet.host"       // follow assignments, report, deliver usage
 	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's placement and keys, deliver usage
@@ -37,7 +37,7 @@ type Role string
 // The built-in roles.
 const (
 	Admin    Role = "admin"    // everything that a tenant may do
-	Operator Role = "operator" // manage jobs and queues; read the node, the organisation, its namespaces and usage
+	Operator Role = "operator" // enqueue and work; manage jobs and queues; read the node, the organisation, its namespaces and usage
 	Worker   Role = "worker"   // enqueue and work; read jobs and queues
 	ReadOnly Role = "readonly" // read what operator reads; the default of a new key
 )
