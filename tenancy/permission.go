@@ -9,23 +9,23 @@ type Permission string
 const (
 	JobEnqueue  Permission = "job.enqueue"  // add jobs and batches
 	JobWork     Permission = "job.work"     // fetch, ack, fail, heartbeat
-	JobRead     Permission = "job.read" // jobs and their events, batches, bulk operations, search, usage, workers
-	JobManage   Permission = "job.manage" // retry, cancel, hold, approve, reject, move, delete, replay, score, bulk
-	QueueRead   Permission = "queue.read" // queues, schedules, settings and resources, except roles
+	JobRead     Permission = "job.read"     // jobs and their events, batches, bulk operations, search, usage, workers
+	JobManage   Permission = "job.manage"   // retry, cancel, hold, approve, reject, move, delete, replay, score, bulk
+	QueueRead   Permission = "queue.read"   // queues, schedules, settings and resources, except roles
 	QueueManage Permission = "queue.manage" // change, pause, clear and delete queues, schedules, settings and resources, except roles and webhooks
-	KeyManage   Permission = "key.manage" // API keys, roles; change webhooks
-	NodeRead    Permission = "node.read" // metrics, cluster status, pages of events
+	KeyManage   Permission = "key.manage"   // API keys, roles; change webhooks
+	NodeRead    Permission = "node.read"    // metrics, cluster status, pages of events
 	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles, view, audit log
 )
 
 // The permissions of the control plane.
 const (
 	OrgRead         Permission = "org.read"         // the organisation, its tokens without secrets, its audit log
-	OrgManage       Permission = "org.manage" // change the organisation's cloud tokens
+	OrgManage       Permission = "org.manage"       // change the organisation's cloud tokens
 	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
 	NamespaceManage Permission = "namespace.manage" // create, change and delete namespaces
 	UsageRead       Permission = "usage.read"       // usage and its cost
-	FleetOperate    Permission = "fleet.operate" // organisations, hosts, usage set aside, the cloud's audit log: for the operators of the cloud
+	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, usage set aside, the cloud's audit log: for the operators of the cloud
 	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
 	FleetHost       Permission = "fleet.host"       // follow assignments, report, deliver usage
 	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's placement and keys, deliver usage
