@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Principal is the authenticated sender of a request. The zero Principal has no permission anywhere.
+// Principal is the authenticated caller of a request. The zero Principal has no permission anywhere.
 type Principal struct {
 	Namespace  NamespaceID // the only one it may touch; "" on the control plane
 	Org        OrgID       // on the control plane the only one it may touch, or EveryOrg; "" on a data plane

@@ -65,7 +65,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// Principal returns the sender of the request of ctx. Outside of a request, and on Open routes, it returns
+// Principal returns the caller of the request of ctx. Outside of a request, and on Open routes, it returns
 // the zero Principal, which has no permission.
 func Principal(ctx context.Context) tenancy.Principal {
 	if c := callOf(ctx); c != nil {
@@ -74,7 +74,7 @@ func Principal(ctx context.Context) tenancy.Principal {
 	return tenancy.Principal{}
 }
 
-// Called returns the sender of the request of ctx and the route that it matched. Outside of a request, and
+// Called returns the caller of the request of ctx and the route that it matched. Outside of a request, and
 // without a matched route, it returns the zero Principal and nil.
 func Called(ctx context.Context) (tenancy.Principal, *Route) {
 	c := callOf(ctx)

@@ -25,7 +25,7 @@ const (
 type Config struct {
 	Routes []Route
 
-	// Authenticate returns the sender of a request by its credential. It is called for every route that is not
+	// Authenticate returns the caller of a request by its credential. It is called for every route that is not
 	// Open, before the body is read. An error refuses the request. It may be nil if all routes are Open.
 	Authenticate func(*http.Request) (tenancy.Principal, error)
 
