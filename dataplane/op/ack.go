@@ -63,9 +63,9 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	return result, nil
 }
 
-// didNothing reports whether every item was refused with OVERLOADED, so that the client must send it again, or
-// with RESULT_UNCHECKED, so that the proposer must first check its result. Such an answer is not remembered
-// under an idempotency key.
+// didNothing reports whether every item was refused with OVERLOADED or RESULT_UNCHECKED. Such an answer is
+// not remembered under an idempotency key, because the client must send the item again, or the proposer must
+// first check its result.
 func (r *AckResult) didNothing() bool {
 	for _, item := range r.Items {
 		if code := api.Code(item.GetCode()); code != api.Overloaded && code != ResultUnchecked {

@@ -71,8 +71,7 @@ func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
 	return &ArriveResult{}, tx.AdmitJob(j)
 }
 
-// known reports whether the job is here, or has left this shard by the move that this arrival completes or a
-// later one.
+// known reports whether the job is here, or has left this shard by this arrival's move or a later one.
 func (o *Arrive) known(tx *state.Tx) (bool, error) {
 	j, err := jobOf(tx, o.GetJob().GetId())
 	if err != nil || j != nil {

@@ -21,11 +21,11 @@ var (
 	reclaimed = ending{job.OnReclaim, job.OnReclaimLast, state.EventType_EVENT_RECLAIMED, job.Reclaimed}
 )
 
-// endAttempt ends j's running attempt without success and keeps its error. A job with a pending cancellation is
-// cancelled. Otherwise a job without attempts left is dead. A failed job with attempts left is retried after
+// endAttempt ends j's running attempt without success and keeps its error. A job with a pending cancellation
+// is cancelled. Any other job without attempts left is dead. A failed job with attempts left is retried after
 // its backoff, or is pending at once if the backoff is zero. A job whose lease expired is pending at once,
-// because it has waited a whole lease already. A job that goes on keeps its number, and so its place among the
-// jobs of its priority.
+// because it has waited a whole lease already. A job that goes on keeps its number, and so its place among
+// the jobs of its priority.
 func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error {
 	if j.Cancelling {
 		return letGo(tx, j, e)

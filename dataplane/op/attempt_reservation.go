@@ -6,9 +6,9 @@ import (
 )
 
 // Besides its job, an attempt holds money that budgets reserve for it, tokens of its provider, and a charge
-// on its lane. It takes all of this when the job is leased, and a heartbeat may reserve more money. It gives
-// all back when it ends, however it ends. The store refuses a job that stops being active while its attempt
-// still holds any.
+// on its lane. It takes all three when the job is leased, and a heartbeat may reserve more money. It gives
+// all three back when it ends, however it ends. The store refuses a job that stops being active while its
+// attempt still holds one of them.
 
 // reserveAttempt takes everything that a beginning attempt needs. j is leased, but not put yet.
 func reserveAttempt(tx *state.Tx, j *job.Job) error {
@@ -30,8 +30,8 @@ func reservation(j *job.Job) *job.Reservation {
 	return j.Lease.Reservation
 }
 
-// releaseReservation gives back everything that an ending attempt holds. The attempt has reported its spending
-// before. For a job without a running attempt releaseReservation does nothing.
+// releaseReservation gives back everything that an ending attempt holds. The caller has reported the
+// attempt's spending before. For a job without a running attempt releaseReservation does nothing.
 func releaseReservation(tx *state.Tx, j *job.Job) error { return endReservation(tx, j, false) }
 
 // endReservation gives back everything that an ending attempt holds. acked means that the attempt ends with

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A batch counts its members to their end, each once, when it first settles. A later retry of a member changes
-// no count. When the batch takes no more members and all are counted, it is complete and its callback job, if
-// it has one, is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. For a
+// A batch counts each member once, when the member first settles. A later retry of a member changes no count.
+// When the batch takes no more members and all are counted, it is complete and its callback job, if it has
+// one, is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. For a
 // member that was moved away, the shard on which it settles sends a CountMember.
 //
 // Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members in
@@ -93,7 +93,7 @@ func memberOf(m *job.Membership) *job.Membership {
 	return &job.Membership{BatchId: m.BatchId, Shard: m.Shard}
 }
 
-// countInBatch reports to a job's batch that the job settles, once.
+// countInBatch reports to a job's batch that the job settles, but only the first time it does.
 func countInBatch(tx *state.Tx, j *job.Job) error {
 	if j.Batch == nil || j.Batch.Counted {
 		return nil

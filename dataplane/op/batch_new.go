@@ -129,8 +129,8 @@ func batchDepth(tx *state.Tx, b *state.Batch) (int, error) {
 	return depth, nil
 }
 
-// earlierBatch returns the answer of an earlier application of this op if only its new batch shows it, because
-// the op created no jobs or its jobs are gone.
+// earlierBatch returns the answer of an earlier application of this op if only the op's new batch proves that
+// application, because the op created no jobs or its jobs are gone. It returns nil if there is no such batch.
 func (o *Enqueue) earlierBatch(tx *state.Tx) (*EnqueueResult, error) {
 	if o.Batch == nil {
 		return nil, nil

@@ -224,8 +224,9 @@ func rolling(was *state.Spent, lengthMs, nowNs int64) *state.Spent {
 	return was
 }
 
-// calendar returns a calendar window that keeps the spending of the stored window, unless that one is over. If
-// an op has moved the stored window on while the proposer computed, the stored window is newer and wins.
+// calendar returns a calendar window that keeps the spending of the stored window, unless the stored window
+// is over. If an op has moved the stored window on while the proposer computed, the stored window is newer
+// and wins.
 func calendar(was, seen *state.Spent) *state.Spent {
 	now := &state.Spent{Window: seen.Window, StartNs: seen.StartNs, EndNs: seen.EndNs}
 	switch {

@@ -97,8 +97,8 @@ func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, now
 	return &GrantBudget{Ask: to.Ask, AmountNanoUsd: amount, Recall: to.Recall}
 }
 
-// available returns the smallest amount that a window of a budget leaves; 0 for a budget without windows, for
-// which no shard asks.
+// available returns the smallest amount that a window of a budget leaves. It is 0 for a budget without
+// windows, but no shard asks for money of that budget.
 func available(b *state.Budget, a *state.Account, nowNs int64) (least money.Nano) {
 	for i, l := range b.Limits {
 		if left := a.Available(b, l, a.Spent[i], nowNs); i == 0 || left < least {

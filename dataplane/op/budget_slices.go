@@ -60,7 +60,7 @@ func (s *shortage) asking(r *state.Resource) string {
 	return fmt.Sprintf("budget %s is shared by %d shards, and the job may cost %s, more than this shard was granted: the first shard is asked for more", r.Name, r.Shards, s.amount)
 }
 
-// askFor asks the first shard for the money that is missing to have an amount free.
+// askFor asks the first shard for the money that this shard's slice lacks for an amount.
 func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	a, err := accountOf(tx, r)
 	if err != nil {
@@ -129,8 +129,8 @@ func reservable(r *state.Resource, a *state.Account) int64 {
 }
 
 // putShared stores a shared budget's account and opens its slice on this shard if there is none. It drops the
-// first shard's denial, because that was about the budget as it was. On the first shard it serves the waiting
-// shards again.
+// first shard's denial, because the denial was about the earlier declaration. On the first shard it serves
+// the waiting shards again.
 func putShared(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if a.Slice == nil {
 		a.Slice = &state.Slice{}

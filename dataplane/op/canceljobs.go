@@ -50,7 +50,7 @@ func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// stop marks an active job as cancelling. The feed gets the event for it once.
+// stop marks an active job as cancelling. The feed gets no second event if the job was marked before.
 func stop(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	answer := &JobDone{State: j.State, Pending: true}
 	if j.Cancelling {

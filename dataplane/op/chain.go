@@ -93,7 +93,7 @@ type succession struct {
 	made   bool
 }
 
-// next creates the next step. The next step gets no previous result if this step did not succeed or has none.
+// next creates the next step, without a previous result if this step did not succeed or has no result.
 func (s *succession) next() error {
 	link := &job.ChainLink{ChainId: s.before.Chain.ChainId, Step: s.before.Chain.Step + 1}
 	return s.createJob(s.chain.Steps[link.Step], &NewJob{

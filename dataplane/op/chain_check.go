@@ -83,7 +83,7 @@ func (nj *NewJob) checkPlaceInChain(p *problems, i int) {
 	p.size("jobs", i, "chain", size, job.MaxChainBytes)
 }
 
-// checkMade checks fields of a new job that only the state sets: previous, schedule_id and origin.
+// checkMade checks fields of a new job that clients never set: previous, schedule_id and origin.
 func (nj *NewJob) checkMade(p *problems, i int) {
 	p.blob("jobs", i, "previous", nj.GetPrevious(), job.MaxResult)
 	if n := len(nj.GetOptions().GetScheduleId()); n != 0 && n != len(job.ID{}) {

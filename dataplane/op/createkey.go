@@ -14,12 +14,10 @@ import (
 // CreateKey stores an API key and marks the store secured for ever. With first set the op is refused once any
 // key has existed, so that nobody can add an administrator by making a node believe that it is new.
 //
-// A repeated CreateKey, recognised by id and hash, returns the stored key and changes nothing. A server repeats
-// only the first key on its own, because another key may have been revoked meanwhile, and only its creator
-// knows whether it should exist.
+// A repeated CreateKey, recognised by id and hash, returns the stored key and changes nothing.
 
-// repeats returns true only for the first key, because a repeat could bring back any other key that was
-// revoked meanwhile. The first key cannot come back, because the store is secured for ever.
+// repeats returns true only for the first key. Any other key may have been revoked meanwhile, and a repeat
+// would bring it back. The first key cannot come back, because the store is secured for ever.
 func (o *CreateKey) repeats() bool { return o.First }
 
 // Validate refuses an op that no state could accept.

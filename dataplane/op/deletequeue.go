@@ -9,11 +9,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// DeleteQueue removes a queue, its settings, its totals and its jobs. A queue without jobs is gone at once.
-// Otherwise the queue accepts no jobs from clients and gives none to workers, and SweepQueue, which the
-// leader's duty proposes, removes its jobs over many entries. The last SweepQueue removes the queue. Active
-// jobs are cancelled and go when their attempts end. Jobs that other shards send to the queue meanwhile, and
-// jobs that follow from others, are removed too.
+// DeleteQueue removes a queue, its settings, its totals and its jobs. A queue without jobs is gone at once. A
+// queue with jobs takes no more from clients and gives none to workers, and SweepQueue, which the leader's
+// duty proposes, removes its jobs over many entries. The last SweepQueue removes the queue. Active jobs are
+// cancelled and go when their attempts end. Jobs that other shards send to the queue meanwhile, and jobs that
+// follow from others, are removed too.
 //
 // The op is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings
 // have another version than the client saw, and with STATE_CONFLICT if the client wants only settled jobs

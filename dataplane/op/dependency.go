@@ -11,11 +11,11 @@ import (
 )
 
 // A job with dependencies begins scheduled. It counts in blocked_by the jobs that are not known to have
-// completed. It has no timer except that of its expiry, so it costs nothing while it waits. Four steps end
-// the wait, the same on one shard and on many:
+// completed. It has no timer except the one of its expiry, so it costs nothing while it waits. The wait ends
+// in four steps, on one shard as on many:
 //
 //	Enqueue sends WatchJob      -> to the shard on which the dependency was created
-//	WatchJob records the waiter -> beside the dependency; if that has moved, the WatchJob follows it
+//	WatchJob records the waiter -> beside the dependency; if the dependency has moved, the WatchJob follows it
 //	settle marks the record     -> a timer is due
 //	ResolveDependents           -> sends SettleDependency to each waiter, some at a time
 //
@@ -132,8 +132,8 @@ func (nj *NewJob) watch(tx *state.Tx, id []byte) error {
 func tied(j *job.Job) bool { return j.GetBlockedBy() > 0 || j.GetHasDependents() }
 
 // observe updates the record of a job's dependents to the job's present state and returns it, nil if no job
-// waits. Once the record says that the job has settled, it stays so whatever happens to the job later, so that
-// a waiter that asks before all have been notified gets the same answer.
+// waits. Once the record says that the job has settled, observe leaves it as it is, so that all its waiters
+// get one answer even if the job is retried meanwhile.
 func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 	d, err := tx.Dependents(id)
 	if err != nil || d == nil || d.Settled != job.State_STATE_UNSPECIFIED {
@@ -147,9 +147,9 @@ func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 		d.SettledNs = 0
 		if !j.HasDependents {
 			j.HasDependents = true
-			err = tx.PutJob(j) // no event: its state is the same, and no reader sees the mark
+			err = tx.PutJob(j) // no event, because the job's state is unchanged and no reader sees the mark
 		}
-	default: // also if it is not here: ResolveDependents finds out why
+	default: // also if the job is not here: ResolveDependents finds out why
 		d.Settled, d.SettledNs = j.GetState(), tx.ClockNs()
 	}
 	if err != nil {

@@ -83,8 +83,8 @@ func (all admissions) add(q *state.Queue) admissions {
 	return all
 }
 
-// excess returns how many jobs too many the queue would have. The number never exceeds the new jobs: a limit
-// that was lowered below the current length drops nothing by itself.
+// excess returns the number of jobs by which the queue would exceed its limit, at most the number of new
+// jobs: a limit that was lowered below the current length drops nothing by itself.
 func (a *admission) excess() uint64 {
 	waiting := a.queue.InState[job.Pending] + a.queue.InState[job.Scheduled] + a.queue.InState[job.Retrying]
 	if after := waiting + a.jobs; after > a.queue.MaxLength {
@@ -115,11 +115,11 @@ func (a *admission) admit() error {
 
 // evict drops the excess jobs of the queue.
 //
-// It drops the oldest ready job of the least urgent priority that has ready jobs. In a queue with lanes, it
-// looks only at the lane with the most ready jobs. Two other choices were rejected. The job that would be
-// fetched next is the most urgent one. Scheduled and retrying jobs wait for a time at which their client
-// expects them, and a retry has already cost something. The new jobs are never dropped, whatever their
-// priority, because an enqueue that succeeds has its jobs in the queue.
+// Each is the oldest ready job of the least urgent priority that has ready jobs. In a queue with lanes, evict
+// looks only at the lane with the most ready jobs. It does not drop the job that would be fetched next,
+// because that job is the most urgent one. It does not drop scheduled and retrying jobs, because their
+// clients expect them at a known time, and a retry has already cost something. The new jobs are never
+// dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
 func (a *admission) evict(tx *state.Tx) error {
 	for range a.drops {
 		id, ok, err := tx.NextToDrop(a.queue.Name)

@@ -17,9 +17,9 @@ func (o *Enqueue) repeats() bool {
 	return true
 }
 
-// earlier returns the answer of this op if it was applied before, and nil if neither a job that it created nor
-// a batch that it created shows this. Some jobs may be gone. One that is left, on this shard or moved to
-// another, tells when the op was applied.
+// earlier returns the answer of this op if it was applied before. It returns nil if no job and no batch that
+// the op created shows this. Some jobs may be gone. Any job that is left, on this shard or moved to another,
+// tells when the op was applied.
 //
 // If another job held the key of one of its jobs, that job was not created. The key's lock shows this as long
 // as that other job holds it. A lock that has become free shows nothing: the job then counts as created and

@@ -17,10 +17,10 @@ import (
 // If none is current, it is applied as a new fetch: its sender has never seen a token, so the leases have
 // ended without it, and other workers may have the jobs.
 //
-// A job that has reached its expiry is ended instead of leased, before the duty does it. A job that a check
-// keeps back (see Decide) is parked, held or rejected. One fetch ends, parks, holds and rejects at most
+// A job that has reached its expiry is ended instead of leased, without waiting for the duty. A job that a
+// check keeps back (see Decide) is parked, held or rejected. One fetch ends, parks, holds and rejects at most
 // job.MaxDutyItems jobs, as one op of a duty would, because it could otherwise go through a whole backlog. In
-// a full entry it stops after the first such job.
+// a full entry it stops after the first job that it does not lease.
 
 // Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {
@@ -174,7 +174,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	return &g.leased, nil
 }
 
-// newLease holds the allocations for a fetched job in one piece.
+// newLease holds a fetched job's lease, its answer and its token, so that one allocation serves all three.
 type newLease struct {
 	lease  job.Lease
 	leased Leased

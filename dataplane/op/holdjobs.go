@@ -40,9 +40,9 @@ func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// hold holds a waiting job until a person approves or rejects it. by names the budget or policy that holds it,
-// the model without a price (with modelHolds before it), or the id of the dependency; it is empty for other
-// holds. The feed gets the causes before the job's own event.
+// hold holds a waiting job until a person approves or rejects it. by is the name of the budget or policy that
+// holds the job, the name of the model without a price, with the prefix modelHolds, or the id of the
+// dependency. It is empty for other holds. The feed gets the causes before the job's own event.
 func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...state.EventType) error {
 	return keep(tx, j, job.OnHold, why, by, reason, causes...)
 }

@@ -39,8 +39,8 @@ func recordID(principal, key string) [16]byte {
 
 // Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if
 // this replica has none or the result has expired. A key used for another request is refused with
-// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether
-// an op is a repeat.
+// IDEMPOTENCY_MISMATCH. The proposer thus answers a repeat without waiting for an entry. If Remembered
+// returns nil, o may still be a repeat, which Apply recognises.
 func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {

@@ -14,7 +14,7 @@ func (p *problems) blob(list string, i int, field string, b *job.Blob, most int)
 	p.item(list, i, field, job.CheckSeal(b))
 }
 
-// putBlob stores a document if there is one, and reports whether there was.
+// putBlob stores a document if b is not nil, and reports whether it did.
 func putBlob(tx *state.Tx, j *job.Job, kind job.BlobKind, b *job.Blob) (bool, error) {
 	if b == nil {
 		return false, nil

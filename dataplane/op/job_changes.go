@@ -51,8 +51,8 @@ func (c *Changes) check(p *problems, jobs int) {
 }
 
 // options returns the options that the job would have with the changes. If the changes do not name the agent,
-// they are the job's own options, which the caller must not change. A limit of the agent that is 0 in the
-// changes stays, because a person who raises one limit does not mean to lift the others.
+// options returns the job's own options, which the caller must not change. A limit of the agent that is 0 in
+// the changes stays, because a person who raises one limit does not mean to lift the others.
 func (c *Changes) options(j *job.Job) *job.Options {
 	changed := c.GetAgent()
 	if changed == nil {

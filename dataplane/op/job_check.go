@@ -68,7 +68,7 @@ func (nj *NewJob) checkKeys(p *problems, i int) {
 }
 
 // checkClients refuses the fields that say that a chain, a batch, a schedule or a replay made this job,
-// because only the state sets them.
+// because only ops that no client sends may set them.
 func (nj *NewJob) checkClients(p *problems, i int) {
 	for _, f := range [...]struct {
 		name string
