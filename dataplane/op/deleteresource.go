@@ -31,7 +31,7 @@ func (o *DeleteResource) Validate() error {
 	return p.err()
 }
 
-// Apply removes the resource, and sends the removal to the other shards if it was not sent itself.
+// Apply removes the resource. The first shard also sends the removal to the other shards.
 func (o *DeleteResource) Apply(tx *state.Tx) (*DeleteResourceResult, error) {
 	k := resourceKinds[o.Kind]
 	was := tx.Resource(o.Kind, o.Name)

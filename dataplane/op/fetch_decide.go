@@ -27,7 +27,7 @@ type Decision uint8
 // The decisions.
 const (
 	Take   Decision = iota // it is leased
-	Park // it waits at a gate, and later jobs go first
+	Park                   // it waits at a gate, and later jobs go first
 	Hold                   // it is held until a person approves or rejects it
 	Reject                 // it dies
 )
@@ -36,7 +36,7 @@ const (
 type Verdict struct {
 	Do      Decision
 	Reason  Reason
-	Name    string // of the policy, provider or budget, or of the model, with the prefix modelHolds; empty for an agent's limit
+	Name    string   // of the policy, provider or budget, or modelHolds and the model; empty for an agent's limit
 	Text    string   // for people
 	UntilNs int64    // the earliest time at which the decision may change; 0 = unknown
 	Hold    job.Hold // the kind of hold, if Do is Hold

@@ -9,13 +9,14 @@ import (
 // settlement is the information about a job's end that its record does not have.
 type settlement struct {
 	result *job.Blob // its result; nil for none
-	exit   bool      // its chain ends with it, though it succeeded
+	exit   bool      // the chain ends with this step, though the step succeeded
 	err    string    // why it is dead
 }
 
 // settle stores a job that has received a settled state, with its events, and updates the records that wait
 // for it: batch, chain and dependents. It then deletes the job if the job is marked for removal. Every op
-// that ends a job calls settle, because state refuses a job that settles while such an update is missing.
+// that ends a job calls settle, because state refuses a job that settles while one of these updates is
+// missing.
 func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType) error {
 	j.Cancelling = false
 	j.BlockedBy = 0 // it no longer waits for other jobs
@@ -39,8 +40,8 @@ func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType)
 }
 
 // crowded refuses an op on a job of a batch or a chain with OVERLOADED if the entry is full, because the end
-// of such a job causes more ops. The client is to try again. It returns nil for all other jobs. actOn calls
-// it for every action, even for one that does not end the job.
+// of such a job causes more ops. The client should then try again. crowded returns nil for all other jobs.
+// actOn calls it for every action, even for one that does not end the job.
 func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	if !tx.Full() || j.Batch == nil && j.Chain == nil {
 		return nil

@@ -78,10 +78,10 @@ func (m keyMatches) made(n int) int {
 	return n
 }
 
-// matchKeys finds the holder of each job's key: an existing job, or an earlier one of the same op. It runs before
-// anything is written, because it decides how many jobs are created and so whether they are admitted. The result
-// stays valid even if a found job is then dropped to free room in its queue, as if the duplicates had come just
-// before the drop.
+// matchKeys finds the holder of each job's key: an existing job, or an earlier job of this op. It runs before
+// anything is written, because it decides how many jobs are created and so whether they are admitted. The
+// result stays valid even if a found job is then dropped to free room in its queue, as if the duplicates had
+// come just before the drop.
 func (o *Enqueue) matchKeys(tx *state.Tx) (keyMatches, error) {
 	var all keyMatches
 	m := keyMatcher{tx: tx}
@@ -129,8 +129,8 @@ func (m *keyMatcher) match(id []byte, nj *NewJob) (keyMatch, error) {
 	return keyMatch{}, nil
 }
 
-// takeUnique gives a new job its unique key. It frees the key if its last holder's period is over and
-// ReleaseUnique has not yet freed it.
+// takeUnique gives a new job its unique key, if it has one. It frees the key if the last holder's period is
+// over and ReleaseUnique has not yet freed it.
 func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
 	if nj.Options.GetUniqueKey() == "" {
 		return nil

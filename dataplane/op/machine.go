@@ -79,7 +79,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return results, nil
 }
 
-// decodedOp is one op of an entry, with its row.
+// decodedOp is one op of an entry, with its row of the table.
 type decodedOp struct {
 	kind *Kind
 	op   Op
@@ -146,8 +146,8 @@ func (m *Machine) Image() (replica.Image, error) {
 // Held returns the path of a table of the store with the name and size of the part, or "" if there is none.
 func (m *Machine) Held(p image.Part) string { return m.store.Held(p) }
 
-// Restore replaces the store's content by the parts of an image. It fails if this binary does not know the
-// feature level of the new content.
+// Restore replaces the store's content by the parts of an image. If this binary does not know the feature
+// level of the new content, Restore fails after the replacement.
 func (m *Machine) Restore(from image.Source) error {
 	if err := m.store.Restore(from); err != nil {
 		return err

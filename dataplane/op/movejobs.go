@@ -37,9 +37,9 @@ import (
 // new while the number of queues is at its limit. It is refused with OVERLOADED if the queue belongs to
 // another shard and too much is on its way there.
 
-// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, its other
-// jobs for that shard are refused with OVERLOADED. A job travels whole, so a job of more than MaxArriveBytes
-// cannot leave; a Deliver with the largest such job still fits into an op.
+// These limits apply to jobs that leave for another shard. Once one MoveJobs has sent MaxMoveBytes, its
+// remaining jobs are refused with OVERLOADED. A job travels whole, so a job of more than MaxArriveBytes
+// cannot leave. A Deliver with one job of that size still fits into an op.
 const (
 	MaxMoveBytes   = 16 << 20
 	MaxArriveBytes = job.MaxOpBytes - 64<<10
@@ -92,8 +92,8 @@ func (r *MoveJobsResult) didNothing() bool {
 	return true
 }
 
-// admit refuses the op if its queue is being deleted, or if the queue or the way to the queue's shard has no
-// room.
+// admit refuses the op if the queue is being deleted or would be one too many on this shard, or if the outbox
+// to the queue's shard is full.
 func (o *MoveJobs) admit(tx *state.Tx) error {
 	switch {
 	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):

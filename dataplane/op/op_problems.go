@@ -11,8 +11,8 @@ import (
 )
 
 // problems collects the faults of an op and keeps the first one of each field. The zero value is ready for
-// use, and a faultless op costs nothing. The code of its error is PAYLOAD_TOO_LARGE if only sizes are wrong,
-// otherwise VALIDATION_ERROR.
+// use, and a faultless op costs nothing. The code of the error is PAYLOAD_TOO_LARGE if only sizes are wrong,
+// else VALIDATION_ERROR.
 type problems struct{ fault.List }
 
 // add records err, if any, for a field.
@@ -33,7 +33,7 @@ func (p *problems) item(list string, i int, field string, errs ...error) {
 	}
 }
 
-// size records a field of the i-th element that is longer than it may be.
+// size records a field of the i-th element whose size is above `most`.
 func (p *problems) size(list string, i int, field string, size, most int) {
 	if size > most {
 		p.Add(api.PayloadTooLarge, path(list, i, field), "has %d bytes; at most %d are allowed", size, most)

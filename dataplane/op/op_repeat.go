@@ -1,21 +1,21 @@
 package op
 
-// Repeat tells how an op behaves if an identical one, Meta included, is applied a second time, in any entry.
-// A proposer that has lost the answer of a repeatable op may propose it again. Whether any other op should be
+// Repeat tells what happens if an op is applied a second time with the same content and Meta, in any entry. A
+// proposer that has lost the answer of a repeatable op may propose it again. Whether any other op should be
 // proposed again, only the client knows.
 type Repeat uint8
 
 // The numbers are not stored.
 const (
-	// RepeatNever: the second one may undo changes made between the two, as an op that sets a setting does, or
-	// have its effect a second time.
+	// RepeatNever: the second application may undo changes made between the two, as an op that sets a setting
+	// does, or have its effect a second time.
 	RepeatNever Repeat = iota
-	// RepeatHarmless: the second one finds nothing left to do and answers so. Its counts may be lower than the
-	// first's.
+	// RepeatHarmless: the second application finds nothing left to do and answers so. Its counts may be lower
+	// than the first's.
 	RepeatHarmless
-	// RepeatAnswers: the second one changes nothing and gives the first one's answer, until a later change
-	// makes that impossible. The answer of a repeated fetch, for example, leaves out the leases that have
-	// ended.
+	// RepeatAnswers: the second application changes nothing and gives the first one's answer, until a later
+	// change makes that impossible. The answer of a repeated fetch, for example, leaves out the leases that
+	// have ended.
 	RepeatAnswers
 )
 

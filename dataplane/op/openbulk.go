@@ -9,8 +9,8 @@ import (
 )
 
 // OpenBulk begins a shard's part of a bulk operation; the home shard sends it. A filter covers only the jobs
-// that exist on the shard when OpenBulk is applied, so that the operation does not reach a job again that its
-// own action has created or moved. OpenBulk refuses nothing.
+// that exist on the shard when OpenBulk is applied, so that the operation does not reach jobs that its own
+// actions create or move to the shard. OpenBulk refuses nothing.
 
 // Validate refuses an op that no shard can have sent.
 func (o *OpenBulk) Validate() error {

@@ -74,7 +74,7 @@ func checkResourceName(name string) error {
 	return job.CheckText(name, job.MaxResourceName)
 }
 
-// Apply stores the resource, and sends it to the other shards if it was not sent itself.
+// Apply stores the resource. The first shard also sends it to the other shards.
 func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	k, r := resourceKinds[o.Resource.Kind], o.Resource
 	was := tx.Resource(r.Kind, r.Name)

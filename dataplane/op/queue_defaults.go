@@ -17,7 +17,7 @@ type resolvedDefaults struct {
 // not at the proposer, because only then the queue's defaults are certain.
 func (nj *NewJob) resolveDefaults(d *state.QueueDefaults) resolvedDefaults {
 	t := resolvedDefaults{nj.Priority, nj.Retry, nj.Options.GetExpireAfterMs()}
-	if nj.Defaults == 0 || d.SizeVT() == 0 { // also after the queue's defaults were removed
+	if nj.Defaults == 0 || d.SizeVT() == 0 { // an empty record is left when the defaults are removed
 		return t
 	}
 	inherit(nj, job.DefaultsPriority, &t.priority, d.Priority)
@@ -33,9 +33,9 @@ func inherit[T any](nj *NewJob, left uint32, value *T, queues *T) {
 	}
 }
 
-// resolveRetry returns the job's retry policy. If its two delays come from different sources and contradict
-// each other, the delay of the weaker source gives way to the other: the client outranks the queue, and the
-// queue outranks the built-in defaults.
+// resolveRetry returns the job's retry policy. If its two delays come from different sources and the base
+// delay exceeds the maximum, the delay of the weaker source is set to the other delay: the client outranks
+// the queue, and the queue outranks the built-in defaults.
 func (nj *NewJob) resolveRetry(d *state.QueueDefaults) *job.Retry {
 	r := &job.Retry{
 		MaxAttempts: nj.Retry.GetMaxAttempts(), Backoff: nj.Retry.GetBackoff(), JitterPercent: nj.Retry.GetJitterPercent(),

@@ -9,7 +9,7 @@ import (
 )
 
 // QueueDelivery queues one delivery to a webhook, such as a test, at a client's request, whether or not the
-// webhook asks for such events. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT
+// webhook asks for the event. It is refused with NOT_FOUND if the webhook does not exist, and with CONFLICT
 // if the webhook is disabled, or if the webhook's waiting deliveries or all kept deliveries are at their
 // limit. meta.ids has the delivery's id.
 

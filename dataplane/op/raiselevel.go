@@ -9,8 +9,8 @@ import (
 
 // RaiseLevel raises the feature level at which entries are written. The leader proposes it once every member
 // knows the level. A member that does not know the level stops before it applies the op's entry, so it
-// misreads nothing. The level never falls: a level below the present one is refused with STATE_CONFLICT. The
-// present level changes nothing.
+// misreads nothing. The level never falls: a level below the present one is refused with STATE_CONFLICT, and
+// the present one changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *RaiseLevel) Validate() error {
