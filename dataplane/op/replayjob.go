@@ -11,14 +11,14 @@ import (
 
 // ReplayJob creates a job that repeats an iteration of an existing job and continues from there. The new job
 // has the original's present payload, settings, origin and previous result, and the checkpoint that the
-// iteration before left. It has no other ties to other records: no unique or debounce key, batch, chain,
-// dependencies, parent or schedule. The original may be in any state and does not change.
+// iteration before the repeated one left. It has no unique or debounce key, batch, chain, dependencies,
+// parent or schedule. The original may be in any state and does not change.
 //
 // Iteration 1 is repeated without a checkpoint, because the checkpoint of the enqueue is not kept. If the
 // existing job is itself a replay that began at a later iteration, it cannot repeat that iteration, because
 // only the job that it replays has the checkpoint before it.
 //
-// A repeated ReplayJob is recognised by the new job's id, gives the same answer and changes nothing.
+// A repeated ReplayJob, recognised by the new job's id, gives the first answer and changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *ReplayJob) Validate() error {

@@ -98,8 +98,8 @@ func (r *DeliveryReport) attempted(tx *state.Tx, webhook *state.Resource) error 
 	return tx.PutAttempted([16]byte(webhook.Id), a, events...)
 }
 
-// disableWebhook disables a webhook as if somebody had declared that. It replaces the record, because readers
-// share the old one.
+// disableWebhook disables a webhook as if somebody had declared it disabled. It replaces the record, because
+// readers share the old one.
 func disableWebhook(tx *state.Tx, webhook *state.Resource) error {
 	r := proto.Clone(webhook).(*state.Resource)
 	r.Version++

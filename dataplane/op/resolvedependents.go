@@ -20,7 +20,7 @@ const (
 	// MaxNotified is the number of waiters that one ResolveDependents notifies.
 	MaxNotified = 1000
 	// maxPassedOver is the number of waiters of one job that ResolveDependents passes over before the waiters
-	// behind them have to wait too.
+	// after them have to wait too.
 	maxPassedOver = 10_000
 	// retryNotify is the delay after which ResolveDependents tries passed-over waiters again.
 	retryNotify = time.Second

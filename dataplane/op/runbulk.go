@@ -13,15 +13,15 @@ import (
 )
 
 // RunBulk runs a chunk of a shard's part of a bulk operation. The shard's leader has found the jobs in its
-// view; Apply checks each again. It passes over a job that is gone, lies outside the scope of the operation's
-// requester, or does not match the filter any more because it has left the filter's queue or states or is
-// already in the queue to which the operation moves jobs. If the request named the jobs by id, a job that is
-// gone or outside the scope counts as an error. If the action is refused for a job, the refusal counts as an
-// error, unless it is OVERLOADED. The home shard receives the first job.MaxBulkFailures errors of the part.
+// view; Apply checks each again. It passes over a job that is gone, lies outside the requester's scope, or
+// has left the filter's queue or states. A move by filter also passes over a job that is already in the
+// target queue. If the request named the jobs by id, a job that is gone or outside the scope counts as an
+// error. If the action is refused for a job, the refusal counts as an error, unless it is OVERLOADED. The
+// home shard receives the first job.MaxBulkFailures errors of the part.
 //
 // The commit of the chunk's effects also has the part's counts and position, and a chunk that does not start
-// at that position does nothing. So a chunk that is proposed twice, or by a former leader, changes nothing,
-// and the counts are always exact.
+// at that position does nothing. So the second of two chunks from one position changes nothing, even if a
+// former leader proposed one of them, and the counts are always exact.
 //
 // If the entry is full or the action is refused with OVERLOADED, the chunk ends early, and the part stands
 // after its last finished job.

@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// SealBatch closes an open batch: it accepts no more members. If all its members have settled, or it has
-// none, it completes. An unknown batch is refused with NOT_FOUND. For a batch that is already closed, the op
-// changes nothing and answers with the batch, so a repeat does no harm.
+// SealBatch closes an open batch, which then accepts no more members. If all its members have settled, or it
+// has none, it completes. An unknown batch is refused with NOT_FOUND. For a batch that is already closed, the
+// op changes nothing and answers with the batch, so a repeat does no harm.
 
 // Validate refuses an op that no state could accept.
 func (o *SealBatch) Validate() error {

@@ -44,7 +44,7 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	if err := callerAsJudged(tx, o.Meta, o.CallerVersion); err != nil {
 		return nil, err
 	}
-	// The key's present roles exist, or did when the store was older.
+	// A role that the key has already is not checked, because it existed when the key received it.
 	added := slices.DeleteFunc(slices.Clone(o.Roles), func(name string) bool { return slices.Contains(was.Roles, name) })
 	if err := rolesAreThere(tx, added); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func asJudged(k *state.Key, version uint64) error {
 }
 
 // callerAsJudged refuses with CONFLICT a request whose own key has changed or been revoked since the request
-// was authorised, because its changes to other keys would outlive the rights of that key; version 0 checks
+// was authorised, because the change that it asks for would outlive the rights of its key; version 0 checks
 // nothing.
 func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	if version == 0 {

@@ -49,7 +49,8 @@ func checkOnce(s string, most int, seen map[string]bool) error {
 	return job.CheckText(s, most)
 }
 
-// Apply replaces the list. It refuses a list that is not newer, with the pair of the stored one in the details.
+// Apply replaces the list. It refuses a list that is not newer with STATE_CONFLICT, and with the stored epoch
+// and generation in the details.
 func (o *SetMembers) Apply(tx *state.Tx) (*SetMembersResult, error) {
 	list := &state.Members{Epoch: o.Epoch, Generation: o.Generation, Members: o.Members}
 	if old := tx.Members(); !list.Newer(old) {

@@ -15,8 +15,9 @@ import (
 // expires.
 //
 // Once the entry is full the op removes no more jobs, and the proposer continues with the others. `last`
-// counts only if all jobs of the op were looked at. A clear ends only if the queue's bound is still `below`,
-// the one that the proposer saw, and a queue that is being deleted is removed only if it has no jobs left.
+// counts only if all jobs of the op were looked at. A clear ends only if the queue's clear_below is still
+// `below`, the value that the proposer saw. A queue that is being deleted is removed only if it has no jobs
+// left.
 
 // Validate refuses an op that no state could accept.
 func (o *SweepQueue) Validate() error {
