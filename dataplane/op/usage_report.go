@@ -16,15 +16,15 @@ type rated struct {
 func (r rated) rejected() string { return r.row.GetReport().GetRejected() }
 
 // rate computes the cost of a report and adds the report to the job's usage, without writing anything. A cost
-// that the worker reports counts. Otherwise the price book gives the cost, and a model without a price costs
-// as much as the dearest price would make it. Without any price in the namespace the cost is 0. A report that
-// is negative or beyond a limit is rejected: it does not count, but the op is done.
+// that the worker reports counts as it is. For a report without a cost, the price book gives the cost; a
+// model without a price is charged at the ceiling price. Without any price in the namespace the cost is 0. A
+// report that is negative or beyond a limit is rejected: it does not count, but the item is done.
 func rate(tx *state.Tx, j *job.Job, reported *job.Usage) rated {
 	if reported == nil {
 		return rated{sum: j.Usage}
 	}
 	counts := copied(reported)
-	// An op from before there were prices shows a reported cost by a value other than 0.
+	// An op written before prices existed marks a reported cost only by a value other than 0.
 	counts.CostReported = counts.CostReported || counts.CostNanoUsd != 0
 	row := &state.Usage{Report: counts, First: j.Usage == nil}
 	sum, why := total(tx, j, row)

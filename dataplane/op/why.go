@@ -15,12 +15,12 @@ type Why struct {
 	UntilNs int64  // the earliest time at which this may change; 0 = unknown
 }
 
-// Explain returns the reasons why a pending job does not run. For a job in another state it returns one
-// reason, which the state gives. Each reason of a pending job keeps it back even without the others, except
-// ReasonReopened, which comes alone. Of the checks of Decide, only the first that keeps the job back gives a
-// reason. For a pending job that a fetch may take Explain returns none. It uses the checks of a fetch, so
-// that the two cannot disagree. It knows neither the workers that fetch from the job's queue nor the jobs
-// that go before this one.
+// Explain returns the reasons why a pending job does not run, and none if a fetch may take the job. For a job
+// in another state it returns one reason, which the state gives. Each reason of a pending job keeps it back
+// even without the others, except ReasonReopened, which comes alone. Of the checks of Decide, only the first
+// that keeps the job back gives a reason. Explain uses the checks of a fetch, so that the two cannot
+// disagree. It knows neither the workers that fetch from the job's queue nor the jobs that go before this
+// one.
 func Explain(g *SnapshotState, j *job.Job) ([]Why, error) {
 	if j.State != job.Pending {
 		return []Why{elsewhere(j)}, nil

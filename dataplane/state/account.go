@@ -173,7 +173,8 @@ func (s *Store) Delivery(id [16]byte) (*Delivery, error) {
 	return committed(s, func(r source) (*Delivery, error) { return readRow[Delivery](r, &deliveryKind, id) })
 }
 
-// Deliveries yields all stored deliveries in order of their ids, so the oldest comes first.
+// Deliveries yields all stored deliveries in order of their ids, which is the order of their creation to the
+// millisecond.
 func (v *Snapshot) Deliveries() iter.Seq2[*Delivery, error] {
 	return scanRows[Delivery](v.snap, &deliveryKind, [16]byte{})
 }

@@ -94,8 +94,8 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 }
 
 // OldestLooks bounds the jobs of a queue that OldestReady reads besides the first of each priority and
-// fairness key. If more jobs than that became ready late, a job that has been ready longer may be missed
-// behind them.
+// fairness key. If more jobs than that became ready late, OldestReady may miss a job after them that has been
+// ready longer.
 const OldestLooks = 1000
 
 // OldestReady returns the time, in Unix nanoseconds, from which the longest-ready job of a queue could have

@@ -27,7 +27,7 @@ func decodeAuditKey(key []byte) (seq uint64, err error) {
 var noHash [sha256.Size]byte
 
 // Records returns the numbers of the first stored record and of the next one to be written. They are equal if
-// no record is stored, and 1 if none ever was.
+// no record is stored, and both 1 if none ever was.
 func (c *AuditChain) Records() (first, next uint64) {
 	return max(c.GetFirstSeq(), 1), max(c.GetNextSeq(), 1)
 }
@@ -67,8 +67,8 @@ type auditMark struct {
 // replica computes the same ones.
 type audited []auditMark
 
-// auditedKept is the number of records within which a repeat is recognised. A server repeats an op only while
-// it answers the request, because it has lost the leader's answer.
+// auditedKept is the number of records within which a repeat is recognised. It suffices, because a server
+// repeats an op only while it still answers the request.
 const auditedKept = 1024
 
 func (a audited) has(nonce, op string) bool {

@@ -13,7 +13,7 @@ import (
 // budget's windows. It grants money to each shard, itself included, and books what it has granted as
 // reserved; a shard reserves its attempts' money within its grant. A slice belongs to no window: the first
 // shard books spending in the windows that are current when it receives the report, which is later than the
-// spending. So spending may count for too long, but never for too short.
+// spending. So spending may count for too long, but never for too short a time.
 
 // Shared reports whether several shards share a budget, because its jobs lie on several of them.
 func (r *Resource) Shared() bool {
@@ -89,7 +89,8 @@ func (s *Slice) ClearReport() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UnreportedNs = 0, 0, 0, 0
 }
 
-// Lacks returns the money missing to have an amount free. An amount below 1 nano-dollar counts as 1.
+// Lacks returns the money that must be added to have an amount free. An amount below 1 nano-dollar counts as
+// 1.
 func (s *Slice) Lacks(amount money.Nano) money.Nano { return max(max(amount, 1)-s.Free(), 0) }
 
 // ReportNs returns the time of the next report to the first shard, or 0 for none.

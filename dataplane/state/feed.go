@@ -39,7 +39,7 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 }
 
 // unremembered are the events that a job's history leaves out, because they repeat while an attempt runs,
-// because the next event says the same, or because they change nothing of the job. Progress repeats too, but
+// because the next event implies them, or because they change nothing of the job. Progress repeats too, but
 // people ask when a job last progressed, so the history has the newest report of a run of reports.
 var unremembered = [...]bool{
 	EventType_EVENT_CHECKPOINTED: true,

@@ -138,8 +138,8 @@ func (s *Store) usable() error {
 }
 
 // write commits a batch with its head to Pebble and then publishes the head. Between the two it calls
-// written, which updates the recent records and the API keys, because a reader who sees the new head must find
-// none older there.
+// written, which updates the recent records and the API keys, because a reader that sees the new head must
+// not find older records or keys in memory.
 func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 	if err := put(b, headKey(), head); err != nil {
 		return s.failure.set(fmt.Errorf("encode the head: %w", err))

@@ -19,8 +19,8 @@ func (tx *Tx) Inbox(from uint32) (incarnation entry.Incarnation, last uint64) {
 	return incarnation, in.LastSeq
 }
 
-// PutInbox records the number of the last applied op of another shard. The number must not fall within an
-// incarnation.
+// PutInbox records the number of the last applied op of another shard. Within one incarnation the number must
+// not decrease.
 func (tx *Tx) PutInbox(from uint32, incarnation entry.Incarnation, last uint64) error {
 	in := tx.s.inboxes[from]
 	switch {

@@ -206,8 +206,8 @@ func (tx *Tx) rederive(h *entryJob, to index) error {
 	return nil
 }
 
-// owes returns what a settling job still owes to its batch, its chain or the jobs that wait for it, or "". If an
-// op forgot one of these, it would wait for ever, unnoticed.
+// owes returns what a settling job still owes to its batch, its chain or the jobs that wait for it, or "". If
+// an op forgot one of these, the forgotten batch, chain or job would wait for ever, unnoticed.
 func (tx *Tx) owes(j *job.Job) string {
 	switch {
 	case j.Batch != nil && !j.Batch.Counted:
