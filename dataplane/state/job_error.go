@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// LastError returns the highest attempt with a stored error of a job that the entry has read, or 0 if there
-// is none.
+// LastError returns the number of the last attempt of j that has a stored error, or 0 if there is none. The
+// entry must have read j.
 func (tx *Tx) LastError(j *job.Job) (attempt uint32, err error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {

@@ -77,7 +77,7 @@ func derive(j *job.Job) (index, error) {
 // timers returns the timers of a job; a zero timer is none.
 func (ix *index) timers() [3]timer { return [...]timer{ix.timer, ix.expiry, ix.unlock} }
 
-// readyAs reports whether two indexes have the same ready key, or both none.
+// readyAs reports whether two indexes have the same ready key, or neither has one.
 func (ix index) readyAs(other index) bool {
 	return ix.ready == other.ready &&
 		(!ix.ready || ix.priority == other.priority && ix.number == other.number && ix.queue == other.queue && ix.key == other.key)

@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// JobIterator reads many jobs and blobs of a Snapshot in about the order of their ids. It finds recently written
-// records in memory. For the others it keeps an iterator for each kind of record: from one record to a near
-// one the iterator needs a step or two, while a lookup searches from the root each time. Any other order is
-// also correct, and no faster than lookups.
+// JobIterator reads many jobs and blobs of a Snapshot for a caller that asks for them in about the order of
+// their ids. It finds recently written records in memory. For the others it keeps an iterator for each kind
+// of record: from one record to a near one the iterator needs a step or two, while a lookup searches from the
+// root each time. In any other order it is no faster than lookups.
 //
 // A JobIterator belongs to one goroutine and must be closed before its Snapshot.
 type JobIterator struct {

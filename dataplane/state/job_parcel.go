@@ -9,11 +9,11 @@ import (
 // Parcel holds the documents that a job takes along to another shard: its blobs and errors.
 type Parcel struct {
 	Blobs  [job.BlobKinds]*job.Blob // nil if there is none
-	Errors []*job.AttemptError      // by attempt
+	Errors []*job.AttemptError // in the order of their attempts
 }
 
-// Parcel returns the documents of a job that the entry has read and not changed since its last put, as the
-// entry's earlier ops left them.
+// Parcel returns the documents of j as the entry's earlier ops left them. The entry must have read j, and
+// must have put its last change of j.
 func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
 	p, err := tx.parcel(j)
 	if err != nil {
@@ -63,9 +63,9 @@ func (tx *Tx) read(key []byte, into record) error {
 }
 
 // readWritten indexes the blobs and errors that the entry has written to its batch. Few entries read them
-// back, for example when a job moves to another shard in the entry that gave it a document.
-// Keeping the documents in memory would cost every other entry. Each part of the batch is read once, so an
-// entry pays for its length once.
+// back, for example when a job moves to another shard in the entry that gave it a document. Keeping the
+// documents in memory would cost every other entry. Each part of the batch is read once, so an entry pays for
+// its length once.
 func (tx *Tx) readWritten() error {
 	if tx.written == nil {
 		tx.written = map[string][]byte{}
@@ -80,8 +80,8 @@ func (tx *Tx) readWritten() error {
 		if !ok {
 			break
 		}
-		// The last value of a key is the current one: a job no longer marks a deleted record, and range
-		// deletions cover neither blobs nor errors.
+		// The last value of a key is the current one. Nobody looks up a deleted record, because its bit in
+		// Blobs or its attempt in the list is gone, and range deletions cover neither blobs nor errors.
 		if len(key) > 0 && (key[0] == prefixBlob || key[0] == prefixError) {
 			tx.written[string(key)] = value
 		}

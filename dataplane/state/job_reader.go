@@ -9,14 +9,15 @@ import (
 )
 
 // JobReader reads many recently written jobs and their payloads for one answer. Most are still in memory. Of
-// the others, a job's record is at the top of the store, where a lookup finds it at once, while its payload
-// lies far below, near those of jobs enqueued together, where an iterator pays off.
+// the others, a job's record is at the top of the store, where a lookup finds it at once. Its payload lies
+// far below, near the payloads of jobs that were enqueued with it, where an iterator pays off.
 //
-// A JobReader reads the live store, so it also sees commits made since it was opened. Therefore it is no Snapshot,
-// whose other methods promise one state.
-// Job returns the same object at each call, with new contents, and so does Blob. The caller must copy the
-// parts it still needs before the next call. A returned job always has a lease and a retry policy; they are
-// empty if the record has none. A JobReader belongs to one goroutine and must be closed.
+// A JobReader reads the live store, so it also sees commits made since it was opened. Therefore it is no
+// Snapshot, whose other methods promise one state.
+//
+// Job fills and returns one object at each call, and Blob another. The caller must copy the parts it still
+// needs before the next call. A returned job always has a lease and a retry policy; they are empty if the
+// record has none. A JobReader belongs to one goroutine and must be closed.
 type JobReader struct {
 	gen   *generation
 	blobs *pebble.Iterator // nil until a blob is read that is not in memory

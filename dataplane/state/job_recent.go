@@ -59,7 +59,7 @@ func (r *recent) find(id job.ID) (record []byte, index uint64) {
 	return nil, 0
 }
 
-// asOfNow is for readers of the current store instead of a snapshot.
+// asOfNow is the asOf of readers that read the current store instead of a snapshot.
 const asOfNow = math.MaxUint64
 
 // load decodes the record of a job into m, if it is here and was current as of the entry asOf. Any goroutine

@@ -20,8 +20,8 @@ import (
 // may be very many lanes.
 const laneHeads = 32
 
-// unknownService is the time in nanoseconds that a job is charged in advance when nothing is known about how
-// long such jobs take. It is corrected when the job ends.
+// unknownService is the time in nanoseconds that a lane is charged for a starting job while nothing is known
+// about how long such jobs take. EndService corrects the charge when the job ends.
 const unknownService = 1e9
 
 // servedMost is the served time of a queue above which the served times of the queue and its lanes are

@@ -10,9 +10,9 @@ import (
 )
 
 // A lane changes with every enqueue, fetch and ack of its jobs, and most lanes are forgotten moments after
-// they appear. So an entry does not write each changed lane to a record of its own, each at another place in
-// the store, but one record of all of them at the end of a journal. When the journal is full it is folded:
-// the remaining lanes are written to their own records, and the journal starts again (ADR 0030).
+// they appear. Writing each changed lane to its own record would touch many places of the store, so an entry
+// writes one record of all changed lanes at the end of a journal. When the journal is full it is folded: the
+// remaining lanes are written to their own records, and the journal starts again (ADR 0030).
 
 // laneChangesKept bounds the lane changes in the journal. An entry that folds the journal writes at most that
 // many lane records, and one more for each lane that the entry itself changed.

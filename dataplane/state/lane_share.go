@@ -157,7 +157,7 @@ func (tx *Tx) BeginService(j *job.Job) error {
 		tx.rebase(q)
 	}
 	startNs, chargedNs := l.startNs(), l.chargeNs()
-	// The queue's served time is that of a lane that always had jobs. Each job advances it by its share among
+	// A lane that always had jobs would have the queue's served time. Each job advances it by its share among
 	// all competing lanes.
 	passedNs := q.rec.ServedNs + l.expectedNs()/int64(max(q.lanes.weight, l.weight()))
 	q.rec.ServedNs = min(max(passedNs, startNs), startNs+chargedNs)
