@@ -9,7 +9,7 @@ import (
 // Parcel holds the documents that a job takes along to another shard: its blobs and errors.
 type Parcel struct {
 	Blobs  [job.BlobKinds]*job.Blob // nil if there is none
-	Errors []*job.AttemptError // in the order of their attempts
+	Errors []*job.AttemptError      // in the order of their attempts
 }
 
 // Parcel returns the documents of j as the entry's earlier ops left them. The entry must have read j, and

@@ -43,8 +43,8 @@ func (t *Terms) Last() []byte {
 	return t.Starts[len(t.Starts)-1].Seed
 }
 
-// End returns the index of the entry that began the term after the one with the seed, or 0 if that is the
-// newest term. known is false if the store remembers no term with the seed.
+// End returns the index of the first entry after the term with the seed, or 0 if no later term has begun.
+// known is false if the store remembers no term with the seed.
 func (t *Terms) End(seed []byte) (index uint64, known bool) {
 	for i, start := range t.Starts {
 		if !bytes.Equal(start.Seed, seed) {

@@ -124,7 +124,7 @@ func (tx *Tx) outbox(shard uint32) *Outbox {
 	return o
 }
 
-// Outbox describes the ops that wait for a shard, as the entry leaves them.
+// Outbox describes the ops that wait for a shard, as the entry's earlier ops left them.
 func (tx *Tx) Outbox(shard uint32) OutboxState {
 	o := tx.s.outboxes[shard]
 	if o == nil {

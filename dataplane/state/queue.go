@@ -136,7 +136,7 @@ func (tx *Tx) LearnCost(name string, nanoUSD int64) {
 }
 
 // DeleteQueue removes a queue, which must exist and have no jobs, and appends an event to the feed. A later
-// queue of the same name starts from nothing.
+// queue with the name starts from nothing.
 func (tx *Tx) DeleteQueue(name string) error {
 	q := tx.s.queues[name]
 	if q == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // A queue may have any number of jobs, so it is cleared or deleted over many entries. The queue's record says
-// so, and a new leader goes on with it. The store keeps the set of such queues in memory.
+// so, and a new leader continues the removal. The store keeps the set of such queues in memory.
 
 // Clearing describes a queue whose jobs are being removed, as of the last commit.
 type Clearing struct {

@@ -80,9 +80,9 @@ func (s *Store) Oldest(v *Snapshot) (*Oldest, error) {
 // Close ends the search. The snapshot stays open.
 func (o *Oldest) Close() error { return o.it.Close() }
 
-// Of returns the creation, in Unix nanoseconds, of the ready job of a queue with the lowest number, or 0 if
-// there is none. q is the queue's record in the snapshot. Of ignores limits. It may miss a job that a commit
-// after the snapshot took.
+// Of returns the creation time, in Unix nanoseconds, of the ready job of a queue with the lowest number, or 0
+// if there is none. q is the queue's record in the snapshot. Of ignores limits. It may miss a job that was
+// fetched after the snapshot.
 func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
 	if q.Ready() == 0 {
 		return 0, nil

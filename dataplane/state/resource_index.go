@@ -103,7 +103,8 @@ func (b *ResourceIndex) RuleFor(queue, key string) *LimitRule {
 const EveryKey = "*"
 
 // Governs reports whether a budget, a provider or an approval policy may keep back a job that is otherwise
-// ready. If not, a fetch skips those checks. Limit rules are not among them, because the lanes apply them.
+// ready. If not, a fetch skips the checks of jobs without options. Limit rules are not among the checks,
+// because the lanes apply them.
 func (b *ResourceIndex) Governs() bool {
 	return b != nil && (len(b.budgets) > 0 ||
 		len(b.lists[ResourceKind_RESOURCE_KIND_PROVIDER]) > 0 ||

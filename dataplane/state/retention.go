@@ -271,6 +271,6 @@ func (s *Store) readSettled(l dueList, nowNs int64, limit int, ids [][16]byte) (
 	}
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()
-	l.list.oldestNs = min(first, l.list.addedNs) // a commit may have added one behind the scan
+	l.list.oldestNs = min(first, l.list.addedNs) // a commit may have added a job at a time that the scan had passed
 	return ids, nil
 }

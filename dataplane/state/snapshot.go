@@ -16,7 +16,7 @@ import (
 type Reader interface {
 	Job(id job.ID) (*job.Job, error)
 	Blob(id job.ID, kind job.BlobKind) (*job.Blob, error)
-	Errors(id job.ID) ([]*job.AttemptError, error) // by attempt
+	Errors(id job.ID) ([]*job.AttemptError, error) // in the order of the attempts
 }
 
 var (

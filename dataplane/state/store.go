@@ -160,7 +160,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return nil, fmt.Errorf("open the store in %s: %w", dir, err)
 }
 
-// install makes a generation and its caches those of the store. The caller is the store's only user, or holds
+// install makes gen and its caches c the store's current ones. The caller is the store's only user, or holds
 // publish and mu.
 func (s *Store) install(gen *generation, c *caches) {
 	s.gen = gen
