@@ -15,10 +15,12 @@ import (
 // Restore replaces the whole content by the parts of an image and makes it durable before it returns. The
 // applying goroutine calls it, with no Tx open. Restore refuses parts that are cut or corrupt, are no store,
 // or hold another entry than the source claims (by a method Applied), and leaves everything as it was. A
-// crash before the new content is complete leaves the old content too. After an error from then on the store
-// has failed; see Err. Readers see the new content at once; a Snapshot or JobReader keeps the old.
+// crash before the new content is complete leaves the old content too. An error after that makes the store
+// fail; see Err. Readers see the new content at once; a Snapshot or JobReader keeps the old.
 //
 // Tables that the source has on this disk are linked, because tables are never written to, and only their
+// sizes are checked. All other files are copied. The old content's files are removed when its last reader
+// ends.
 // sizes are checked. All other files are copied. The old content's files are removed with its last reader.
 func (s *Store) Restore(from image.Source) error {
 	if err := s.usable(); err != nil {
@@ -130,7 +132,8 @@ func (s *Store) place(from image.Source, p image.Part, to string) (err error) {
 }
 
 // Held returns the path of the store's table that has the name and the size of a part, or "" if there is
-// none, because a restore keeps the names of an image's tables. It does not compare the content.
+// none. The table is probably the part, because a restore keeps the names of an image's tables, but Held does
+// not compare the content.
 func (s *Store) Held(p image.Part) string {
 	if !immutable(p.Name) || !onDisk(s.fs) {
 		return ""
