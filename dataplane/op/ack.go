@@ -135,7 +135,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 }
 
 // putResult stores the result of an ack that ends the job, or that asks to hold it, so that a person can look
-// at the result. If such an ack has no result, putResult deletes the result of an earlier iteration, because
+// at the result. If that ack has no result, putResult deletes the result of an earlier iteration, because
 // that is not the job's final result. An ack that continues with the next iteration stores no result here.
 func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
 	if i.AgentStatus == job.Continue {

@@ -83,7 +83,7 @@ func checkPolicies(g DecisionState, j *job.Job) (Verdict, error) {
 }
 
 // governedBy reports whether a job meets the conditions that a policy has: all of them if the policy asks for
-// all, otherwise at least one. It is false for a policy without conditions.
+// all, else at least one. It is false for a policy without conditions.
 func governedBy(a *state.ApprovalPolicy, j *job.Job) bool {
 	met := false
 	for _, c := range [...]struct{ said, holds bool }{

@@ -18,7 +18,7 @@ import (
 // declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an
 // attempt.
 
-// BudgetTarget is the target of a budget of scope namespace or job, because such a budget names no particular
+// BudgetTarget is the target of a budget of scope namespace or job, because these scopes name no particular
 // target.
 const BudgetTarget = "default"
 

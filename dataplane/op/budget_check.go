@@ -12,10 +12,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Before an attempt begins, its expected cost must fit into every budget that applies to the job and does more
-// than alert. The budgets that apply are the namespace's, its queue's, those of its tags and of its fairness
-// key, and the one of each job by itself. The first budget without room decides what happens to the job.
-// Package billing has the arithmetic.
+// Before an attempt begins, its expected cost must fit into every budget that applies to the job and does
+// more than alert. The budgets of the namespace, of the job's queue, of its tags and of its fairness key
+// apply, and the budget that limits each job by itself. The first budget without room decides what happens to
+// the job. Package billing has the arithmetic.
 
 // budgetsOf returns the budgets that apply to a job, in the order in which they decide.
 func budgetsOf(resources *state.ResourceIndex, j *job.Job) []*state.Resource {

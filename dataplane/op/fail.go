@@ -10,11 +10,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff while
-// attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never been
-// fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone in the same
-// way, except that its reports and its duration count. A job with a pending cancellation is cancelled, however
-// its attempt ended. An item is refused
+// Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff
+// while attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never
+// been fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone too,
+// but its reports and its duration count. A job with a pending cancellation is cancelled, however its attempt
+// ended. An item is refused
 //   - with NOT_FOUND if the job is not on this shard,
 //   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
 //     expired,
@@ -22,9 +22,9 @@ import (
 //   - with OVERLOADED if the item does not undo the attempt, the entry is full and the job belongs to a batch
 //     or a chain.
 //
-// A repeat by the same request (meta.request_id) with the same token does not end another attempt. Until the
-// job is fetched again, retried or requeued, the repeat gets the first answer, or the outcome if the job has
-// settled since. After that it is refused with LEASE_LOST.
+// A repeat, recognised by its request id (meta.request_id) and its token, does not end another attempt. Until
+// the job is fetched again, retried or requeued, the repeat gets the first answer, or the outcome if the job
+// has settled since. After that it is refused with LEASE_LOST.
 
 // Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {
@@ -82,7 +82,7 @@ func (r *FailResult) didNothing() bool {
 }
 
 // repeats reports whether a repeat of the op can be recognised, because the op has a request id and each item
-// a token. Otherwise a repeated item could end a later attempt of its job.
+// a token. Without them, a repeated item could end a later attempt of its job.
 func (o *Fail) repeats() bool {
 	for _, item := range o.Items {
 		if len(item.GetProof().GetToken()) == 0 {

@@ -53,7 +53,7 @@ type check func(g DecisionState, j *job.Job) (Verdict, error)
 var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, checkBudgets}
 
 // governed reports whether any check can keep back the job. It is false for a job without options in a
-// namespace that has no budgets, providers and approval policies, so that such a job costs no checks.
+// namespace that has no budgets, providers and approval policies, so that plain jobs cost no checks.
 func governed(g DecisionState, j *job.Job) bool {
 	return j.Options != nil || g.ResourceIndex().Governs()
 }

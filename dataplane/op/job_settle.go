@@ -40,7 +40,7 @@ func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType)
 }
 
 // crowded refuses an op on a job of a batch or a chain with OVERLOADED if the entry is full, because the end
-// of such a job causes more ops. The client should then try again. crowded returns nil for all other jobs.
+// of that job causes more ops. The client should then try again. crowded returns nil for all other jobs.
 // actOn calls it for every action, even for one that does not end the job.
 func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	if !tx.Full() || j.Batch == nil && j.Chain == nil {

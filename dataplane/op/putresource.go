@@ -80,7 +80,7 @@ func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
 	was := tx.Resource(r.Kind, r.Name)
 	if o.Sent && was != nil && !bytes.Equal(was.Id, r.Id) {
 		// The first shard was restored to a time before the resource of this shard was declared. It does not know
-		// that resource and has declared another by the same name.
+		// that resource and has declared another with its name.
 		if err := k.takeBack(tx, was); err != nil {
 			return nil, err
 		}

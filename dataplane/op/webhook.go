@@ -155,7 +155,7 @@ func deletedWebhook(tx *state.Tx, was *state.Resource) error {
 }
 
 // wants reports whether a webhook asks for an event. A disabled webhook asks for none. A webhook that names
-// no events receives only those of WebhookEvents, because each job causes several events.
+// no events receives only the WebhookEvents, because each job causes several events.
 func wants(h *state.Webhook, event string) bool {
 	switch {
 	case h.Disabled:

@@ -271,7 +271,7 @@ func (tx *Tx) publishForSnapshots() {
 func (tx *Tx) publish() {
 	tx.s.newest = tx.newest
 	for _, q := range tx.deleted {
-		// A later queue of the entry with the same name publishes a new gauge.
+		// A later queue of the entry with its name publishes a new gauge.
 		tx.s.gauges.Delete(q.rec.Name)
 		tx.s.replenish.set(q.rec.Name, 0)
 		tx.s.clearings.drop(q.rec.Name)

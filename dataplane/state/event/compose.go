@@ -136,7 +136,7 @@ func (m *moment) startedError() (*job.AttemptError, error) {
 }
 
 // retryDelay returns the time from the event to the job's next attempt. ok is false if the attempt was the
-// last one, or if the delay is no longer known. A job's retry policy never changes, so the computed delay is
+// last one, or if the delay is no longer known. No op changes a job's retry policy, so the computed delay is
 // the applied one, as long as the attempts are counted from the same base: an op that grants new attempts
 // either raises AttemptBase or removes the errors.
 func (m *moment) retryDelay() (ms int64, ok bool, err error) {

@@ -25,7 +25,7 @@ func of(name string, value func(*moment) []byte) field {
 // attempt is the number of the attempt that the event is about.
 var attempt = of("attempt", func(m *moment) []byte { return count(uint64(m.event.Attempt)) })
 
-// These fields give the origin of a job, which never changes. They are absent once the job is gone.
+// These fields give the origin of a job, which no op changes. They are absent once the job is gone.
 var (
 	parentID   = of("parent_id", func(m *moment) []byte { return idText(m.job.GetOptions().GetParentId(), job.ID.String) })
 	batchID    = of("batch_id", func(m *moment) []byte { return idText(m.job.GetBatch().GetBatchId(), job.BatchIDText) })
