@@ -38,10 +38,10 @@ func immutable(name string) bool {
 // sums remembers the hashes of a generation's tables, so that an image of a large store reads only the tables
 // that are new since the last image or restore.
 //
-// A remembered hash is valid for three reasons: an open Pebble store never reuses a file number; only
-// complete files are hashed, those of a checkpoint or of a restored image; and the memory ends with the
-// generation, because a store opened after a crash may reuse a number that it had not recorded. If the disk
-// changes a file nevertheless, its reader finds out (see Image.Open), and so does its receiver.
+// A remembered hash is valid for three reasons: an open Pebble store never reuses a file number; only the
+// complete files of a checkpoint or of a restored image are hashed; and the memory ends with the generation,
+// because a store opened after a crash may reuse a number that it had not recorded. If the disk changes a
+// file nevertheless, its reader finds out (see Image.Open), and so does its receiver.
 type sums struct {
 	mu    sync.Mutex
 	known map[string]image.Part

@@ -257,8 +257,8 @@ func (tx *Tx) encodeQueues() error {
 	return nil
 }
 
-// publishForSnapshots updates the memory that a snapshot must find as of the same entry as its head: the recent
-// records and the API keys. write calls it before it publishes the head, while no snapshot can be taken.
+// publishForSnapshots updates the memory that a snapshot combines with its head: the recent records and the
+// API keys. write calls it before it publishes the head, while no snapshot can be taken.
 func (tx *Tx) publishForSnapshots() {
 	tx.keepRecent()
 	if tx.keysPut {

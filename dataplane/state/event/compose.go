@@ -33,8 +33,8 @@ var (
 // The data contains the facts of the event and of the records it refers to. A late reader of the feed may
 // find the job deleted or changed. Facts of an attempt or a state that a later one has replaced are then
 // absent; the later one's facts never stand in for them. Values that change in place, such as a job's
-// priority, due time and progress, are the latest. The same event from the same state gives the same bytes on
-// every replica.
+// priority, due time and progress, are the latest. From equal states, all replicas compose equal bytes for an
+// event.
 func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
 	k := byType[e.GetType()]
 	if k == nil {
