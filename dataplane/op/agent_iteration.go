@@ -61,8 +61,8 @@ func (i *AckItem) suspends(j *job.Job) bool {
 		job.ProvesLease(j, proof.GetToken(), proof.GetWorkerId())
 }
 
-// repeats reports whether each item that does not end its job has a token. Without one, an item cannot be told
-// from an item about the job's next attempt, which may be leased when the op is repeated.
+// repeats reports whether each item that does not end its job has a token. Without a token, a repeated item
+// cannot be told from an item about the job's next attempt, which may be leased by then.
 func (o *Ack) repeats() bool {
 	for _, item := range o.Items {
 		if item.goesOn() && len(item.GetProof().GetToken()) == 0 {

@@ -13,9 +13,10 @@ import (
 // agentReason is the hold reason when the agent gives none.
 const agentReason = "held by its agent"
 
-// agentLimit returns the kind of hold, and the text for people, of the limit that keeps a job from its next
-// iteration after one has ended. An empty text means that the job may go on. A person who approves the held job
-// without new limits allows it one more iteration. After job.MaxIterations that iteration has to end the job.
+// agentLimit checks, after an iteration has ended, whether a limit keeps the job from its next one. It
+// returns the kind of hold and the text for people; an empty text means that the job may go on. A person who
+// approves the held job without new limits allows it one more iteration. After job.MaxIterations that
+// iteration has to end the job.
 func agentLimit(j *job.Job) (job.Hold, string) {
 	agent, n := j.Options.GetAgent(), j.Detail.GetIteration()
 	if most := agent.GetMaxIterations(); most > 0 && n >= most || n >= job.MaxIterations {

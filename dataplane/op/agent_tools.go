@@ -51,8 +51,8 @@ func (i *AckItem) checkTools(p *problems, at int) {
 	}
 }
 
-// checkID checks that the id of a call's job was made for the job's queue and that no earlier call of the item
-// has it.
+// checkID checks that the id of a call's job was made for the job's queue and that no earlier call of the
+// item has that id.
 func (c *ToolCall) checkID(before []*ToolCall) error {
 	id, err := job.IDFromBytes(c.GetId())
 	switch {

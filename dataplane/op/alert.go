@@ -52,7 +52,7 @@ func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	return nil
 }
 
-// deletedAlertRule deletes the record of whether a deleted rule fires.
+// deletedAlertRule deletes the alert record of a deleted rule.
 func deletedAlertRule(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAlert([16]byte(was.Id), nil)
 }

@@ -117,9 +117,9 @@ func approvedFor(j *job.Job, policy []byte) bool {
 	return slices.ContainsFunc(j.Detail.GetApproved(), func(id []byte) bool { return bytes.Equal(id, policy) })
 }
 
-// waive records that a person has approved a job which a policy holds. It records the policy's id, because its
-// label may change. It drops the ids of policies that no longer exist, so that a job never has more ids than
-// there are policies, plus the id that waives the job's model. waiveModel adds that one.
+// waive records that a person has approved a job which a policy holds. It records the policy's id, because
+// its label may change. It drops the ids of policies that no longer exist, so that the list holds at most one
+// id for each policy, and the id that waives the job's model (see waiveModel).
 func waive(tx *state.Tx, j *job.Job) {
 	if j.Detail.GetHold() != job.Hold_HOLD_POLICY {
 		return

@@ -233,7 +233,7 @@ func calendar(was, seen *state.Spent) *state.Spent {
 	case was == nil || was.EndNs <= now.StartNs:
 		return now
 	case now.EndNs > was.StartNs:
-		was.StartNs, was.EndNs = now.StartNs, now.EndNs // another time zone, or as before
+		was.StartNs, was.EndNs = now.StartNs, now.EndNs // the proposer may have used another time zone
 	}
 	return was
 }

@@ -218,8 +218,8 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	return !over, nil
 }
 
-// shortNow calls shortOn in an entry, as decide calls Decide. If a shared budget lacks money, shortNow asks the
-// first shard and calls shortOn again, because on the first shard the answer is there at once.
+// shortNow calls shortOn for the running entry. If a shared budget lacks money, shortNow asks the first shard
+// and calls shortOn again, because on the first shard the answer is there at once.
 func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount money.Nano) (*shortage, error) {
 	for {
 		short := shortOn(r.Budget, a, jobCost, amount, tx.ClockNs())
@@ -233,8 +233,9 @@ func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount
 }
 
 // stillShort refuses to release a job that a budget holds while a budget would hold or reject the job again
-// at the next fetch. A budget at which the job would only wait is no reason. It checks the job with the
-// options that the job would run with, because the options determine the reservation. Nil means no refusal.
+// at the next fetch. A budget at which the job would only wait is no reason to refuse. stillShort checks the
+// job with the options that it would run with, because the options determine the reservation. Nil means no
+// refusal.
 func stillShort(tx *state.Tx, j *job.Job, with *job.Options) (*Refusal, error) {
 	if j.Detail.GetHold() != job.Hold_HOLD_BUDGET {
 		return nil, nil

@@ -80,9 +80,9 @@ func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, 
 	}}
 }
 
-// grant grants a shard its missing amount. If no other shard waits, it grants at least half of the shard's part
-// of the available amount, so that the shard asks seldom and others still find some. If another shard waits, it
-// asks for the unused rest back.
+// grant grants a shard its missing amount. If no other shard waits, it grants at least half of the shard's
+// part of the available amount, so that the shard asks seldom and others still find some. If another shard
+// waits, it also asks the shard to return the part that it does not use.
 func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, nowNs int64) *GrantBudget {
 	amount := to.WantNanoUsd
 	if alone {

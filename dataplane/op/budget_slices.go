@@ -60,7 +60,7 @@ func (s *shortage) asking(r *state.Resource) string {
 	return fmt.Sprintf("budget %s is shared by %d shards, and the job may cost %s, more than this shard was granted: the first shard is asked for more", r.Name, r.Shards, s.amount)
 }
 
-// askFor asks the first shard for the money that this shard's slice lacks for an amount.
+// askFor asks the first shard for the money that this shard's slice lacks to reserve an amount.
 func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	a, err := accountOf(tx, r)
 	if err != nil {
@@ -71,8 +71,8 @@ func askFor(tx *state.Tx, r *state.Resource, amount money.Nano) error {
 	return notifyFirstShard(tx, r, a)
 }
 
-// notifyFirstShard reports the news of this shard's slice to the first shard and gives back money that is due
-// to be returned.
+// notifyFirstShard reports the changes of this shard's slice to the first shard and gives back money that is
+// due to be returned.
 func notifyFirstShard(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	s := a.Slice
 	if s.GivesBack(tx.ClockNs()) {

@@ -15,9 +15,9 @@ import (
 // A step creates its successors once, when it first settles. A step that is retried after that runs alone,
 // because ChainLink.ended stays set.
 
-// startChain stores a new job's chain, if it has one, and the job's step: the one that its link names, or the
-// first if it has no link. The first step's payload is the job's own. startChain copies it into the chain,
-// for later steps without a payload.
+// startChain stores a new job's chain, if it has one, and the job's step in it. The link names the step. A
+// job without a link is the first step, and startChain copies its payload into the chain, for later steps
+// without a payload.
 func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
 	if nj.Chain == nil {
 		return nil
@@ -37,7 +37,7 @@ func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
 	return tx.PutBlob(j, job.ChainConfig, &job.Blob{Data: data})
 }
 
-// advanceChain creates the jobs that follow a settling job in its chain, once.
+// advanceChain creates the jobs that follow a job in its chain, when the job first settles.
 func advanceChain(tx *state.Tx, j *job.Job, how settlement) error {
 	if j.Chain == nil || j.Chain.Ended {
 		return nil

@@ -44,7 +44,7 @@ func (o *CreateKey) Validate() error {
 	return p.err()
 }
 
-// hash records an error for a value that is not the size of a SHA-256.
+// hash records an error for a value that does not have the size of a SHA-256.
 func (p *problems) hash(field string, hash []byte) {
 	if len(hash) != sha256.Size {
 		p.add(field, fmt.Errorf("has %d bytes; a SHA-256 has %d", len(hash), sha256.Size))

@@ -164,7 +164,7 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 
 // giveBack undoes the fetch, except for the attempt's reports and its counts towards the rate limits of the
 // queue, the fairness key and the provider. The job's number, and so its place among its queue's jobs, never
-// changed. Of the lease, only the part stays that identifies a repeat.
+// changed. giveBack keeps only the part of the lease that identifies a repeat.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().transition(j, job.OnReturn)
 	if refused != nil {

@@ -24,8 +24,7 @@ func (m *Machine) maxLevel() uint32 {
 }
 
 // CheckLevel refuses a store that was raised to a level which this binary does not know, because records that
-// newer binaries have written may have another meaning than they seem to. Callers call it after they open a
-// store.
+// newer binaries have written may not mean what they seem to mean. Callers call it after they open a store.
 func (m *Machine) CheckLevel() error {
 	if level := m.Level(); level > m.maxLevel() {
 		return fmt.Errorf("the store has feature level %d, this binary knows %d: start a newer one", level, m.maxLevel())

@@ -95,7 +95,7 @@ func (o *Fetch) tokens(to []token) []token {
 }
 
 // earlier returns the current leases that this op granted when it was applied before, in the order in which
-// it granted them. Their tokens derive from its seed. A first fetch pays a hash and a lookup for each job
+// it granted them. The tokens derive from the op's seed. A first fetch pays a hash and a lookup for each job
 // that it asks for.
 func (o *Fetch) earlier(tx *state.Tx, tokens []token) (*FetchResult, error) {
 	result := &FetchResult{}
