@@ -41,8 +41,8 @@ func (nj *NewJob) put(tx *state.Tx, id []byte, m keyMatch, batch *job.Membership
 }
 
 // make stores a new job and its documents, and creates its queue if needed, even beyond job.MaxQueues. It
-// must not refuse a queue that an enqueue was admitted to: a job that the enqueue drops to make room may have
-// a chain or a batch whose next jobs need new queues, and these may have used up the room.
+// must not refuse the queue of an admitted enqueue: the enqueue may first drop a job to make room, and the
+// next jobs of that job's chain or batch may take the last free queues.
 func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job, error) {
 	tx.AdmitQueue(nj.Queue)
 	first, event := nj.initialState(tx.ClockNs())

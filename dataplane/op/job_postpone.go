@@ -8,8 +8,8 @@ import (
 )
 
 // postpone schedules the waiting job j anew, one debounce period of the new job from now, and replaces its
-// payload, tags, headers and priority with those of the new job. It drops everything else in the new job, such as
-// retries, expiry and dependencies, because j was created with its own and some of that has begun. If j is not
+// payload, tags, headers and priority with those of the new job. It drops everything else in the new job,
+// such as retries, expiry and dependencies, because j keeps its own, and some of them have begun. If j is not
 // scheduled, the error stops the replica.
 func (nj *NewJob) postpone(tx *state.Tx, j *job.Job) error {
 	to, ok := job.Transition(j.State, job.OnPostpone)

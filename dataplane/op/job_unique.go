@@ -18,7 +18,7 @@ type jobKey struct {
 	text  string
 }
 
-// jobKey returns the job's own key, if it has one. Of two keys, which Validate refuses, the unique key counts.
+// jobKey returns the job's own key, if it has one. Validate refuses a job with keys of both kinds.
 func (nj *NewJob) jobKey() (k jobKey, has bool) {
 	switch {
 	case nj.Options.GetUniqueKey() != "":

@@ -11,8 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Jobs with fairness keys share their queue among the keys. The store knows which key is served next and how much
-// each has received (see attempt_reservation.go). This file checks the keys and limits their number.
+// Jobs with fairness keys share their queue among the keys. The store knows which key is served next and how
+// much of the queue each has received (see attempt_reservation.go). This file checks the keys and limits
+// their number.
 
 // lanesRetry is the time after which a client may repeat an enqueue that had too many fairness keys.
 const lanesRetry = 10 * time.Second

@@ -39,7 +39,7 @@ func (a *Audit) record(principal string) *state.AuditRecord {
 // whether the op is refused or not. Each op of a request adds one record on its shard.
 //
 // Two kinds of repeats add none. An op that is answered from an idempotency key belongs to the earlier
-// request. If one of the newest records has the op's Meta.RequestId and its kind, a server that lost the
+// request. If one of the newest records has the kind and the Meta.RequestId of the op, a server that lost the
 // answer has proposed the op again.
 func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	result, remembered, err := m.applyOnce(tx, k, o)

@@ -66,7 +66,7 @@ func (nj *NewJob) checkModel(p *problems, i int) {
 const modelHolds = "model/"
 
 // checkModel holds a job whose model has no known price, if the namespace's settings ask for that. After a
-// person's approval the job runs all the same.
+// person's approval the job runs without a known price.
 func checkModel(g DecisionState, j *job.Job) (Verdict, error) {
 	model := j.Options.GetModel()
 	if model == "" || g.Head().GetSettings().GetUnknownModel() != state.UnknownModel_UNKNOWN_MODEL_HOLD || g.ResourceIndex().KnowsModel(model) {

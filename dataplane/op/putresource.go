@@ -23,9 +23,9 @@ import (
 //   - with VALIDATION_ERROR if a new webhook has no secret, or the webhook of an alert rule does not exist,
 //   - with OVERLOADED if the outbox to another shard is full.
 //
-// The first shard decides and sends the decided resource to the others, in order. So all shards have the same
-// resources a moment later, and no shard refuses a resource that another accepted: none of the refusals above
-// applies to a sent resource.
+// The first shard decides and sends each resource to the others, in the order of its decisions. So all shards
+// have the same resources a moment later, and no shard refuses a resource that another accepted: none of the
+// refusals above applies to a sent resource.
 
 // Validate refuses an op that no state could accept.
 func (o *PutResource) Validate() error {

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// RecordRequests adds requests that led to no op to the audit log: refused requests, and requests to a node
-// that change no state. Servers collect the requests and record many in one op, so that many forbidden
+// RecordRequests records in the audit log requests that led to no op: refused requests, and requests to a
+// node that change no state. Servers collect the requests and record many in one op, so that many forbidden
 // requests cost little. A repeat of the op is recognised by its request id and adds nothing.
 
 // Validate refuses an op that no state could accept.

@@ -6,9 +6,8 @@ import (
 )
 
 // Replenish makes the store look again at queues that their rate limits have blocked. The number of fetchable
-// jobs follows from the entry's clock, so each replica finds the same number and wakes as many waiting
-// fetches. Replenish changes no record of a queue and leaves queues that are unknown or still blocked as they
-// are.
+// jobs follows from the entry's clock, so all replicas find one number and wake that many waiting fetches.
+// Replenish changes no record of a queue and leaves queues that are unknown or still blocked as they are.
 
 // Validate refuses an op that no state could accept.
 func (o *Replenish) Validate() error {
