@@ -8,7 +8,7 @@ import (
 
 // rated is a worker's report with its cost, ready to be written.
 type rated struct {
-	sum *job.Usage   // of the job, the report included unless it was rejected
+	sum *job.Usage   // the job's usage, which includes the report unless it was rejected
 	row *state.Usage // nil if nothing was reported
 }
 

@@ -103,7 +103,7 @@ func checkWebhookQueues(globs []string) error {
 
 // admitWebhook keeps the secret of a webhook if the declaration has none, and refuses a new webhook without a
 // secret with VALIDATION_ERROR. If the secret changes and an overlap is given, deliveries are signed with
-// both for that time, so that the receiver can switch without losing any.
+// both secrets during the overlap, so that the receiver can switch without losing any.
 func admitWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 	h := o.Resource.Webhook
 	h.PreviousSecret, h.PreviousUntilNs = "", 0

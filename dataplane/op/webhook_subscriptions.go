@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// subscriptions maps each event type of the feed, except those of alerts, to its webhooks, sorted by name. It is
-// computed from the declared resources, and again when they change.
+// subscriptions maps each event type of the feed, except those of alerts, to the webhooks that ask for it,
+// sorted by name. It is computed from the declared resources, and again when they change.
 type subscriptions struct {
 	resources *state.ResourceIndex
 	of        map[state.EventType][]subscription

@@ -88,8 +88,8 @@ func laneReasons(g *SnapshotState, j *job.Job) ([]Why, error) {
 	if l == nil {
 		l = &state.Lane{}
 	}
-	// A job at a gate is in no lane. It counts as one of the lane's ready jobs, because it becomes one when its
-	// gate opens. The snapshot decoded this record for this call alone.
+	// A job at a gate is in no lane. It counts as one of the lane's ready jobs, because it becomes one when
+	// its gate opens. The snapshot decoded the record for this call alone, so it may be changed.
 	l.Pending = max(l.Pending, 1)
 	why := Why{Name: LimitRuleName(rule.Queue, rule.Key)}
 	switch _, by := l.Room(rule, g.ClockNs()); by {

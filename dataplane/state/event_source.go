@@ -7,7 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Package event composes an event from these records, as of a commit or of the running entry.
+// Package event composes an event from the records that these methods read, as of a commit or of the running
+// entry.
 
 // Progress returns the progress that a job's worker last reported, or nil if there is none.
 func (s *Store) Progress(id job.ID) (*job.Blob, error) { return s.Blob(id, job.Progress) }

@@ -101,10 +101,11 @@ func (tx *Tx) removeErrors(h *entryJob) error {
 	return nil
 }
 
-// AdmitJob stores a job that comes from another shard under the next number of this shard, in its queue,
-// which is created if necessary. It does not enforce the maximum number of queues: the job exists nowhere
-// else any more, so one queue too many is better than a lost job. It removes a Forward left by an earlier
-// visit. The caller must have put the job's blobs and errors before. The Tx owns the job from then on.
+// AdmitJob stores a job that comes from another shard under the next number of this shard, in the job's
+// queue, which is created if necessary. It does not enforce the maximum number of queues: the job exists
+// nowhere else any more, so one queue too many is better than a lost job. It removes a Forward left by an
+// earlier visit. The caller must have put the job's blobs and errors before. The Tx owns the job from then
+// on.
 func (tx *Tx) AdmitJob(j *job.Job) error {
 	if err := tx.admitJob(j); err != nil {
 		return tx.fail(fmt.Errorf("admit job %x into queue %q: %w", j.Id, j.Queue, err))
@@ -160,7 +161,7 @@ func (tx *Tx) withdraw(h *entryJob) error {
 	return tx.rederive(h, index{})
 }
 
-// place adds a job that is in no queue to a queue, as withdraw removes it. It counts the job as enqueued.
+// place reverses withdraw: it adds a job that is in no queue to a queue. It counts the job as enqueued.
 func (tx *Tx) place(h *entryJob, q *queue) error {
 	if err := tx.dropTakenLocks(h.job); err != nil {
 		return err

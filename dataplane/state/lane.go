@@ -33,7 +33,7 @@ type lane struct {
 	queue *queue
 	rec   *Lane
 	rule  *LimitRule // the rule of its key; nil for none
-	heads *heads     // its own; for the empty key those of the queue
+	heads *heads     // its own; the queue's for the empty key
 	own   heads
 
 	room  uint64 // jobs that its limits allow to start, as of the last settle
