@@ -40,8 +40,8 @@ func (l *level) floor() uint64 {
 
 // Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by its
 // pause, its concurrency, its rate limit and the limits of its lanes. It is exact as of the last commit and
-// takes no lock. Time alone can raise the room under a rate limit; that becomes visible at the next commit
-// that touches the queue, which is Replenish if there was no room.
+// takes no lock. Time alone can raise the room under a rate limit; Fetchable shows that after the next commit
+// that touches the queue. If there was no room, Replenish makes that commit.
 func (s *Store) Fetchable(name string) int {
 	g, ok := s.gauges.Load(name)
 	if !ok {
@@ -56,8 +56,8 @@ func (s *Store) gauge(name string) *gauge {
 	return g.(*gauge)
 }
 
-// OldestLanes bounds the fairness keys of a queue that Oldest.Of examines. An older job of a further key is
-// missed.
+// OldestLanes bounds the fairness keys of a queue that Oldest.Of examines. Of misses an older job of a key
+// that it does not examine.
 const OldestLanes = 1000
 
 // Oldest finds the oldest ready jobs of queues. The caller must close it.

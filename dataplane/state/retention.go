@@ -24,8 +24,8 @@ const settledStates = int(job.Cancelled-job.Completed) + 1
 
 // settledList describes the settled jobs of a queue in one state.
 type settledList struct {
-	oldestNs int64  // no job of the list settled earlier; latest = the list is empty
-	addedNs  int64  // no job added since the list was last read settled earlier
+	oldestNs int64  // lower bound of the settle times in the list; latest = the list is empty
+	addedNs  int64  // lower bound of the settle times of the jobs added since the list was last read
 	keepNs   int64  // retention; negative = for ever
 	settled  uint64 // jobs added since SettledWhereDue was last called
 }
@@ -103,7 +103,7 @@ func (tx *Tx) publishRetentions() {
 	}
 }
 
-// note brings the lists of a queue that the entry touched up to date; mu is held.
+// note updates the lists of a queue that the entry touched; mu is held.
 func (r *retentions) note(q *queue) {
 	lists := r.queues[q.rec.Name]
 	if lists == nil {
@@ -165,10 +165,10 @@ func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	return kept >= 0 && ix.settled+kept <= tx.head.ClockNs, nil
 }
 
-// SettledWhereDue counts the jobs that have settled since its last call in those lists that may hold a job
-// due at nowNs. It leaves out the other lists, because a busy queue that keeps its jobs for long must not
-// hasten the removal of others. It counts every job of a list that may hold a due one, however long the list
-// keeps its jobs, because in the long run as many of them become due as settle.
+// SettledWhereDue counts the jobs that have settled since its last call. It counts only the lists that may
+// hold a job due at nowNs, because a busy queue that keeps its jobs for long must not hasten the removal of
+// others. Of such a list it counts every job, however long the list keeps its jobs, because in the long run
+// as many of them become due as settle.
 func (s *Store) SettledWhereDue(nowNs int64) (n uint64) {
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()

@@ -34,7 +34,7 @@ func (tx *Tx) ScheduleNamed(name string) (id [16]byte, ok bool, err error) {
 func (tx *Tx) Schedules() uint64 { return tx.head.ScheduleRecords }
 
 // PutSchedule stores a schedule under its id. was is the name that it had before, empty for a new schedule.
-// Its name must be was or a free one.
+// The name of rec must be was, or one that no schedule has.
 func (tx *Tx) PutSchedule(rec *Schedule, was string) error {
 	if err := tx.putSchedule(rec, was); err != nil {
 		return tx.fail(fmt.Errorf("put schedule %x, %q: %w", rec.Id, rec.Name, err))

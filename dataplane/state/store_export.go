@@ -119,8 +119,8 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 const importBytes = 1 << 20
 
 // Import creates a store in dir from the pairs of Export, opens it once to verify it, and returns its
-// position. It refuses a dir whose store has entries, and leaves that store. After any other error the
-// content of dir is useless.
+// position. It refuses a dir whose store has entries, and leaves that store as it is. After any other error
+// the content of dir is useless.
 func Import(dir string, o Options, pairs iter.Seq2[KV, error], b Rebirth) (at entry.Applied, err error) {
 	s, err := Open(dir, o)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 // Tables that the source has on this disk are linked, because tables are never written to, and only their
 // sizes are checked. All other files are copied. The old content's files are removed when its last reader
 // ends.
-// sizes are checked. All other files are copied. The old content's files are removed with its last reader.
 func (s *Store) Restore(from image.Source) error {
 	if err := s.usable(); err != nil {
 		return err
