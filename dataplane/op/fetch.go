@@ -8,10 +8,11 @@ import (
 )
 
 // Fetch leases up to count jobs to a worker, from the queues in the given order, and within each queue in the
-// order of Tx.NextReady: by lane, priority and age. Unknown queues, queues without ready jobs, and queues that
-// are paused, being deleted, or at their concurrency or rate limit give nothing. A fetch that finds nothing is
-// not refused, and its idempotency key is not remembered. The repeat of a fetch that found jobs, recognised by
-// its key, gets their leases again, whatever has happened to them since: see Leased.Current.
+// order of Tx.NextReady: by lane, priority and age. Unknown queues, queues without ready jobs, and queues
+// that are paused, being deleted, or at their concurrency or rate limit give nothing. A fetch that finds
+// nothing is not refused, and its idempotency key is not remembered. The repeat of a fetch that found jobs,
+// recognised by its key, gets the leases of the first answer, whatever has happened to them since: see
+// Leased.Current.
 //
 // A repeated Fetch, recognised by its seed, gets those of its leases that are current and takes no more jobs.
 // If none is current, it is applied as a new fetch: its sender has never seen a token, so the leases have

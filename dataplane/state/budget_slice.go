@@ -89,8 +89,8 @@ func (s *Slice) ClearReport() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UnreportedNs = 0, 0, 0, 0
 }
 
-// Lacks returns the money that must be added to have an amount free. An amount below 1 nano-dollar counts as
-// 1.
+// Lacks returns the money that must be added so that an amount is free. It counts an amount below 1
+// nano-dollar as 1.
 func (s *Slice) Lacks(amount money.Nano) money.Nano { return max(max(amount, 1)-s.Free(), 0) }
 
 // ReportNs returns the time of the next report to the first shard, or 0 for none.
