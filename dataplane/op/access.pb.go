@@ -37,7 +37,7 @@ type SetKey struct {
 	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
 	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The same of the key meta.principal; 0 = not checked.
+	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -196,7 +196,7 @@ type RotateKey struct {
 	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // the time during which the old secret is still accepted
 	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,5,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The same of the key meta.principal; 0 = not checked.
+	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,6,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,8 +318,7 @@ func (x *RotateKeyResult) GetKey() *state.Key {
 	return nil
 }
 
-// CreateKey stores an API key. With first set it is refused if any key ever
-// existed.
+// CreateKey stores an API key. With `first` set it is refused if any key ever existed.
 type CreateKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -441,7 +440,7 @@ type RevokeKey struct {
 	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refuse to delete the last key that administers the namespace
 	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The same of the key meta.principal; 0 = not checked.
+	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
 	CallerVersion uint64 `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

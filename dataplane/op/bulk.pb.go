@@ -440,7 +440,7 @@ func (x *RunBulk) GetFailure() string {
 type RunBulkResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       bool                   `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // the part was at the position that the proposer saw
-	Waits         bool                   `protobuf:"varint,2,opt,name=waits,proto3" json:"waits,omitempty"`     // it could not do all jobs, because the consequences had no room
+	Waits         bool                   `protobuf:"varint,2,opt,name=waits,proto3" json:"waits,omitempty"`     // some jobs have to wait, because the entry or an outbox is full
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

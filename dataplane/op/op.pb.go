@@ -29,7 +29,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Found says why an enqueue created no job.
+// Found says whether an enqueue created the job and, if not, why.
 type Found int32
 
 const (
@@ -573,7 +573,7 @@ type NewJob struct {
 	Defaults       uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Defaults...: the fields that the client left open for the queue's defaults
 	Options        *job.Options           `protobuf:"bytes,10,opt,name=options,proto3" json:"options,omitempty"`   // absent for a plain job
 	DependsOn      []*Dependency          `protobuf:"bytes,11,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	Chain          *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
+	Chain          *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the steps; link says which one the job is
 	ResultSchema   *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	FairnessKey    string                 `protobuf:"bytes,14,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	FairnessWeight uint32                 `protobuf:"varint,15,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
@@ -1165,7 +1165,7 @@ func (x *LeaseProof) GetWorkerId() string {
 	return ""
 }
 
-// Ack completes jobs, each item on its own.
+// Ack completes jobs or ends iterations of agents' jobs, each item on its own.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1829,7 +1829,7 @@ type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`                                     // NOT_FOUND: unknown; LEASE_LOST: stop working on it
 	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`                           // positions of renewed jobs that are being cancelled: their workers should stop
-	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that have cost more than their budgets have room for
+	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that exceed a budget or their agent's max_cost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2050,8 +2050,8 @@ func (*ArriveResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
 }
 
-// Deliver applies the ops that another shard has sent, in its order. It skips ops that are already applied,
-// and refuses ops that do not follow the last applied one.
+// Deliver applies the ops that another shard has sent, in the order of their numbers. It skips ops that are
+// already applied, and refuses ops that do not follow the last applied one.
 type Deliver struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

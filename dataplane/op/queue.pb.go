@@ -38,8 +38,8 @@ type SetQueue struct {
 	Draining       *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                    // true also pauses
 	MaxLength      *uint64                `protobuf:"varint,8,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"` // 0 = unlimited
 	Overflow       *job.Overflow          `protobuf:"varint,9,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow,oneof" json:"overflow,omitempty"`
-	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"`                      // replaces the whole where present
-	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`                        // replaces the whole where present
+	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"`                      // replaces the whole retention, if present
+	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`                        // replaces all defaults, if present
 	Provider       *string                `protobuf:"bytes,12,opt,name=provider,proto3,oneof" json:"provider,omitempty"`                  // of jobs that name no provider
 	AgeingMs       *int64                 `protobuf:"varint,13,opt,name=ageing_ms,json=ageingMs,proto3,oneof" json:"ageing_ms,omitempty"` // 0 = never
 	IfVersion      uint64                 `protobuf:"varint,14,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`    // the settings' version to expect, see QueueVersion; 0 = any

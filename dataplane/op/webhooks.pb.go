@@ -190,8 +190,8 @@ func (x *NotifyWebhooksResult) GetDropped() uint32 {
 	return 0
 }
 
-// SetAlerts changes whether alert rules fire, and queues a webhook delivery for each change. It skips rules
-// that are already in the state.
+// SetAlerts changes whether alert rules fire, and queues a webhook delivery for each change. It skips a change
+// to the state that the rule already has.
 type SetAlerts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"` // meta.ids has a delivery id for each change

@@ -537,7 +537,7 @@ const (
 	EventType_EVENT_DEAD             EventType = 9
 	EventType_EVENT_RECLAIMED        EventType = 10
 	EventType_EVENT_PROMOTED         EventType = 11
-	EventType_EVENT_RETURNED         EventType = 12 // fetched but not delivered: ready again, and the attempt does not count
+	EventType_EVENT_RETURNED         EventType = 12 // the fetch was undone: pending again, and the attempt does not count
 	EventType_EVENT_RENEWED          EventType = 13 // a lease was renewed
 	EventType_EVENT_QUEUE_CHANGED    EventType = 14
 	EventType_EVENT_QUEUE_PAUSED     EventType = 15
@@ -1144,7 +1144,7 @@ func (x *Terms) GetStarts() []*TermStart {
 type TermStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Seed          []byte                 `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"` // seed of that entry; random, so no two leaders have the same
+	Seed          []byte                 `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"` // seed of that entry; random, so no two terms have equal seeds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,7 +1276,7 @@ type Queue struct {
 	Provider            string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // provider of jobs that name none; empty: none
 	AgeingMs            int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`                                      // a job that has waited this long counts as one priority higher; 0 = never
 	Gated               uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                                            // pending jobs at gates
-	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // number of lanes; 0 = none of its jobs has a fairness key
+	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // number of lanes; 0 = none of its ready or active jobs has a fairness key
 	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // served time of a lane that always had jobs: where a new lane begins
 	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // moving average of the duration of jobs in lanes; 0 = unknown
 	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // moving average of the cost of an attempt; 0 = none reported
@@ -2087,7 +2087,7 @@ type Price struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Provider             string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`                                         // empty: any provider
 	Model                string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`                                               // a trailing * stands for any ending
-	OverInputTokens      int64                  `protobuf:"varint,3,opt,name=over_input_tokens,json=overInputTokens,proto3" json:"over_input_tokens,omitempty"` // applies to reports with more input tokens than that
+	OverInputTokens      int64                  `protobuf:"varint,3,opt,name=over_input_tokens,json=overInputTokens,proto3" json:"over_input_tokens,omitempty"` // applies to reports with more input tokens than this number
 	InputNanoUsd         int64                  `protobuf:"varint,4,opt,name=input_nano_usd,json=inputNanoUsd,proto3" json:"input_nano_usd,omitempty"`
 	OutputNanoUsd        int64                  `protobuf:"varint,5,opt,name=output_nano_usd,json=outputNanoUsd,proto3" json:"output_nano_usd,omitempty"`
 	CacheCreationNanoUsd int64                  `protobuf:"varint,6,opt,name=cache_creation_nano_usd,json=cacheCreationNanoUsd,proto3" json:"cache_creation_nano_usd,omitempty"`
@@ -2562,7 +2562,7 @@ type Slice struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GrantedNanoUsd  int64                  `protobuf:"varint,1,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"`    // granted and not spent
 	ReservedNanoUsd int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // part of the grant that running attempts have reserved
-	// What the first shard has not received yet.
+	// These amounts have not been reported to the first shard yet.
 	SettledNanoUsd int64   `protobuf:"varint,3,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
 	OverrunNanoUsd int64   `protobuf:"varint,4,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
 	GoneNanoUsd    int64   `protobuf:"varint,5,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"`  // granted money that was spent or given back; negative: money taken without a grant
@@ -2899,7 +2899,7 @@ type ApprovalPolicy struct {
 	Label           string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
 	All             bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // all conditions must hold; else one is enough
 	Disabled        bool                   `protobuf:"varint,3,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	Queue           string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"` // the conditions begin here; empty and 0 are none
+	Queue           string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"` // the conditions begin here; an empty text sets none
 	TagKey          string                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"`
 	TagValue        string                 `protobuf:"bytes,6,opt,name=tag_value,json=tagValue,proto3" json:"tag_value,omitempty"` // with tag_key; empty: any value
 	CostNanoUsdOver int64                  `protobuf:"varint,7,opt,name=cost_nano_usd_over,json=costNanoUsdOver,proto3" json:"cost_nano_usd_over,omitempty"`
@@ -3188,7 +3188,7 @@ type Webhook struct {
 	Events          []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	Disabled        bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	RetryLimit      uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
-	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs: it receives the events of these queues' jobs only; none: of all
+	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs of the queues whose events it receives; none: all events
 	SecretOverlapMs int64                  `protobuf:"varint,7,opt,name=secret_overlap_ms,json=secretOverlapMs,proto3" json:"secret_overlap_ms,omitempty"` // how long deliveries are also signed with the previous secret
 	PreviousSecret  string                 `protobuf:"bytes,8,opt,name=previous_secret,json=previousSecret,proto3" json:"previous_secret,omitempty"`       // valid until previous_until_ns
 	PreviousUntilNs int64                  `protobuf:"varint,9,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"`
@@ -3297,7 +3297,7 @@ type Attempted struct {
 	Error          string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                                            // empty: the event was delivered
 	AtNs           int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`                                 // time of the last attempt; 0 = none
 	Waiting        uint64                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                                       // deliveries that are still to be attempted
-	Dropped        uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // events dropped because too many deliveries waited
+	Dropped        uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // events dropped because too many deliveries waited or were kept
 	GivenUp        uint32                 `protobuf:"varint,6,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                        // deliveries given up in a row
 	FailingSinceNs int64                  `protobuf:"varint,7,opt,name=failing_since_ns,json=failingSinceNs,proto3" json:"failing_since_ns,omitempty"` // when the first of them was given up
 	unknownFields  protoimpl.UnknownFields
@@ -3585,7 +3585,7 @@ func (x *Scores) GetScores() []*job.Score {
 	return nil
 }
 
-// QueueDefaults holds the defaults for a queue's new jobs. An absent field means the namespace's default.
+// QueueDefaults holds the defaults for a queue's new jobs. An absent field means the built-in default.
 type QueueDefaults struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Priority      *uint32                `protobuf:"varint,1,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
@@ -3731,7 +3731,7 @@ type Batch struct {
 	Total           uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Succeeded       uint64                 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed          uint64                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
-	Cancelled       uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                             // cancelled, or removed before they settled
+	Cancelled       uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                             // cancelled members, also those that were deleted before they settled
 	Open            bool                   `protobuf:"varint,6,opt,name=open,proto3" json:"open,omitempty"`                                       // more members may be added
 	CallbackQueue   string                 `protobuf:"bytes,7,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
 	CallbackShard   uint32                 `protobuf:"varint,8,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
@@ -4092,7 +4092,7 @@ type Dependents struct {
 	Waiters       uint64                 `protobuf:"varint,1,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	Settled       job.State              `protobuf:"varint,2,opt,name=settled,proto3,enum=corvo.job.v1.State" json:"settled,omitempty"` // unspecified: not settled yet, or the job is not on this shard
 	SettledNs     int64                  `protobuf:"varint,3,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`    // when the notification of the waiting jobs began; 0 = not yet
-	RetryNs       int64                  `protobuf:"varint,4,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`          // when those that it could not reach are notified again; 0 = at once
+	RetryNs       int64                  `protobuf:"varint,4,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`          // when a duty tries again to notify the waiting jobs that it passed over; 0 = at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4209,8 +4209,8 @@ type Usage struct {
 	Queue   string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // clock of the entry with the report
 	// The report's quantities. Model and provider are the job's after the report: a report without them
-	// means those of the report before. The cost is the one that counts: the reported one, or else the
-	// computed one. A rejected report is stored as it came, and its amounts may be anything.
+	// keeps those that the job had. The cost is the one that counts: the reported one, or else the computed
+	// one. A rejected report is stored as it came, and its amounts may be anything.
 	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
 	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the prices of the namespace and those shipped
 	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // there is a computed amount
@@ -4898,8 +4898,8 @@ func (x *Inbox) GetLastSeq() uint64 {
 
 // Forward says where a job went when it last left this shard. Its store key holds the job's id. Each shard
 // that a job has left has one; the shard it is on has none. So a reader that follows the forwards from the
-// shard of the job's birth finds it. A Forward whose move is not above that of the one followed to it is of
-// an earlier visit: the job is then between the two shards.
+// shard of the job's birth finds it. If a Forward's move number is not above the number of the Forward that led
+// to it, it belongs to an earlier visit: the job is then on its way between the two shards.
 type Forward struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
