@@ -28,7 +28,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.AckResponse{Status: ok.Status, UsageRejected: rejected})
 }
 
-// ackJob acks one job. If its usage report is rejected, ackJob returns the reason; otherwise it returns "".
+// ackJob acks one job. It returns the reason why the job's usage report was rejected, or "" if it was not.
 func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) (rejected string, err error) {
 	id, j, err := q.lookUp(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), found.explain(id, err)
 }
 
-// acks prepares the acks. The methods settle and one of the result propose them, with one op for each shard,
-// and note in found which results do not match their schemas.
+// acks prepares acks of the jobs in ids. When the caller runs settle or one on the returned items, they
+// propose one op for each shard and note in found the results that do not match their schemas.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
@@ -123,15 +123,16 @@ func checkAcks(n int) error {
 }
 
 // settle proposes the valid acks. Its answer lists an error for each invalid ack and for each ack that its
-// shard refused. If only some shards took their acks, it lists the error of a failed shard for each ack
-// there. The request fails as a whole if no shard took any acks, or on an error that is no *api.Error.
+// shard refused. If only some shards committed their ops, it lists a failed shard's error for each ack of
+// that shard. The request fails as a whole if there are valid acks and no shard committed any, or on an error
+// that is no *api.Error.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {
 		out.Errors = append(out.Errors, api.ItemError{JobID: id, Code: code, Error: message})
 	}
 	items := make([]*op.AckItem, 0, len(acks))
-	asked := make([]*convert.AckBatchItem, 0, len(acks)) // the request's item behind items[i]
+	asked := make([]*convert.AckBatchItem, 0, len(acks)) // the item of the request from which items[i] was made
 	ids := make([]job.ID, 0, len(acks))                  // the job of items[i]
 	into := convert.NewAcks(len(acks))
 	for i := range acks {
@@ -184,8 +185,8 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	return out, nil
 }
 
-// ackItem finds the job of one item of a batch request and converts the item. An *api.Error refuses that item
-// alone.
+// ackItem finds the job of one item of a batch request and converts the item. If it returns an *api.Error,
+// only that item is refused.
 func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
 	id, j, err := q.lookUp(r, b.JobID, span.linkable())
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	for _, c := range q.shards.All() {
 		report, err := c.State().Verify(r.Context())
 		if r.Context().Err() != nil {
-			return err // the client has left, which says nothing about the store
+			return err // the client has left, so the error says nothing about the store
 		}
 		if err != nil {
 			s.cfg.Logger.Error("a shard's store is damaged", "shard", c.Shard(), "error", err)

@@ -66,9 +66,9 @@ func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readOfJob calls say with one snapshot of the job's store and writes its answer. It refuses a job that does
-// not exist or lies in a queue outside the caller's scope with NOT_FOUND, and a job that is moving to another
-// shard with VIEW_BEHIND.
+// readOfJob calls say with one snapshot of the job's store and writes the answer that say returns. It refuses
+// a job that does not exist or lies in a queue outside the caller's scope with NOT_FOUND, and a job that is
+// moving to another shard with VIEW_BEHIND.
 func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
 	q, id, at, err := s.jobAt(r)
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 // managed begins a change of the job in the path. It decodes the request into body, waits until this node has
-// every write acknowledged before, and returns the job and its shard. It refuses a caller who may not manage
-// the job's queue.
+// every write acknowledged before the request, and returns the job and its shard. It refuses a caller who may
+// not manage the job's queue.
 func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j *job.Job, err error) {
 	if q, err = s.begin(r, body); err != nil {
 		return q, nil, nil, err

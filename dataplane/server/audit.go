@@ -344,7 +344,7 @@ type auditLog struct {
 	from, to uint64 // the requested numbers: [from, to)
 	at       uint64 // the number of the next record; outside [from, to) at the end
 	record   *state.AuditRecord
-	passed   *state.AuditRecord // the record read before
+	passed   *state.AuditRecord // the record that step left last; nil at the start
 }
 
 // begin moves to the first record of a page.

@@ -15,9 +15,9 @@ import (
 )
 
 // audits reports whether the audit log records all requests to a route, granted and refused. On the other
-// routes it records only missing credentials and permissions: see onRefused. The others are the GET routes,
-// the open routes, the routes that only read, and the routes that workers and enqueuing clients call all day.
-// A route with a new permission is recorded by default, unless its method is GET.
+// routes it records only missing credentials and permissions (see onRefused). These other routes are the GET
+// routes, the open routes, the routes that only read, and the routes that workers and enqueuing clients call
+// all day. A route with a new permission is recorded by default, unless its method is GET.
 func audits(route serve.Route) bool {
 	if route.Method == http.MethodGet {
 		return false
@@ -37,7 +37,7 @@ type auditState struct {
 // auditStateKey is the context key of a request's auditState.
 type auditStateKey struct{}
 
-// recordedError is the error of a request of which the audit log already has the record.
+// recordedError is the error of a request whose record the audit log already has.
 type recordedError struct{ error }
 
 func (e *recordedError) Unwrap() error { return e.error }
@@ -92,8 +92,8 @@ func (q *request) applied() {
 const unmatched = "unmatched"
 
 // onRefused records a refused request, unless one of its ops wrote the audit record. It records missing
-// credentials and permissions on every route, and every refusal on an audited route. Of the requests that
-// match no route it records those that are no reads.
+// credentials and permissions on every route, and every refusal on an audited route. If a request matches no
+// route, onRefused records it unless its method only reads.
 func (s *Server) onRefused(r *http.Request, route *serve.Route, who tenancy.Principal, err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code.Status() < 400 || e.Code.Status() > 499 {

@@ -109,6 +109,6 @@ func (s *Server) proposeRequests(ctx context.Context, ns tenancy.NamespaceID, o 
 	return err
 }
 
-// Close records the pending requests until ctx ends. The handler must not be called any more, and the host
-// must still be open.
+// Close records the pending requests and returns when they are recorded or ctx ends. The handler must not be
+// called any more, and the host must still be open.
 func (s *Server) Close(ctx context.Context) { s.requests.Close(ctx) }

@@ -19,9 +19,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits:
-// the limit of the client's address before it looks at the key, and the limits of failures and of the key
-// afterwards.
+// authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits.
+// It applies the limit of the client's address before it looks at the key. Afterwards it applies the limit of
+// failures to a wrong key, or the key's own limit.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
@@ -58,9 +58,10 @@ func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Pe
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
 }
 
-// authoriseAgain gives a request the rights that its key has now, after every change that any node has
-// acknowledged. A long body may arrive after its key was revoked. Requests that grant rights need this second
-// check, because the rights they grant would outlast the revoked key.
+// authoriseAgain replaces a request's rights by those that its key has now. It first waits until this node
+// has every change that any node acknowledged before. A long body may arrive after its key was revoked.
+// Requests that grant rights need this second check, because the rights they grant would outlast the revoked
+// key.
 func (s *Server) authoriseAgain(r *http.Request, q *request) error {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return err
@@ -75,8 +76,9 @@ func (s *Server) authoriseAgain(r *http.Request, q *request) error {
 	return err
 }
 
-// identify returns the sender of a request, both when it begins and again while it runs. Only identify and
-// the Authenticator make a principal, and with it a namespace.
+// identify returns the sender of a request, both when the request begins and again while it runs. The keyUse
+// is nil with Dev or Authenticator. Only identify and the Authenticator make a principal, and with it a
+// namespace.
 func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	nobody := tenancy.Principal{}
 	if s.cfg.Dev {
@@ -116,7 +118,7 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 
 // Bounds of the wait for a key that this node does not know yet.
 const (
-	// DefaultNewKeyWait is the default of the longest wait. A follower that is in contact with its leader
+	// DefaultNewKeyWait is the default of Config.NewKeyWait. A follower that is in contact with its leader
 	// receives the leader's writes within milliseconds.
 	DefaultNewKeyWait = time.Second
 	// maxNewKeys is the maximum number of requests that wait at the same time. The next one is refused with
@@ -134,10 +136,10 @@ func lacksKeys(home *cell.Cell, text string) bool {
 }
 
 // awaitKeys waits until this node has every change of keys that was acknowledged before the call, because a
-// key works at every node as soon as one node has answered its creation. If the wait fails, this node cannot
-// tell whether the key is valid. The answer says so, because a worker that is told that its key is wrong
-// gives up. Clients with unknown keys can make a node ask its leader, but requests that wait at the same time
-// share one question.
+// key must work at every node as soon as one node has answered its creation. If the wait fails, this node
+// cannot tell whether the key is valid. The answer says so, because a worker that is told that its key is
+// wrong gives up. Clients with unknown keys can make a node ask its leader, but requests that wait at the
+// same time share one question.
 func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
 		return keyNotKnownYet(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
@@ -158,8 +160,8 @@ func keyNotKnownYet(why error) error {
 	return e
 }
 
-// park waits for work, as host.Park does. A poll whose key is revoked in the meantime ends when this node
-// learns of the revocation, not at the next work.
+// park waits for work, as host.Park does. If the poll's key is revoked in the meantime, the poll ends when
+// this node learns of the revocation, even if no work arrives.
 func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
 	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
 		_, err := s.stays(r, q.who, tenancy.JobWork, queues...)
@@ -173,8 +175,8 @@ var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Ho
 var crossOrigin = http.NewCrossOriginProtection()
 
 // checkDirect refuses requests that do not seem to come directly from a program on this machine: those with a
-// proxy's header, from a web page of another origin, or with a Host that does not name this machine. A node
-// without keys would otherwise be open to everybody who can make a process on this machine send a request. A
+// proxy's header, from a web page of another origin, or with a Host that does not name this machine. Without
+// it, a node without keys would be open to everybody who can make a process on this machine send a request. A
 // proxy could forward requests from the whole network. A web page could use its visitor's browser, also under
 // a name that DNS rebinding points to this machine.
 func checkDirect(r *http.Request) error {

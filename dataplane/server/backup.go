@@ -73,7 +73,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// awaitBackedUp waits until this node has every write acknowledged before by any node. With
+// awaitBackedUp waits until this node has every write that any node acknowledged before the request. With
 // consistency=eventual it does not wait, because this node may be all that is left of a cluster.
 func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
 	f, err := q.freshness(r)
@@ -88,7 +88,8 @@ func (s *Server) restore(http.ResponseWriter, *http.Request) error {
 	return api.Errorf(api.Unsupported, "a running node cannot restore a backup, because that would undo acknowledged writes. Create a new node with `corvo admin restore --from FILE --data-dir DIR`, and start it in place of this one")
 }
 
-// backupStream writes a backup to a client, until ctx ends or the client reads nothing for backupWrite.
+// backupStream writes a backup to a client, until ctx ends or the client takes longer than backupWrite to
+// read one part.
 type backupStream struct {
 	ctx     context.Context
 	to      io.Writer

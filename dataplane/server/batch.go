@@ -126,8 +126,8 @@ func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	return id, q.shards.Birth(id), nil
 }
 
-// seesBatch reports whether the caller's scope covers the queue a batch belongs to. The batch's events name the
-// same queue, so that exactly the callers who may read the batch receive its events.
+// seesBatch reports whether the caller's scope covers the queue that a batch belongs to. The batch's events
+// name that queue too, so that exactly the callers who may read the batch receive its events.
 func (q *request) seesBatch(b *state.Batch) bool { return q.who.Covers(b.HomeQueue()) }
 
 // mayUseBatch checks the caller's right to a batch. A follower that does not know the batch may be behind, so

@@ -19,8 +19,9 @@ import (
 )
 
 // A bulk operation is one action on many jobs on any shards. The shards' leaders perform it in the
-// background. A request for at most job.BulkWaited jobs waits for the operation's end unless the client sets
-// async. The operation treats jobs outside the scope that the caller had at the start as absent.
+// background. A request for at most job.BulkWaited jobs waits for the operation's end, at most bulkWait,
+// unless the client sets async. The operation treats a job outside the caller's scope as absent; the scope is
+// the one at the operation's start.
 
 // bulkWait is the longest time that a request waits for the end of its operation.
 const bulkWait = 20 * time.Second
@@ -114,8 +115,8 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk sets the operation's shares, which are the named jobs grouped by their shards as far as this node
-// knows, and its number of jobs.
+// nameBulk groups the named jobs into the operation's shares, by the shards on which they are as far as this
+// node knows, and sets the operation's number of jobs.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {

@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// getJobs returns jobs by their ids, read from the stores so that they are never older than this node's
-// state. It leaves out texts that are no job ids, jobs that do not exist or are moving to another shard, and
-// jobs of queues that the caller may not see, and gives no reason for any of them. Above job.MaxBulkGetBytes
-// it answers PAYLOAD_TOO_LARGE.
+// getJobs returns jobs by their ids, in the order of the request. It reads them from the stores, because a
+// view may lag behind its store. It leaves out texts that are no job ids, jobs that do not exist or are
+// moving to another shard, and jobs of queues that the caller may not see, and gives no reason for any of
+// them. If the jobs' documents have more than job.MaxBulkGetBytes, it answers PAYLOAD_TOO_LARGE.
 func (s *Server) getJobs(w http.ResponseWriter, r *http.Request) error {
 	var body api.BulkGetRequest
 	q, err := s.begin(r, &body)

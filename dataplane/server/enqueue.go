@@ -27,7 +27,7 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
 }
 
-// Three functions enqueue, each by the next:
+// Three functions enqueue, and each calls the next:
 //
 //   - enqueueJob takes the body of a request for one job. The handlers of one job call it.
 //   - enqueueJobs takes converted and authorised jobs. It adds the span and builds the HTTP response.

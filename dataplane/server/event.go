@@ -22,8 +22,8 @@ const (
 	// DefaultEventWriteWait is the time that a client has to read one batch or heartbeat. A slower client is
 	// disconnected. It can reconnect with the id of its last event.
 	DefaultEventWriteWait = 10 * time.Second
-	// pageBatches bounds the batches that one page reads. A page whose filter or scope skips most events ends
-	// early, and its cursor continues.
+	// pageBatches bounds the batches that one page reads. A page whose filter or scope skips most events may
+	// therefore end before its limit; the next page continues at its cursor.
 	pageBatches = 16
 )
 
@@ -89,7 +89,8 @@ func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*ev
 	return s.readFrom(r, q, query, name, from)
 }
 
-// readFrom returns a reader after a position; "" means no position.
+// readFrom returns a reader that starts after the position from; "" means no position. If this node lacks the
+// position, readFrom waits for the leader's state, at most Config.ReadWait.
 func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, from string) (*eventReader, error) {
 	x := &eventReader{query: query, cells: q.shards.All()}
 	if from == "" {
@@ -129,8 +130,8 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// sendEvents sends events to a listener until the client leaves or the stream must end. The error gives the
-// reason.
+// sendEvents sends events to a listener until the client leaves or the stream must end. It returns the
+// reason, or nil if the client left.
 func (s *Server) sendEvents(r *http.Request, reader *eventReader, follower *host.Follower, to listener) error {
 	if reader.at == nil {
 		reader.at = latest(reader.cells)
@@ -184,10 +185,10 @@ type listener interface {
 	heartbeat(at string) error
 }
 
-// run sends events until the request's context ends, with a nil error, or until the stream must end, with the
-// reason: the client's key loses the right, the node drains, the namespace closes, or a read or write fails.
-// A stream that is notified of news waits for its turn in the namespace's rate before it reads them, so that
-// many streams do not all wake and write at each commit.
+// run sends events until the request's context ends, and then returns nil. If the stream must end before, run
+// returns the reason: the client's key loses the right, the node drains, the namespace closes, or a read or
+// write fails. A stream that is notified of news waits for its turn in the namespace's rate before it reads
+// them, so that many streams do not all read and write at each commit.
 func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
@@ -223,8 +224,8 @@ func (x *eventStream) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Check again: select chooses any ready case, and a revoked key must not wait until its case is
-		// chosen.
+		// Check again: select chooses any ready case, and a revoked key must not last until select chooses
+		// the case above.
 		select {
 		case <-recheck:
 			recheck, err = x.mayContinue()

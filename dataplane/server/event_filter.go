@@ -29,7 +29,7 @@ var eventFilter = []serve.Param{
 // eventQuery selects events for a principal.
 type eventQuery struct {
 	who    tenancy.Principal
-	queues []string // nil = all; so for jobs and types
+	queues []string // nil = all, as in jobs and types
 	jobs   map[job.ID]bool
 	types  []string
 }
@@ -169,7 +169,7 @@ func notAPlace(name, given string) error {
 	return api.Errorf(api.ValidationError, "%s %s is not the id of an event of this namespace: use 0 to begin with the oldest, or leave it out", name, text.Quote(given))
 }
 
-// latest returns the position after all events that the shards have.
+// latest returns the position after the last event that this node has of each shard.
 func latest(cells []*cell.Cell) seqs {
 	out := make(seqs, len(cells))
 	for i, c := range cells {
@@ -178,8 +178,9 @@ func latest(cells []*cell.Cell) seqs {
 	return out
 }
 
-// lastEventID returns the position from which a stream continues, or "" for new events only. An EventSource
-// that lost its connection opens the same URL again and sends its position in the header.
+// lastEventID returns the position from which a stream continues, or "" for new events only. The header
+// overrides the query, because an EventSource that lost its connection opens its old URL again and sends its
+// position in the header.
 func lastEventID(r *http.Request) string {
 	return cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last_event_id"))
 }

@@ -18,7 +18,7 @@ const (
 	eventLookCost  = 1       // an event of the ring that a stream examines
 )
 
-// eventBurst is the part of the rate that may be used at once after a pause. It is short, so that a thousand
+// eventBurst is the time for which unused rate is kept, to be used at once. It is short, so that a thousand
 // streams write one after the other and requests run in between.
 const eventBurst = 10 * time.Millisecond
 
@@ -47,7 +47,7 @@ func (h *eventHubs) enter(ns tenancy.NamespaceID, cells []*cell.Cell, perSecond 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hub := h.of[ns]
-	if hub == nil || !slices.Equal(hub.cells, cells) { // the namespace was closed and opened again
+	if hub == nil || !slices.Equal(hub.cells, cells) { // the first stream, or the namespace was closed and opened again
 		hub = &eventHub{cells: cells, rate: eventRate{perSecond: perSecond}}
 		for _, c := range cells {
 			hub.rings = append(hub.rings, &eventRing{cell: c})
@@ -87,8 +87,8 @@ func (h *eventHub) rest(idle time.Duration) {
 	}
 }
 
-// eventRate bounds the cost per second, in bytes, of the streams of a namespace. Roughly, it serves streams
-// in the order in which they ask: adjust changes only the waits of later ones.
+// eventRate bounds the cost per second, in bytes, of the streams of a namespace. It serves streams roughly in
+// the order in which they ask, because adjust changes only the waits of later ones.
 type eventRate struct {
 	perSecond int64
 
@@ -108,7 +108,8 @@ func (r *eventRate) reserve(now time.Time, cost int64) time.Duration {
 	return wait
 }
 
-// adjust charges by, the real cost of a write less its expected cost. A negative by is a refund.
+// adjust corrects the charge of a write by the difference between its real and its expected cost. A negative
+// difference is a refund.
 func (r *eventRate) adjust(by int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// These are the bounds of one read by a stream or page, so that it holds no snapshot for long and the answer
-// stays small. eventBatchSeen and eventBatchBytes count for each shard. The event that reaches
-// eventBatchBytes is the shard's last in that read.
+// These bounds of one read keep a snapshot open only briefly and the answer small. eventBatchSeen and
+// eventBatchBytes count for each shard. The event that reaches eventBatchBytes is the shard's last in that
+// read.
 const (
 	eventBatch      = 256      // events that a stream shows; a page shows up to its limit
 	eventBatchSeen  = 4096     // events that the reader examines in the store
@@ -51,9 +51,9 @@ func (x *eventReader) settle(ctx context.Context) error {
 	return nil
 }
 
-// read returns the next visible events, at most most, and whether there may be more. It moves the reader's
-// position after them. Each shard gets an equal share, at least one event, so that a busy shard does not
-// delay the others.
+// read returns up to most of the next visible events, and whether there may be more. It moves the reader's
+// position after them. Each shard gets an equal share, so that a busy shard does not delay the others. If
+// there are more shards than most, the first shards with events use it up.
 func (x *eventReader) read(most int) (events []shownEvent, more bool, err error) {
 	share := max(most/len(x.cells), 1)
 	for i := range x.cells {
@@ -135,15 +135,15 @@ func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEve
 	return events, to+1 < c.State().Head().FeedNextSeq, nil
 }
 
-// readFeed reads events from the store, for a page or for a stream that is behind the ring. It stops before
-// upTo, the ring's first event, so that the stream continues with the ring.
+// readFeed reads events from the store, for a page or for a stream that needs older events than the ring has.
+// It stops before upTo, the ring's first event, so that the stream continues with the ring.
 func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, events []shownEvent) (_ []shownEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
 	seen, size := 0, 0
 	for item, err := range v.snapshot().Feed(x.at[shard] + 1) {
 		if errors.Is(err, state.ErrTrimmed) {
-			return events, true, nil // trimmed after the head was read; the next read continues behind the gap
+			return events, true, nil // trimmed after the head was read; the next read continues after the gap
 		}
 		if err != nil {
 			return nil, false, fmt.Errorf("feed of shard %d: %w", shard, err)

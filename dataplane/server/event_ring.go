@@ -27,8 +27,8 @@ const (
 )
 
 // eventRing keeps the newest events of a shard. Each is decoded once for all event streams, and encoded once
-// for each form that they share. The ring has no goroutine: the stream that needs the next events reads them
-// from the store, so that streams whose clients do not read cost nothing.
+// for each form that streams share. The ring has no goroutine: the stream that needs the next events reads
+// them from the store, so that streams whose clients do not read cost nothing.
 type eventRing struct {
 	cell *cell.Cell
 
@@ -40,9 +40,9 @@ type eventRing struct {
 	filled time.Time // when the ring last read new events from the store
 }
 
-// after copies as many of the events after a position as fit into buffer. events is a part of buffer, and to
-// is the position after them. If the ring does not reach back to the position, ok is false and to is the
-// first sequence of the ring.
+// after copies the events after a position into buffer, as many as fit. events is a part of buffer, and to is
+// the position after the copied events. If the ring does not reach back to the position, ok is false and to
+// is the first sequence of the ring.
 func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEvent, to uint64, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 )
 
 // sharedEvent is an event of the feed. For each view, the first stream that shows the event composes it, and
-// the first of each protocol encodes it. Other streams use those bytes, except RPC streams of a namespace
-// with several shards.
+// the first stream of each protocol encodes it. Other streams use those bytes, except RPC streams of a
+// namespace with several shards.
 type sharedEvent struct {
 	seq     uint64
 	clockNs int64
@@ -38,8 +38,8 @@ type eventView struct {
 	message *rpc.Encoded
 }
 
-// view returns the event with the queue from which its job came if from is set, otherwise without that queue.
-// The first caller composes it.
+// view returns the event for clients who may see the queue from which its job came (from is set), or for all
+// other clients. The first caller composes it.
 func (e *sharedEvent) view(v snapshots, shard int, from bool) (*eventView, error) {
 	view, raw := &e.full, e.raw
 	if raw.FromQueue != "" && !from {
@@ -82,7 +82,8 @@ type shownEvent struct {
 	id string
 }
 
-// sse encodes the event as a server-sent event without its id. Streams share the bytes.
+// sse encodes the event as a server-sent event without its id. Streams share the bytes, so the caller must
+// not change them.
 func (e *shownEvent) sse(encodes *eventCounts) ([]byte, error) {
 	v := e.eventView
 	v.mu.Lock()

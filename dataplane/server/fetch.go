@@ -95,8 +95,8 @@ type lease struct {
 // the server drains. At the deadline or the drain it still returns jobs that an earlier try with the same
 // Idempotency-Key leased. The caller must deliver the jobs or give them back.
 //
-// lease waits outside the cells and their logs, and it proposes only after it has claimed a job. The event
-// that makes a job ready wakes it; it never checks by a timer.
+// While lease waits, it occupies no cell and proposes nothing: it proposes only after it has claimed a job.
+// The event that makes a job ready wakes it; it never checks by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				}
 				return q.leasedBefore(w, ask)
 			}
-			// A woken poll must claim, because it may be the only one that was notified of the job. When it releases
-			// the claim, the jobs that it did not use are passed on.
+			// A woken poll must claim, because it may be the only one that was notified of the job. When it
+			// releases the claim, other polls are notified of the jobs that it did not use.
 			waited = true
 			continue
 		}
@@ -142,7 +142,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			setIndex(w, at...)
 			return leased, nil
 		case err != nil:
-			// A shard without a leader must not keep its worker from the jobs of other shards.
+			// A shard without a leader must not keep a worker from the jobs of other shards.
 			if runs = without(runs, claims); len(runs) == 0 || !api.CodeOf(err).Retryable() {
 				return nil, err
 			}
@@ -187,7 +187,7 @@ func (d *fetchDeadline) end() {
 // claim is a run of queues on one shard with claimed jobs.
 type claim struct {
 	router.Run
-	count   int // jobs to lease
+	count   int // most jobs to lease
 	release func()
 }
 
@@ -268,7 +268,7 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 		s.emptyFetches.Add(1)
 	}
 	if q.meta.Idempotency != nil {
-		// The result may be that of an earlier fetch with the same key.
+		// The result may come from an earlier fetch with the same key.
 		if jobs, err = current(from.Cell, jobs); err != nil {
 			return nil, position{}, err
 		}
@@ -281,8 +281,9 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 }
 
 // leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased and that still
-// have these leases, as far as this node knows. If none of them has, the error is LEASE_LOST. A key is
-// remembered on one shard, so the queues of a fetch with a key must lie on one shard.
+// have these leases, as far as this node knows. If there were leases and all have ended, the error is
+// LEASE_LOST. A key is remembered on one shard, so leasedBefore refuses queues on several shards with
+// CROSS_SHARD. Without a key it returns nothing.
 func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
 	if q.meta.Idempotency == nil {
 		return nil, nil

@@ -10,14 +10,14 @@ import (
 const sweepFrom = 4
 
 // sweeps reads the jobs of an answer from one shard after the other. A record that its reader returns may be
-// valid only until the next read. The zero value has read nothing.
+// valid only until the next read. The zero value is ready to use.
 type sweeps struct {
 	cell *cell.Cell
 	read *state.JobReader
 }
 
-// of returns a reader for the jobs of a shard, which sweeps closes. count is the number of jobs of the answer
-// that the caller may read.
+// of returns a reader for the jobs of a shard, which the caller may use until it calls close or asks for
+// another shard. count is the number of jobs of the answer that the caller may read.
 func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	if s.cell == c {
 		return s.read

@@ -22,13 +22,13 @@ import (
 // write about that much before they can free space.
 const DefaultMinFreeDisk = 64 << 20
 
-// MaxApplyLag is the number of committed entries that a ready node's store may lack. The data of a node that
-// is further behind would be much older than that of the others.
+// MaxApplyLag is the number of committed entries that a ready node's store may lack. If a node lacked more,
+// its data would be much older than the other nodes'.
 const MaxApplyLag = 10_000
 
 // healthz reports whether the process can work at all: its store and its view answer. On a host of the cloud
 // it does not look at namespaces, because one broken namespace is no reason to restart the others; readyz
-// reports it.
+// reports a broken namespace.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})

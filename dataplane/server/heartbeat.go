@@ -69,8 +69,8 @@ func reportID(given string) []byte {
 }
 
 // renew renews leases, each independently. If a shard cannot be asked, the state of its leases is unknown,
-// and the answer has no form for that. The whole heartbeat then fails, and its repeat renews the other leases
-// once more.
+// and the answer has no form for that. The whole heartbeat then fails, and the client's repeat renews the
+// leases on the other shards once more.
 func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids []job.ID, all []*op.HeartbeatItem) (*op.HeartbeatResult, error) {
 	if len(ids) == 0 {
 		setIndex(w, positionOf(q.shards.Home()))

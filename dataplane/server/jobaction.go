@@ -56,8 +56,8 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// onJob proposes an op for the job in the path, on the shard that has the job, and answers the status. build
-// makes the op after the body has been decoded into body.
+// onJob proposes an op for the job in the path, on the shard that has the job, and answers with the status.
+// build makes the op after the request has been decoded into body.
 func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status func(*op.JobDone) api.Status, build func(meta *op.Meta, ids [][]byte) (op.Op, error)) error {
 	q, err := s.begin(r, body)
 	if err != nil {

@@ -63,7 +63,8 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	return s.writeSecret(w, http.StatusCreated, result.Key, text)
 }
 
-// writeSecret answers with a key that has a new secret.
+// writeSecret answers with a key that has a new secret. It refuses the repeat of a request whose secret was
+// not kept with CONFLICT.
 func (s *Server) writeSecret(w http.ResponseWriter, status int, rec *state.Key, text string) error {
 	if hash := keyring.Hash(text); !bytes.Equal(rec.GetHash(), hash[:]) {
 		// A repeat under an Idempotency-Key: the secret made for this request is not the key's, and the key's
@@ -162,9 +163,9 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	return s.writeSecret(w, http.StatusOK, result.Key, text)
 }
 
-// changeKey changes the key in the path if the caller has all its rights at the moment of the change. The op
-// carries the version of the key that was checked. If another request changed the key in between, changeKey
-// checks and tries once more.
+// changeKey changes the key in the path if the caller has all of that key's rights at the moment of the
+// change. The op carries the version of the key that was checked. If another request changed the key in
+// between, changeKey checks and tries once more.
 func changeKey[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, change func(was *state.Key) (op.Op, error)) (result R, err error) {
 	for judged := uint64(0); ; {
 		was, wrong := s.ownKey(r, q)
@@ -185,7 +186,7 @@ func changeKey[R any](s *Server, w http.ResponseWriter, r *http.Request, q *requ
 	}
 }
 
-// ownKey returns the key in the path as it is now, if the caller has all its rights.
+// ownKey returns the key in the path as it is now, if the caller has all of that key's rights.
 func (s *Server) ownKey(r *http.Request, q *request) (*state.Key, error) {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err

@@ -224,9 +224,9 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	return writeVersion(w, status, version, rule)
 }
 
-// ruleToCreate makes an op require the queue as it is now, so that the op replaces no rule that another client
-// creates meanwhile. If the queue has a rule, ruleToCreate decides as noneSeen does. otherwise is the answer
-// if the op finds another queue.
+// ruleToCreate makes an op require the queue as it is now, so that the op replaces no rule that another
+// client creates meanwhile. If the queue has a rule, ruleToCreate decides as noneSeen does. otherwise is the
+// error for the client if the op finds that the queue has changed.
 func ruleToCreate(q *request, at *cell.Cell, o *op.SetQueue) (otherwise, err error) {
 	present, err := queueRecord(at, o.Queue)
 	if err != nil {
@@ -244,9 +244,9 @@ func ruleToCreate(q *request, at *cell.Cell, o *op.SetQueue) (otherwise, err err
 	return otherwise, err
 }
 
-// ruleToReplace makes an op require the version in If-Match. had is whether the queue has a rule. otherwise is
-// the answer if If-Match requires a rule and the op finds none; nil = If-Match does not require a missing
-// rule.
+// ruleToReplace makes an op require the version in If-Match. had is whether the queue has a rule. If If-Match
+// requires a rule and the queue has none, otherwise is the error for the client; in all other cases it is
+// nil.
 func (s *Server) ruleToReplace(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, had bool) (otherwise, err error) {
 	missing := api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", o.Queue)
 	o.IfVersion, err = s.queueMatch(r, q, at, o.Queue, missing)
@@ -259,8 +259,9 @@ func (s *Server) ruleToReplace(r *http.Request, q *request, at *cell.Cell, o *op
 	return otherwise, err
 }
 
-// commitQueueRule commits a change of a queue's limits. otherwise replaces the answer PRECONDITION_FAILED; nil
-// = it stays. The repeat of a request gets the result of that request.
+// commitQueueRule commits a change of a queue's limits. It replaces a PRECONDITION_FAILED of the op by
+// otherwise, unless otherwise is nil. A repeat with the Idempotency-Key of an earlier request gets the result
+// of that request.
 func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, otherwise error) error {
 	_, err := commit[*op.SetQueueResult](s, w, r, q, at, o)
 	if otherwise != nil && api.CodeOf(err) == api.PreconditionFailed {
@@ -269,8 +270,8 @@ func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *requ
 	return err
 }
 
-// presentQueueRule returns the version of a queue's rule with every write acknowledged before, or 0 if the
-// queue has no rule.
+// presentQueueRule returns the version of a queue's rule, or 0 if the queue has no rule. It first waits until
+// this node has every write acknowledged before the request.
 func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (uint64, error) {
 	if err := s.awaitPresent(r, q, at); err != nil {
 		return 0, err

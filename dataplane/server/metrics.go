@@ -58,8 +58,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// namespaceMetrics serves the metrics of one namespace. It leaves out those of the process, of HTTP and of
-// the disk, because they count the work of other namespaces.
+// namespaceMetrics serves the metrics of one namespace. It leaves out the metrics of the process, of HTTP and
+// of the disk, because they count the work of other namespaces.
 func (s *Server) namespaceMetrics(ns tenancy.NamespaceID) http.Handler {
 	one := telemetry.NewEmptyRegistry()
 	one.Collect(func(to *telemetry.Scrape) { s.measureNamespace(to, ns) }, measured...)

@@ -39,8 +39,8 @@ type otherTotal struct {
 	seen map[string]totals // by queue, as of the last read
 }
 
-// add updates a namespace's sum from the present totals of those queues. found is false if the namespace has
-// had no such queue yet.
+// add updates a namespace's sum from the present totals of its queues without series of their own. found is
+// false if the namespace has had no such queue yet.
 func (o *otherTotals) add(ns tenancy.NamespaceID, queues []*state.Queue) (sum totals, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 // apiVersion is the version of the wire contract.
 const apiVersion = "v1"
 
-// fieldCapabilities are the capabilities that consist of fields and headers of a route.
+// fieldCapabilities name the features that are fields or headers of a route, not routes.
 var fieldCapabilities = []string{"enqueue.delayed", "enqueue.idempotency"}
 
 // ownKeysCapability is the prefix of the capabilities of a server that keeps its keys itself.

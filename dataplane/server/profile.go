@@ -13,9 +13,9 @@ import (
 // profilesPath is the path at which the tools of pprof look for profiles.
 const profilesPath = "/debug/pprof/"
 
-// profiles answers a profile of the process, or the list of profiles. Only administrators of a node may read
-// profiles, and nobody on a host of the cloud, because a profile shows everything that runs here and slows
-// the process down while it is taken.
+// profiles answers with a profile of the process, or with the list of profiles. Only administrators of a node
+// may read profiles, and nobody on a host of the cloud, because a profile shows everything that runs here and
+// slows the process down while it is taken.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return api.Errorf(api.Forbidden, "only operators may see the resources of a cloud host")

@@ -63,8 +63,8 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 }
 
 // showQueue answers a queue with its version, or returns missing if the queue does not exist. It reads the
-// version first, so the version may be older than the shown queue, and a write that requires it is refused. A
-// newer version would let a write undo a change that its client has not seen.
+// version first, so the version may be older than the shown queue. A write that requires the older version is
+// refused, whereas a newer version would let a write undo a change that its client has not seen.
 func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error) error {
 	version, err := queueVersion(at, name)
 	if err != nil {
@@ -94,7 +94,7 @@ func queueVersion(at *cell.Cell, name string) (uint64, error) {
 }
 
 // onlyIf sets the request's preconditions on a write: If-Match requires a version of the queue, and
-// If-None-Match: * requires that it does not exist. The op checks them.
+// If-None-Match: * requires that the queue does not exist. The op checks them.
 func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) (err error) {
 	if none := r.Header.Values(serve.IfNoneMatch); len(none) > 0 {
 		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
@@ -108,7 +108,7 @@ func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQue
 }
 
 // queueMatch returns the queue version that the request's If-Match requires, or 0 for any version. If the
-// request requires a version but the queue does not exist, queueMatch answers as noneSeen does.
+// request has an If-Match but the queue does not exist, queueMatch answers as noneSeen does.
 func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name string, missing error) (uint64, error) {
 	if len(r.Header.Values(serve.IfMatch)) == 0 {
 		return 0, nil

@@ -64,9 +64,9 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// clearQueue removes the waiting jobs of a queue, except held ones. The shard's leader removes them, in many
-// entries if there are many. The answer comes when this node has applied the end of the removal, or with 202
-// after the longest wait of a read.
+// clearQueue removes the waiting jobs of a queue, except held ones. The shard's leader removes them, in
+// several entries if there are many jobs. The answer comes when this node has applied the end of the removal,
+// or with 202 after Config.ReadWait.
 func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *Server) manageQueue(r *http.Request) (q request, name string, at *cell.
 	return q, name, q.shards.Of(name), nil
 }
 
-// awaitCleared waits until the removal of a queue's jobs has ended, at most as long as a read may wait. It
-// reports whether the removal has ended.
+// awaitCleared waits until the removal of a queue's jobs has ended, at most Config.ReadWait. It reports
+// whether the removal has ended.
 func (s *Server) awaitCleared(r *http.Request, c *cell.Cell, name string) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()

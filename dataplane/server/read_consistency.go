@@ -16,14 +16,14 @@ import (
 const (
 	// DefaultReadWait is the longest wait of a read that asks for freshness.
 	DefaultReadWait = 5 * time.Second
-	// DefaultFreshWait is the longest time a read without such a demand waits for the view to reach the
-	// node's state.
+	// DefaultFreshWait is the longest time that a read which asks for no freshness waits for the view to
+	// reach the node's state.
 	DefaultFreshWait = 2 * time.Second
 )
 
 // freshness is the required freshness of a read.
 type freshness struct {
-	strong   bool       // every write acknowledged before, by any node
+	strong   bool       // every write that any node acknowledged before the read
 	eventual bool       // the view as it is
 	least    []position // at least these positions
 }
@@ -106,14 +106,14 @@ func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell
 	return nil
 }
 
-// awaitView waits until the views of the shards are as fresh as the request asks, and
-// returns their age, which it also sets as a header.
+// awaitView waits until the views of the shards are as fresh as the request asks, and returns their age,
+// which it also sets as a header.
 //
-// consistency=strong and min_index insist: if the view does not get there in time, the answer is VIEW_BEHIND.
-// consistency=eventual takes the views as they are. A read that asks for nothing gets all that the stores had
-// when it came if the views can show that within Config.FreshWait. Otherwise the views answer as they are,
-// because an operator needs an old list more than none; a view that is still being built for the first time
-// answers VIEW_BEHIND.
+// With consistency=strong or min_index, the answer is VIEW_BEHIND if the views are not that fresh within
+// Config.ReadWait. consistency=eventual takes the views as they are. A read that asks for no freshness waits
+// until the views have all that the stores had when the read came, at most Config.FreshWait. After that time
+// it takes the views as they are, because an operator needs an old list more than none; a view that is still
+// being built for the first time answers VIEW_BEHIND.
 func (s *Server) awaitView(w http.ResponseWriter, r *http.Request, q *request, read ...*cell.Cell) (viewAge, error) {
 	f, err := q.freshness(r)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Server) awaitView(w http.ResponseWriter, r *http.Request, q *request, r
 	return showAge(w, read...), nil
 }
 
-// freshen waits for the view of one shard.
+// freshen waits for the view of one shard, as awaitView describes.
 func (s *Server) freshen(ctx context.Context, f freshness, c *cell.Cell) error {
 	applied, least := c.Applied(), f.on(c)
 	if f.strong {
@@ -147,17 +147,18 @@ func (s *Server) freshen(ctx context.Context, f freshness, c *cell.Cell) error {
 	return c.View().Approach(ctx, uint64(applied), s.cfg.FreshWait)
 }
 
-// awaitPresent waits until the stores of the given shards have every write acknowledged before, by any node.
-// Writes call it because the present state decides whether they are allowed, and backups because they must
-// have these writes.
+// awaitPresent waits until the stores of the given shards have every write that any node acknowledged before
+// the request. Writes call it because the present state decides whether they are allowed, and backups because
+// they must have these writes.
 func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) error {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
 	return freshness{strong: true}.awaitState(ctx, q, read)
 }
 
-// awaitOwn waits until this node's store has the request's own write. Handlers call it before they read a part of the
-// answer that only the store has. The engine waits for a forwarded write too, but answers after a moment in any case.
+// awaitOwn waits until this node's store has the request's own write. Handlers call it before they read a
+// part of the answer that only the store has. The engine has already waited for a forwarded write, but only
+// for a moment.
 func (s *Server) awaitOwn(ctx context.Context, q *request, written position) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
 	defer cancel()

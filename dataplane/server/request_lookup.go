@@ -15,8 +15,8 @@ import (
 // The functions of this file find the job that a request names and decide whether the caller may see it.
 
 // jobAt begins a read of the job in the path. It returns the job's id and the job's present or last shard, as
-// fresh as the request asks. It refuses a malformed id with NOT_FOUND. The caller must check that the job
-// exists and that the caller's scope covers it.
+// fresh as the request asks. It refuses a malformed id with NOT_FOUND. It does not check that the job exists
+// or that the caller's scope covers the job.
 func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, err error) {
 	if q, err = s.begin(r, nil); err != nil {
 		return q, id, nil, err

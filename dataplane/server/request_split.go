@@ -11,7 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/router"
 )
 
-// items is a request for several jobs, each independent, whose op has results of type T.
+// items is a request for one or more jobs, each independent of the others. Its op has one result of type T
+// for each job.
 type items[T any] struct {
 	ids []job.ID
 	// propose builds the op for the items at these positions (nil: all), which lie on the cell, and commits
@@ -26,9 +27,9 @@ type items[T any] struct {
 	at      []position   // the positions of the writes
 }
 
-// settle proposes the items on the shards of their jobs. If a job has moved to another shard without this
-// node's knowledge, the old shard answers NOT_FOUND. By then this node usually knows the new shard and asks
-// it.
+// settle proposes the items on the shards of their jobs, and leaves the error of a single item in errs. If a
+// job has moved to another shard without this node's knowledge, the old shard answers NOT_FOUND. By then this
+// node usually knows the new shard, and settle asks that shard.
 func (x *items[T]) settle(q *request) error {
 	if q.shards.Count() == 1 {
 		return x.settleHome(q)

@@ -124,8 +124,8 @@ func (x *resultCheck) look(i int) error {
 	return nil
 }
 
-// schema returns a job's schema, which never changes, or nil if the job no longer exists. A follower may not
-// know the job yet, so it catches up with the leader before it returns nil.
+// schema returns a job's schema, or nil if the job no longer exists. A schema is immutable. A follower may
+// not know the job yet, so it catches up with the leader before it returns nil.
 func (x *resultCheck) schema(ctx context.Context, id job.ID) (*resultschema.Schema, error) {
 	for sure := x.cell.Leader(); ; sure = true {
 		b, err := x.cell.State().Blob(id, job.ResultSchema)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Bounds of request bodies in bytes. A bound for bodies with documents leaves room for the rest of the
-// request, including escapes in its texts.
+// Bounds of request bodies in bytes. bodyAck and bodyEnqueue add room to the documents for the request's
+// other fields, whose texts may contain escapes.
 const (
 	bodyManage = 64 << 10
 	bodyFetch  = 64 << 10

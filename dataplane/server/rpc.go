@@ -20,9 +20,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// procedures returns the routes of the Worker RPC. Each procedure with one request and one answer does the
-// work of the HTTP route of its name, by the same functions. StreamLifecycle needs only the right to work
-// when it begins and checks others when a frame needs them. The last route refuses unknown procedures.
+// procedures returns the routes of the Worker RPC. Each procedure with one request and one answer calls the
+// functions of the HTTP route of its name. StreamLifecycle needs only the right to work when it begins; it
+// checks other rights when a frame needs them. The last route refuses unknown procedures.
 func (s *Server) procedures() []serve.Route {
 	return []serve.Route{
 		unary(s, workerpbconnect.WorkerServiceEnqueueProcedure, tenancy.JobEnqueue, s.bodyEnqueue(), s.rpcEnqueue),
@@ -42,11 +42,11 @@ func (s *Server) procedures() []serve.Route {
 }
 
 // rpcOptions apply to all procedures. Messages are not compressed, because between machines of one data
-// centre compression costs more than it saves, and a message that is small on the wire and large in memory
-// would pass every bound.
+// centre compression costs more than it saves. A compressed message could also be small on the wire, so that
+// no bound refuses it, and large in memory.
 var rpcOptions = []connect.HandlerOption{rpc.Codecs(), connect.WithCompression("gzip", nil, nil)}
 
-// procedure builds the route of one procedure, whose messages have at most most bytes.
+// procedure builds the route of one procedure. most bounds the bytes of each of its messages.
 func procedure(path string, may tenancy.Permission, most int64, s *Server, h http.Handler) serve.Route {
 	return serve.Route{
 		Method: http.MethodPost, Path: path, Permission: may, MaxBody: most, Problem: rpc.Refuse,
@@ -186,7 +186,7 @@ func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 const DefaultMessageWait = 30 * time.Second
 
 // rpcBody reads a caller's messages within their bounds: size, time, and the bytes of requests that the node
-// holds. A stream calls cut between its messages, and the time of each message begins with its first byte.
+// holds. A stream calls cut between its messages, and the time of each of them begins with its first byte.
 type rpcBody struct {
 	io.ReadCloser
 	control *http.ResponseController

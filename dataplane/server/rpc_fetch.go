@@ -19,7 +19,7 @@ const (
 	// and the answer contains more than jobs. A single larger job is sent all the same.
 	maxRPCAnswer = 4<<20 - 64<<10
 	// rpcEarly is how long before the caller's deadline a waiting fetch is answered, or a quarter of the
-	// caller's time if that is shorter.
+	// caller's remaining time if that is shorter.
 	rpcEarly = 500 * time.Millisecond
 )
 
@@ -93,8 +93,8 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 // compose builds messages from leased jobs and returns them with their leases. It gives back the jobs that do
 // not fit into the answer. It does so even for a fetch with an Idempotency-Key, because an answer to a repeat
 // has no room for these jobs either. If a job cannot be read, all jobs count as undelivered. The first job
-// always goes into the answer, because a job that is too large for any answer would otherwise return again
-// and again.
+// always goes into the answer, so that a job that is too large for any answer does not return again and
+// again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
 	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
 	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))

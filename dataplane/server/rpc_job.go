@@ -52,8 +52,8 @@ func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb
 	return &workerpb.AckBatchResponse{Acked: acked, Errors: append(refused, errs...), UsageRejected: rejected}, nil
 }
 
-// fromAcks converts acks, each independently, and returns an error for each ack that is not valid. worker
-// proves the leases of acks that name neither a token nor a worker.
+// fromAcks converts acks, each independently, and returns an error for each ack that is not valid. An ack
+// that names neither a lease token nor a worker gets worker as its worker id; "" gives it none.
 func fromAcks(items []*workerpb.AckBatchItem, worker string) (acks []convert.AckBatchItem, refused []*workerpb.ItemError) {
 	acks = make([]convert.AckBatchItem, len(items))
 	n := 0

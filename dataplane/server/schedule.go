@@ -230,8 +230,8 @@ func (s *Server) readSchedule(r *http.Request, q *request) (*state.Schedule, err
 	return q.schedule(r)
 }
 
-// presentSchedule returns the schedule in the path with every write acknowledged before, because the
-// schedule's present state decides whether the request may change it and when it runs next.
+// presentSchedule returns the schedule in the path with every write acknowledged before the request, because
+// the schedule's present state decides whether the request may change it and when it runs next.
 func (s *Server) presentSchedule(r *http.Request, q *request) (*state.Schedule, error) {
 	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err

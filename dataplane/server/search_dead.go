@@ -16,7 +16,7 @@ var deadPage = append([]serve.Param{
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
-// deadJobs answers a page of the dead jobs by a search, the last created first.
+// deadJobs answers with a page of dead jobs, the last created first.
 func (s *Server) deadJobs(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
 	q, err := s.begin(r, nil)

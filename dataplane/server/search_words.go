@@ -16,8 +16,8 @@ var wordsPage = append([]serve.Param{
 	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
-// searchWords answers a page of the jobs whose payload, tags and queue name contain all the words and phrases,
-// the last created first. A word that is a whole job id stands for that job.
+// searchWords answers with a page of the jobs whose payload, tags and queue name together contain all the
+// words and phrases, the last created first. A word that is a whole job id stands for that job.
 func (s *Server) searchWords(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
 	q, err := s.begin(r, nil)

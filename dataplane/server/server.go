@@ -47,8 +47,8 @@ type Config struct {
 	Version string
 	// Cluster is the self-hosted cluster of which this node is a member; nil = none.
 	Cluster Cluster
-	// RaftStore is the log store that the status shows, and RaftNoSync whether it leaves syncing to the
-	// operating system. "" means wal.
+	// RaftStore is the log store that the status shows; "" means wal. RaftNoSync is whether that store leaves
+	// syncing to the operating system.
 	RaftStore      string
 	RaftNoSync     bool
 	MaxPayload     int64                // bytes of a job's payload; 0 = job.DefaultMaxPayload
@@ -59,8 +59,8 @@ type Config struct {
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of free disk below which the node is not ready; 0 = DefaultMinFreeDisk
 	EventHeartbeat time.Duration        // interval on event streams; 0 = DefaultEventHeartbeat
-	EventWriteWait time.Duration        // longest write on a stream; 0 = DefaultEventWriteWait
-	EventRate      int64                // bytes per second for a namespace's event streams; 0 = job.MaxEventRate
+	EventWriteWait time.Duration        // interval of heartbeats on event streams; 0 = DefaultEventHeartbeat
+	EventRate      int64                // bytes per second for all event streams of a namespace together; 0 = job.MaxEventRate
 	EventLag       int                  // events that an event stream may fall behind; 0 = job.MaxEventLag
 	Limits         ratelimit.Limits     // rate limits; not applied with Dev or Authenticator
 	MessageWait    time.Duration        // longest arrival of an RPC message; 0 = DefaultMessageWait
@@ -201,8 +201,8 @@ func New(cfg Config) (*Server, error) {
 }
 
 // table returns the routes as they are served. While the handler of a route that needs a credential runs, the
-// cells of the caller's namespace stay open and the request's body counts against the budget. Requests to
-// audited routes are recorded.
+// cells of the caller's namespace stay open, and the request's body counts against Config.MaxBodies. Requests
+// to audited routes are recorded.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
@@ -293,8 +293,8 @@ type request struct {
 	meta       *op.Meta
 	auditState *auditState // nil = not audited
 	slot       *slot       // nil = its ops have no order among others
-	// callerVersion is the version of the caller's key from which the rights in who were checked again; 0
-	// means that they were not, or that there is no key.
+	// callerVersion is the version of the caller's key at the second check of its rights (authoriseAgain); 0
+	// means that there was no second check or that there is no key.
 	callerVersion uint64
 }
 
@@ -344,7 +344,7 @@ func decode(r *http.Request, v any) (*op.Idempotency, error) {
 	return key, serve.Decode(r, body, v)
 }
 
-// principalOf returns the name of the principal that the log stores.
+// principalOf returns the text under which the log stores a principal: the id of its key, or "open".
 func principalOf(who tenancy.Principal) string {
 	if who.KeyID != "" {
 		return who.KeyID
@@ -379,8 +379,8 @@ func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o op.Op) (R, c
 	return result, at, again(err)
 }
 
-// leaderRetry is the Retry-After of a retryable error that sets none, such as that of a request that found no
-// leader. It is about the duration of an election.
+// leaderRetry is the Retry-After of a retryable error that sets none, for example because there is no leader.
+// It is about the duration of an election.
 const leaderRetry = time.Second
 
 // again adds a Retry-After to a retryable error that has none.

@@ -13,7 +13,7 @@ import (
 
 const (
 	// DefaultMaxBodies bounds the bytes of the request bodies that are processed at once. The decoded
-	// requests that wait for their commit need a few times that.
+	// requests that wait for their commit need a few times as much memory.
 	DefaultMaxBodies = 128 << 20
 	// DefaultMaxSearches bounds the searches and lists that run at once. They share few connections to the
 	// view. Without this bound they would queue up, each with a page in memory, while acks wait for the
@@ -30,7 +30,7 @@ type budget struct {
 	refused atomic.Uint64
 }
 
-// take takes n, all or nothing.
+// take takes n if it fits and returns true; if not, take counts a refusal.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.most {
 		b.used.Add(-n)
@@ -78,7 +78,7 @@ type heldBody struct {
 	io.ReadCloser
 	of       *budget
 	size     int64
-	waits    bool // it counts until it has been read, otherwise until its request ends
+	waits    bool // true: it counts until it has been read; false: until its request ends
 	released bool
 }
 

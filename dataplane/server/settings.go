@@ -24,7 +24,7 @@ func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
 }
 
 // putSettings sets the settings on every shard in turn. If one shard fails, the shards before it have the new
-// settings, and the client's repeat sets them on the others too.
+// settings, and the client's repeat sets them on the remaining shards too.
 func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	var body api.Settings
 	q, err := s.begin(r, &body)

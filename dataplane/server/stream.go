@@ -129,7 +129,7 @@ func (x *stream) run() error {
 	return err
 }
 
-// watch ends the reading when the stream may not continue, because its key lost the right to work, its
+// watch ends the reading when the stream may no longer continue, because its key lost the right to work, its
 // namespace closes or the node shuts down.
 func (x *stream) watch() {
 	for {
@@ -253,7 +253,7 @@ type framePace struct {
 	at    time.Time     // the time at which the next frame is due
 }
 
-// next returns the wait before the next frame. A wait of 0 or less is none.
+// next returns the wait before the next frame; 0 or less means no wait.
 func (p *framePace) next(now time.Time) time.Duration {
 	if p.every == 0 {
 		return 0

@@ -233,9 +233,9 @@ func (f *frame) release() {
 	}
 }
 
-// mayBeKept reports whether a message may be used again. A message keeps the memory of its largest content,
-// so one that exceeded the bounds of a frame, and was refused, would hold it as long as frames come. Empty
-// acks take a hundred times the memory that they took on the wire.
+// mayBeKept reports whether a message may be used again. A message keeps the memory of its largest content.
+// One that exceeded the bounds of a frame, and was refused, would keep that memory for as long as the pool
+// reuses it. Empty acks, for example, take a hundred times the memory that they took on the wire.
 func mayBeKept(m *workerpb.StreamLifecycleRequest) bool {
 	return len(m.Acks) <= job.MaxAckItems && len(m.Enqueues) <= job.MaxEnqueueJobs && len(m.Queues) <= job.MaxFetchQueues
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-// throughput answers, for the queues that the caller may see, the events of the last minute that the views of
-// this node have read since the node's start. It answers from memory: it neither waits for the views nor
-// reads a file.
+// throughput answers with the counts of events of the last minute, for each queue that the caller may see.
+// The counts cover what this node's views have read since the node's start. They come from memory: throughput
+// neither waits for the views nor reads a file.
 func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
