@@ -19,7 +19,7 @@ import (
 // HostConfig configures a host of the cloud.
 type HostConfig struct {
 	DataDir       string
-	ControlPlane  string // base URL, or those of several processes, separated by commas
+	ControlPlane  string // base URLs of its processes, separated by commas
 	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
 	Version       string
@@ -43,8 +43,9 @@ type CloudHost struct {
 	server *server.Server
 }
 
-// OpenHost opens the host in cfg.DataDir and returns once the host serves the namespaces of its catalogue. It
-// does not wait for the control plane, which the host follows as soon as it can reach it.
+// OpenHost opens the host in cfg.DataDir. It returns once each namespace of the host's catalogue is open or
+// has failed to open for the first time. It does not wait for the control plane, which the host follows as
+// soon as it can reach it.
 func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -112,7 +113,7 @@ func (n *CloudHost) Handler() http.Handler { return n.server }
 // the handler to an address that only the operators of the cloud can reach.
 func (n *CloudHost) OperatorMetrics() http.Handler { return n.server.OperatorMetrics() }
 
-// Drain ends the waiting polls and makes the host not ready. The host serves other requests as before.
+// Drain prepares a graceful shutdown of the handler's server: see server.Server.Drain.
 func (n *CloudHost) Drain() { n.server.Drain() }
 
 // Close stops following the control plane, then flushes and closes every namespace. The handler must not be

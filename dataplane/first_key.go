@@ -22,9 +22,9 @@ import (
 // AdminKeyFile is the name of the file in the data directory that holds a bare node's first key.
 const AdminKeyFile = "admin.key"
 
-// createFirstKey creates the first key of a store that is not secured. It writes the file durably before it
-// creates the key. So a crash in between leaves a file whose key the next start proposes again, and never a
-// key that nobody has seen.
+// createFirstKey creates the first key of a store that is not secured, or returns "" if another node has
+// created it. It writes the file durably before it creates the key. So a crash in between leaves a file whose
+// key the next start proposes again, and never a key that nobody has seen.
 func createFirstKey(ctx context.Context, dataDir string, c *cell.Cell) (string, error) {
 	path := filepath.Join(dataDir, AdminKeyFile)
 	text, err := readKeyFile(path)

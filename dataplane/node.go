@@ -1,7 +1,6 @@
 // Package dataplane wires the parts of a data-plane node: a host with its cells and the server in front of
 // it. Open opens a bare node, which serves one namespace. OpenHost opens a host of the cloud, which serves
-// the namespaces that the control plane places on it. The package contains no rule of serving; that is
-// decided in the packages below.
+// the namespaces that the control plane places on it. The package contains no rules of its own.
 package dataplane
 
 import (
@@ -31,8 +30,8 @@ type Config struct {
 	DataDir string
 	NodeID  string
 	Version string
-	// Dev serves requests without a key to everybody who can reach the node, so the caller binds it to
-	// loopback. A store that has ever had a key refuses to be opened this way.
+	// Dev serves requests without a key to everybody who can reach the node, so the caller must bind the node
+	// to loopback. A store that has ever had a key refuses to be opened this way.
 	Dev            bool
 	Retention      time.Duration // of settled jobs; 0 = as set before, at first job.DefaultRetentionTime
 	FeedBytes      uint64        // see cell.Config
@@ -61,7 +60,7 @@ type Config struct {
 // Node is an open bare node.
 type Node struct {
 	cluster *cluster.Cluster // nil = alone
-	lock    io.Closer        // of the data directory; the cluster of a node that is not alone holds its own
+	lock    io.Closer        // lock of the data directory, if the node is alone; a cluster holds its own
 	host    *host.Host
 	cells   []*cell.Cell
 	server  *server.Server
@@ -69,8 +68,8 @@ type Node struct {
 	FirstKey string
 }
 
-// Open opens or creates the node in cfg.DataDir and returns once it accepts writes. In a cluster that is once
-// every shard has a leader, which may take as long as ctx lasts.
+// Open opens or creates the node in cfg.DataDir and returns once it accepts writes. A node in a cluster
+// accepts writes once every shard has a leader, which may take as long as ctx lasts.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -148,7 +147,7 @@ func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
 }
 
 // takeAlone locks the directory of a node without a cluster before anything in it is opened. So a second node
-// gets an error that names the directory, and not one of the store that it would fail to open.
+// gets an error that names the directory, and not the error of a store that it cannot open.
 func (n *Node) takeAlone(dataDir string) (err error) {
 	if err := durable.MakeDir(dataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -236,8 +235,7 @@ func (n *Node) Handler() http.Handler { return n.server }
 // Cells returns the node's shards, for tests and measurements below the API.
 func (n *Node) Cells() []*cell.Cell { return n.cells }
 
-// Drain ends the waiting polls, so that a graceful shutdown need not wait for their deadlines. It does not
-// affect other requests.
+// Drain prepares a graceful shutdown of the handler's server: see server.Server.Drain.
 func (n *Node) Drain() { n.server.Drain() }
 
 // Close hands leadership over if another node can take it, then flushes and closes everything. The handler

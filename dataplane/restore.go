@@ -38,8 +38,8 @@ type Restored struct {
 
 // Restore builds a bare node from the backup in from, in a data directory that holds no node. The node founds
 // a cluster when it is started. Restore reads the file twice and writes nothing before it has checked the
-// whole file. If a crash or the end of ctx cuts it short, it can be called again; until then a server refuses
-// the directory.
+// whole file. If a crash or the end of ctx cuts it short, it can be called again. A server refuses the
+// directory until Restore has succeeded.
 func Restore(ctx context.Context, from io.ReadSeeker, dataDir string) (Restored, error) {
 	if err := free(dataDir); err != nil {
 		return Restored{}, err
@@ -91,7 +91,7 @@ func (r endingReader) Read(b []byte) (int, error) {
 	return r.from.Read(b)
 }
 
-// free refuses a data directory that holds anything that may belong to somebody.
+// free refuses a data directory that holds anything except the names in mayBeThere, with CONFLICT.
 func free(dataDir string) error {
 	found, err := os.ReadDir(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +164,7 @@ func clearRestored(dataDir string) error {
 }
 
 // finished refuses a data directory in which a restore was cut short, because a node started there would
-// found an empty one. It removes the remains of a restore that was finished.
+// found an empty cluster. It removes the remains of a restore that was finished.
 func finished(dataDir string) error {
 	if _, err := os.Lstat(filepath.Join(dataDir, restoringDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -49,7 +49,7 @@ const (
 type Config struct {
 	DataDir      string // contains the catalogue
 	Store        string // id of the data directory
-	ControlPlane string // base URL, or those of several processes, separated by commas
+	ControlPlane string // base URLs of its processes, separated by commas
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
 	Version      string
@@ -84,8 +84,8 @@ type Agent struct {
 	placements map[string]*placement
 }
 
-// Open reads the catalogue. It opens no connection and no namespace (see Start). Member can be used for usage
-// after it.
+// Open reads the catalogue. It opens no connection and no namespace (see Start). Member can deliver usage
+// from then on.
 func Open(cfg Config) (_ *Agent, err error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -180,9 +180,10 @@ func (a *Agent) Close() error {
 	return a.catalogue.Close()
 }
 
-// yieldTo closes all namespaces, because the store has another process or another host. Both would answer with
-// histories that differ, and this process would acknowledge writes that the other one never sees. The process
-// stays up and answers 503, so that a supervisor that restarts it does not fence the other one in turn.
+// yieldTo closes all namespaces, because the control plane has given the store to another process or host. If
+// both served the namespaces, their histories would diverge, and this process would acknowledge writes that
+// the other one never sees. The process stays up and answers 503, so that a supervisor that restarts it does
+// not fence the other one in turn.
 func (a *Agent) yieldTo(other *fleet.SupersededError) {
 	a.cfg.Logger.Error("this process closes its namespaces: another process has its place", "address", a.cfg.Address, "store", a.cfg.Store,
 		"other_address", other.Address, "other_store", other.Store, "error", other)
@@ -218,8 +219,8 @@ func (a *Agent) logUnknownData() error {
 	return nil
 }
 
-// persist stores a message before the agent acts on it, except a refused document, because after a restart
-// only the catalogue is known.
+// persist stores a message, unless it is a refused document, before the agent acts on it, because after a
+// restart only the catalogue is known.
 func (a *Agent) persist(m fleet.Message) error {
 	if len(m.JWKS) > 0 {
 		a.passes.forget()

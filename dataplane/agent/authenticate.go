@@ -68,13 +68,12 @@ func (a *Agent) checkGateway(r *http.Request, now time.Time) error {
 // The limits of passes.
 const (
 	maxPasses = 1024
-	// passLife is the time for which a verified token is not verified again, because a
-	// verification costs more than the rest of Authenticate and a gateway sends the same
-	// token for minutes.
+	// passLife is the time for which a verified token is not verified again, because a verification costs
+	// more than all other work of Authenticate, and a gateway sends one token for minutes.
 	passLife = time.Second
 )
 
-// passes caches the gateways' tokens that were verified within passLife.
+// passes caches the gateways' tokens that were verified within the last passLife.
 type passes struct {
 	mu    sync.RWMutex
 	until map[string]time.Time

@@ -23,7 +23,7 @@ type placement struct {
 	doc    fleet.Doc
 	state  string // a state of fleet.CellReport; "" = no attempt yet
 	reason string // of the failure
-	// generation and number are those of the document that state describes.
+	// generation and number belong to the document that state is about.
 	generation int64
 	number     int64
 	busy       bool          // a worker is running
@@ -35,7 +35,8 @@ func newPlacement(d fleet.Doc) *placement {
 	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{})}
 }
 
-// errElsewhere is the reason for which this host does not open a namespace that its document places here.
+// errElsewhere is the error for a namespace whose document places it here although its data is in another
+// store.
 type errElsewhere struct{ store, here string }
 
 func (e errElsewhere) Error() string {
@@ -83,7 +84,7 @@ func (a *Agent) reconcile(p *placement) {
 			continue
 		}
 		if a.ctx.Err() != nil {
-			continue // startChange returns that nothing is to be done
+			continue // startChange then ends the worker
 		}
 		a.cfg.Logger.Error("the host cannot bring a namespace to the state of its document; it tries again",
 			"namespace", d.Namespace, "desired", d.Desired, "generation", d.Generation, "error", err, "retry_in", wait)
@@ -109,7 +110,7 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 		p.markTried()
 		return d, false
 	}
-	if p.state != fleet.Failed && p.state != fleet.Waiting { // both are reported until an attempt succeeds
+	if p.state != fleet.Failed && p.state != fleet.Waiting { // failed and waiting stay in the reports until an attempt succeeds
 		p.state = fleet.Opening
 		if p.doc.Desired != fleet.Open {
 			p.state = fleet.Closing

@@ -28,7 +28,7 @@ type alerts struct {
 	dropped atomic.Uint64
 }
 
-// holding records since when the condition of a rule that does not fire yet holds.
+// holding records since when a rule's condition holds, for a rule that does not fire yet.
 type holding struct {
 	version uint64 // of the rule
 	sinceNs int64
@@ -135,7 +135,7 @@ func (d *Duties) setAlerts(ctx context.Context, o *op.SetAlerts) error {
 // namespace is opened.
 const blindAfter = 3
 
-// blindTo logs that something cannot be measured, once until it can be measured again.
+// blindTo logs that something cannot be measured, and logs it again only after it could be measured.
 func (d *Duties) blindTo(err error) {
 	if err == nil {
 		d.alerts.blind = 0

@@ -11,7 +11,7 @@ import (
 )
 
 // trimAudit removes audit records that are older than Config.AuditKept, and the oldest ones beyond
-// Config.AuditKeep. Like usage rows, it removes them once a day and not one by one.
+// Config.AuditKeep. It removes old records once a day and not one by one, as trimUsage does.
 func trimAudit(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.audit.next {

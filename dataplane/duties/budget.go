@@ -13,7 +13,7 @@ import (
 )
 
 // stuckBudgets is the delay before the duty tries again to turn budgets whose window is over but whose time
-// zone this binary does not know. Until then the spending of the old window counts.
+// zone this binary does not know. Until they are turned, the spending of the old window counts.
 const stuckBudgets = time.Second
 
 // periods are the windows of budgets that follow the calendar.

@@ -156,7 +156,7 @@ func passes(err error) bool {
 	return errors.As(err, &e) && e.Code.Retryable()
 }
 
-// sooner returns the shorter of two pauses. A negative pause is none.
+// sooner returns the shorter of two pauses; a negative a is no pause.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -226,8 +226,8 @@ func (b *Bulks) next(ctx context.Context, p *state.BulkPart, known *bulkPart) (o
 	return o, nil
 }
 
-// unfound gives an error of Find that has no code a retryable one, because a view that cannot be asked is a
-// reason to wait and must not end the shard.
+// unfound wraps an error of Find that has no code in a retryable one, because a view that cannot be asked is
+// a reason to wait and must not end the shard.
 func unfound(err error) error {
 	if e := (*api.Error)(nil); errors.As(err, &e) {
 		return err

@@ -58,7 +58,7 @@ type Config struct {
 	Prices *op.SeedPrices
 	// JobIDs lists up to limit jobs of a queue that are in one of the states and numbered below a number,
 	// state by state, the newest of each state first. The list includes the last commit. If it cannot include
-	// that before ctx ends, the error is VIEW_BEHIND or that of ctx.
+	// the last commit before ctx ends, the error is VIEW_BEHIND or ctx's error.
 	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
 	// Measure returns the value that an alert rule watches, over the whole namespace; nil = another shard
 	// evaluates the alert rules.

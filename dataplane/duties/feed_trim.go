@@ -10,8 +10,8 @@ import (
 )
 
 // trimEvery is the interval at which the duties examine the feed, the usage and the audit log while they
-// grow. They examine a feed that does not grow not at all, and usage and audit records only when the oldest
-// are due.
+// grow. They do not examine a feed that does not grow. They examine usage and audit records that do not grow
+// when the oldest are due.
 const trimEvery = 2 * time.Second
 
 // trimSlack bounds how far the feed, the usage and the audit log outgrow the number that is kept before they

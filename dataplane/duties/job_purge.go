@@ -10,10 +10,11 @@ import (
 )
 
 // The pace at which settled jobs are removed. A shorter retention may make any number of jobs due at once,
-// and acks must not become slower for it. So the duty removes purgeRound jobs in a round, and as many more as
-// have settled since the last one in lists with due jobs. A backlog therefore shrinks by at least 2,000 jobs a
-// second, however many settle meanwhile. To count the jobs of all lists was rejected, because a busy queue that
-// keeps its jobs would hasten the removal of another's.
+// and acks must not become slower for it. The store lists the settled jobs by queue and state. The duty
+// removes purgeRound jobs in a round, and as many more as have settled since the last round in lists with due
+// jobs. A backlog therefore shrinks by at least 2,000 jobs a second, however many settle meanwhile. To count
+// the jobs of all lists was rejected, because a busy queue that keeps its jobs would hasten the removal of
+// another queue's jobs.
 const (
 	purgeRound = 100
 	purgePause = 50 * time.Millisecond // from the start of a round to the start of the next
@@ -27,7 +28,7 @@ type purging struct {
 }
 
 // begin starts a round. If the last round left jobs, the new one also makes up for the jobs that have settled
-// since it began.
+// since the last one began.
 func (p *purging) begin(nowNs int64, settled uint64) {
 	p.left = purgeRound
 	if p.behind {

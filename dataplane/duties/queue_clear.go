@@ -79,7 +79,7 @@ func (d *Duties) clearSome(ctx context.Context, c state.Clearing) (next int64, e
 }
 
 // askActive cancels the active jobs of a queue that is being deleted. It asks for each job once, because the
-// queue starts no more. When such a job ends, OnClearing wakes the duty.
+// queue starts no more jobs. When a cancelled job ends, OnClearing wakes the duty.
 func (d *Duties) askActive(ctx context.Context, queue string) (next int64, err error) {
 	below, begun := d.asked[queue]
 	if !begun {

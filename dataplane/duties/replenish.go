@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// replenish makes the store examine the queues again whose rate limits allow kept jobs by now.
+// replenish makes the store examine again the queues whose rate limits now allow jobs that they kept back.
 func replenish(ctx context.Context, d *Duties) (next int64, err error) {
 	for {
 		due := d.cfg.Store.ReplenishDue(d.cfg.NowNs())

@@ -15,7 +15,7 @@ import (
 const stuckSchedules = time.Second
 
 // maxRunBytes bounds the size of the jobs of one RunSchedules, because one entry creates them all. The next
-// RunSchedules creates the rest.
+// RunSchedules creates the remaining jobs.
 const maxRunBytes = 8 << 20
 
 // runSchedules runs the schedules that are due and returns the time of the next run.

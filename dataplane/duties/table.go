@@ -13,8 +13,8 @@ import (
 type Duty struct {
 	Name string
 	Op   string // the op that it proposes
-	// run does the work that is due and returns when it wants to run again; never means only after a new
-	// timer.
+	// run does the work that is due and returns when it wants to run again; never means only after a hook of
+	// the store has poked the duties.
 	run func(ctx context.Context, d *Duties) (next int64, err error)
 }
 
@@ -100,8 +100,8 @@ func onTimer(
 }
 
 // orNextTimer returns the earlier of next and the class's first timer if that lies after nowNs. A first timer
-// up to nowNs is one that the duty could not work off, for which next stands; the duty then notices the
-// timers behind it at next.
+// up to nowNs is one that the duty could not work off and tries again at next. It then also finds the timers
+// after it.
 func (d *Duties) orNextTimer(class state.TimerClass, nowNs, next int64) (int64, error) {
 	first, ok, err := d.cfg.Store.NextDue(class)
 	if err != nil {

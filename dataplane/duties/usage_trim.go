@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// usageStride is the age beyond their time that usage rows reach before they are removed, so that they are
-// removed once a day and not one by one.
+// usageStride is how much longer than Config.UsageKept and Config.AuditKept the oldest records stay, so that
+// records are removed once a day and not one by one.
 const usageStride = 24 * time.Hour
 
 // trimUsage removes usage rows that are older than Config.UsageKept, and the oldest ones beyond
@@ -82,8 +82,8 @@ func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 	return first, min(to, mayGo), nil
 }
 
-// usageTrimTo returns the number at which the rows [first, next) should start if only their number counts, of
-// which keep are kept.
+// usageTrimTo returns the number of the row that should be the first of [first, next) if only the number of
+// rows counts: the newest keep rows stay, and some more within the slack.
 func usageTrimTo(first, next, keep uint64) uint64 {
 	if !tooLong(first, next, keep) {
 		return first

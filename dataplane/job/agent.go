@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The iteration statuses under their field names.
+// These are short names of the iteration statuses.
 const (
 	Continue = IterationStatus_ITERATION_STATUS_CONTINUE
 	Done     = IterationStatus_ITERATION_STATUS_DONE
@@ -51,8 +51,8 @@ func CheckAgent(a *AgentConfig) []error {
 	return errs
 }
 
-// AgentCost returns the cost of j that counts against its agent's max_cost: that of the current run of
-// iterations, but not that of a run before a retry.
+// AgentCost returns the cost of j that counts against its agent's max_cost: the cost of the current run of
+// iterations, without the cost of runs before a retry.
 func (j *Job) AgentCost() int64 {
 	before, cost := j.GetDetail().GetSpentBeforeNanoUsd(), j.GetUsage().GetCostNanoUsd()
 	if before > 0 && cost > math.MaxInt64-before {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// BatchIDPrefix starts the API form of every batch id. The rest has the form of a job id. Its slot is that of
-// the first queue in which the batch had a job, so that the batch's shard is found like a job's.
+// BatchIDPrefix starts the API form of every batch id. The rest has the form of a job id. Its slot is the
+// slot of the first queue in which the batch had a job, so that the batch's shard is found like a job's.
 const BatchIDPrefix = "batch_"
 
 // BatchIDText returns the API form of a batch's id.

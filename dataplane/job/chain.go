@@ -3,7 +3,7 @@ package job
 // The outcomes of a chain, as its exit step receives them.
 const (
 	ChainCompleted = "completed" // its last step completed
-	ChainExited    = "exited"    // a step completed and said that the rest is not needed
+	ChainExited    = "exited"    // the worker of a completed step ended the chain
 	ChainFailed    = "failed"    // a step died
 	ChainCancelled = "cancelled" // a step was cancelled, or deleted before it had settled
 )
@@ -18,7 +18,7 @@ func (id ID) ChainText() string { return ChainPrefix + id.String()[len(IDPrefix)
 type Turn struct {
 	Next    bool   // the next step is made
 	Failure bool   // its failure step is made
-	Outcome string // how it has ended; empty where it goes on
+	Outcome string // how it has ended; empty if it goes on
 }
 
 // After returns the reaction of the chain to a settled step. exit is true if the worker asked to end the

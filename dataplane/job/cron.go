@@ -51,7 +51,7 @@ func (c Cron) Runs() bool {
 	return ok
 }
 
-// nextShown returns the first moment, from or later, at which the clock shows a matching time.
+// nextShown returns the first moment, not before from, at which the clock shows a matching time.
 func (c Cron) nextShown(from int64, loc *time.Location) (int64, bool) {
 	for p := periodAt(from, loc); ; p = periodAt(p.end, loc) {
 		shown, ok := c.nextClock(clockOf(max(from, p.start) + p.offset))
@@ -67,9 +67,9 @@ func (c Cron) nextShown(from int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// nextOnce returns the first moment, from or later, at which firstShown places a matching time. firstShown
-// never falls as its argument grows, so the first result that is late enough is the answer, and every time
-// shown before from was also first shown before it.
+// nextOnce returns the first moment, not before from, at which firstShown places a matching time. firstShown
+// never falls as its argument grows. So the first result that is late enough is the answer, and every time
+// that the clock shows before from is also first shown before from.
 func (c Cron) nextOnce(from int64, loc *time.Location) (int64, bool) {
 	shown := clockOf(from - 1 + periodAt(from-1, loc).offset)
 	for {
@@ -150,8 +150,8 @@ func (c clock) plusSecond() clock {
 	return c
 }
 
-// nextClock returns the first matching reading, at or later, in no time zone. It steps by months and days, so
-// the rarest expression takes about a hundred steps.
+// nextClock returns the first matching reading that is not before at, in no time zone. It steps by months and
+// days, so the rarest expression takes about a hundred steps.
 func (c Cron) nextClock(at clock) (clock, bool) {
 	if at, ok := c.nextInDay(at); ok && c.fitsDay(at) {
 		return at, true
@@ -170,7 +170,8 @@ func (c Cron) nextClock(at clock) (clock, bool) {
 	return clock{}, false
 }
 
-// nextInDay returns the first reading of at's day, at or later, whose hour, minute and second match.
+// nextInDay returns the first reading on at's day that is not before at and whose hour, minute and second
+// match.
 func (c Cron) nextInDay(at clock) (clock, bool) {
 	if in(c.hour, at.hour) {
 		if in(c.minute, at.minute) {

@@ -81,8 +81,8 @@ func ParseCron(text string) (Cron, error) {
 
 func noMacro(text string) error {
 	if word, _, _ := strings.Cut(strings.ToLower(text), " "); word == "@every" {
-		// An interval has no place on the clock: when the next run is would depend on
-		// when the schedule was made, or the leader changed.
+		// An interval has no place on the clock: its next run would depend on when the schedule was made, or
+		// the leader changed.
 		return errors.New("is an interval, and a schedule goes by the clock; write */10 in the second, minute or hour instead of @every")
 	}
 	return fmt.Errorf("%.32q is none of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually", text)

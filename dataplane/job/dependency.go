@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// The dependency policies under their field names.
+// These are short names of the dependency policies.
 const (
 	DependencyFail   = DependencyPolicy_DEPENDENCY_POLICY_FAIL
 	DependencyHold   = DependencyPolicy_DEPENDENCY_POLICY_HOLD

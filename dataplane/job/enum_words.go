@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// The states under their field names; State_... are the generated names.
+// These are short names of the states; State_... are the generated names.
 const (
 	Scheduled = State_STATE_SCHEDULED
 	Pending   = State_STATE_PENDING
@@ -44,7 +44,7 @@ func ParseState(word string) (State, bool) {
 	return 0, false
 }
 
-// The backoffs under their field names.
+// These are short names of the backoffs.
 const (
 	BackoffNone        = Backoff_BACKOFF_NONE
 	BackoffFixed       = Backoff_BACKOFF_FIXED

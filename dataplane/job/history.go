@@ -17,7 +17,7 @@ import (
 type PastEvent struct {
 	Type    uint32 // as the feed numbers it
 	AtNs    int64
-	Attempt uint32 // attempts counted then
+	Attempt uint32 // number of attempts counted by then
 }
 
 // gap is the type of the event that stands for dropped events.
@@ -30,7 +30,7 @@ var errHistory = errors.New("the history breaks off, or is none")
 func AppendHistory(history []byte, createdNs int64, e PastEvent) ([]byte, error) {
 	history = appendPast(history, e.Type, e.AtNs-createdNs, uint64(e.Attempt))
 	if len(history) <= MaxHistory*leastPast {
-		return history, nil // there cannot be more
+		return history, nil // it is too short for more than MaxHistory events
 	}
 	return bound(history)
 }

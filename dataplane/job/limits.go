@@ -165,8 +165,8 @@ const (
 	MaxBulkGet     = 1000 // job_ids of one bulk-get
 	// MaxBulkGetBytes limits the payloads, results and checkpoints of the jobs of one bulk-get.
 	MaxBulkGetBytes = 64 << 20
-	// MaxFeedBytes limits the feed entries of a shard that are kept for a view that is behind: at 95,000
-	// events a second, those of more than four minutes.
+	// MaxFeedBytes limits the feed entries of a shard that are kept for a view that is behind. At 95,000
+	// events a second they are the entries of more than four minutes.
 	MaxFeedBytes   = 1 << 30
 	MaxHistory     = 128      // events of a job's history; further ones in the middle are only counted
 	MaxHistoryHead = 32       // number of first events that stay

@@ -2,8 +2,8 @@ package job
 
 import "fmt"
 
-// The outcomes under their field names, except one whose name a state has: GivenUp is the outcome of an
-// attempt whose job was cancelled while it ran.
+// These are short names of the outcomes. OUTCOME_CANCELLED is GivenUp, because Cancelled is a state: it is
+// the outcome of an attempt whose job was cancelled while it ran.
 const (
 	Failed    = Outcome_OUTCOME_FAILED
 	Reclaimed = Outcome_OUTCOME_RECLAIMED

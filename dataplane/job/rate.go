@@ -42,8 +42,8 @@ func (r *RateWindow) Free(limit uint32, windowMs, nowNs int64) uint32 {
 	return limit - uint32(taken)
 }
 
-// FreeAt returns the time at which Free becomes more than 0: nowNs if it already is, and never for a limit of
-// 0.
+// FreeAt returns the time at which Free becomes more than 0: nowNs if it already is, and neverNs for a limit
+// of 0.
 func (r *RateWindow) FreeAt(limit uint32, windowMs, nowNs int64) int64 {
 	if limit == 0 {
 		return neverNs

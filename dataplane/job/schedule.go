@@ -38,9 +38,9 @@ func RunID(schedule ID, queue string, runNs int64) ID {
 	return NewID(runNs/int64(time.Millisecond), queue, Entropy(sum[:len(Entropy{})]))
 }
 
-// RunDelay returns the delay of a run's job after its time, in nanoseconds: between 0 and jitterMs
-// milliseconds, and different for each run of each schedule, so that schedules of the same minute do not all
-// begin in its first second.
+// RunDelay returns the delay of a run's job after its time, in nanoseconds: from 0 to jitterMs milliseconds.
+// It is drawn anew for each run of each schedule, so that schedules of the same minute do not all begin in
+// its first second.
 func RunDelay(schedule ID, runNs, jitterMs int64) int64 {
 	sum := runHash(schedule, runNs)
 	ms := binary.BigEndian.Uint64(sum[len(Entropy{}):]) % uint64(jitterMs+1)

@@ -9,8 +9,9 @@ import (
 // ErrUsageOverflow reports that a sum of Usage.Add would not fit.
 var ErrUsageOverflow = errors.New("the job's usage would exceed the largest number that can be kept; report less")
 
-// Add returns the sum of u and a further report. The report's model and provider replace u's if it names
-// them. Neither argument is changed; both may be nil, and then so is the sum. It fails with ErrUsageOverflow.
+// Add returns the sum of u and a further report, or u itself if report is nil. The report's model and
+// provider replace u's if it names them. Neither argument is changed; both may be nil. It fails with
+// ErrUsageOverflow.
 func (u *Usage) Add(report *Usage) (*Usage, error) {
 	if report == nil {
 		return u, nil
@@ -81,7 +82,7 @@ func (u *Usage) tokensWithin(most int64) bool {
 }
 
 // CheckUsage reports the faults for which a report cannot be stored, not even as rejected. nil is no report.
-// The proposer has removed them all.
+// The proposer removes these faults.
 func CheckUsage(u *Usage) []error {
 	if u == nil {
 		return nil

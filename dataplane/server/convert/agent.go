@@ -151,7 +151,7 @@ func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *
 }
 
 // FromScore builds the op that stores a score of a job. It refuses a missing value, because the op could not
-// tell it from 0; the op checks the rest.
+// tell it from 0; the op checks the other fields.
 func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.ScoreJob {
 	if b.Value == nil {
 		f.Invalid("value", "is missing; give a number")

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromAlertRule converts an alert rule and fills in defaults. The op checks the rest, such as that the
-// webhook exists.
+// FromAlertRule converts an alert rule and fills in defaults. The op makes the checks that need the state,
+// such as that the webhook exists.
 func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 	rule := &state.AlertRule{Label: r.Name, Notify: r.Notify}
 	switch err := job.CheckText(r.Name, job.MaxLabel); {

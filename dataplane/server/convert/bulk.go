@@ -112,7 +112,7 @@ func ToBulk(b *state.Bulk) (*api.Bulk, error) {
 }
 
 // ToProgress returns the progress of a bulk operation at nowNs, or at its end if it has ended. Total is an
-// estimate until then. Rate and EtaMs are 0 until a shard has reported a job.
+// estimate until the operation ends. Rate and EtaMs are 0 until a shard has reported a job.
 func ToProgress(b *state.Bulk, nowNs int64) api.BulkProgress {
 	c := b.Counts()
 	p := api.BulkProgress{Status: bulkStatus(b), Processed: c.Processed(), Affected: c.Affected, Errors: c.Errors}

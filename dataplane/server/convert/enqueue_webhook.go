@@ -26,8 +26,8 @@ type WebhookParam struct {
 	set      func(r *api.EnqueueRequest, value string) error
 }
 
-// WebhookParams are all parameters of the route. They mean the same as the fields of POST /enqueue with their
-// names.
+// WebhookParams are all parameters of the route. Each means the same as the field of its name in POST
+// /enqueue.
 var WebhookParams = []WebhookParam{
 	{"priority", "priority: critical, high, normal, or 0, 1, 2", false, func(r *api.EnqueueRequest, v string) error { return setPriority(&r.Priority, v) }},
 	{"unique_key", "key that only one job of the queue holds at a time", false, func(r *api.EnqueueRequest, v string) error { r.UniqueKey = v; return nil }},

@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fetchEarly is the time by which a waiting fetch is answered before its timeout, because clients use the
-// same number as their own limit.
+// fetchEarly is how long before its timeout a waiting fetch is answered, because clients often use that
+// timeout as their own limit too.
 const fetchEarly = 500 * time.Millisecond
 
 // Fetch is a fetch with its defaults filled in.
@@ -30,7 +30,8 @@ type Fetch struct {
 	Concurrency int // of the worker; 0 = not given
 }
 
-// FromFetch converts a fetch of one job. It cuts the timeout to job.MaxFetchWait.
+// FromFetch converts a fetch of one job. It cuts the timeout to job.MaxFetchWait, and the fetch waits until
+// fetchEarly before the timeout.
 func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	out := Fetch{
 		WorkerID: r.WorkerID,

@@ -58,8 +58,8 @@ const (
 )
 
 // ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
-// If a worker must release a job, the answer lists the job as canceled, although its lease was renewed. It
-// lists a job whose lease is lost in the same way.
+// The answer lists a job as canceled if the worker must release it, although its lease was renewed, or if its
+// lease is lost.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

@@ -221,8 +221,8 @@ func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	return calls
 }
 
-// decodeToolCalls refuses a list of more than job.MaxToolCalls calls without decoding the rest, because a
-// message has many such lists and their items decode to a hundred times their size.
+// decodeToolCalls refuses a list of more than job.MaxToolCalls calls without decoding those beyond the limit.
+// A message may have many such lists, and their items decode to a hundred times their size.
 func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	if err := serve.Weigh(raw, &calls); err != nil {
 		return nil, err

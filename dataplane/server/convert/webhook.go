@@ -90,7 +90,8 @@ func isPort(text string) bool {
 	return text == "" || err == nil && n > 0
 }
 
-// ConcealHook reduces a webhook's URL to its scheme, host and port, because the rest often contains a secret.
+// ConcealHook reduces a webhook's URL to its scheme, host and port, because the path and the query often
+// contain a secret.
 func ConcealHook(h *api.Webhook) {
 	u, err := url.Parse(h.URL)
 	if err != nil { // cannot happen: FromHook has parsed this URL

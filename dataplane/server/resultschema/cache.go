@@ -7,7 +7,7 @@ import (
 )
 
 // maxCached bounds the schemas kept compiled, in bytes of their text and perInstruction bytes for each
-// instruction of their expressions. Compiled, the schemas take some tens of times as much.
+// instruction of their expressions. The compiled schemas take some tens of times as much memory.
 const maxCached = 1 << 20
 
 // perInstruction is the number of bytes that one instruction counts against maxCached. A dozen bytes of an

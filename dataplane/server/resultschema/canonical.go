@@ -130,7 +130,7 @@ type decimal struct {
 	exponent int
 }
 
-// decimalOf parses a number of JSON whose exponent parse has bounded.
+// decimalOf parses a number of JSON. The function parse has bounded the number's exponent.
 func decimalOf(n json.Number) decimal {
 	text, negative := strings.CutPrefix(string(n), "-")
 	d := decimal{negative: negative}

@@ -15,7 +15,7 @@ import (
 
 // These constants bound the report about a result that does not match its schema.
 const (
-	MaxMismatches = 20  // the rest is counted
+	MaxMismatches = 20  // further ones are only counted
 	maxReason     = 300 // bytes of a path or a reason, which may quote the result
 )
 
@@ -88,9 +88,9 @@ func (s *Schema) validate(ctx context.Context, doc any) (err error) {
 const maxCauses = 2 * MaxMismatches
 
 // mismatchesOf returns the first MaxMismatches mismatches by path and the number of further ones. It takes
-// only the causes that have no causes of their own, because the others repeat them, and drops repeated ones.
-// It puts only the first maxCauses of them into words, because one text can be as long as the schema or the
-// result. It counts the others as if none were repeated.
+// only the leaves of the tree of causes, because the other causes repeat them, and drops repeated leaves. It
+// puts only the first maxCauses leaves into words, because one text can be as long as the schema or the
+// result. It counts the further leaves as if none were repeated.
 func mismatchesOf(e *jsonschema.ValidationError) (all []Mismatch, more int) {
 	var first []*jsonschema.ValidationError
 	var walk func(e *jsonschema.ValidationError)

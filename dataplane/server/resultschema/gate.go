@@ -12,8 +12,8 @@ import (
 
 // gate charges the work of one object of a schema at a value before the library does the work. The library
 // checks type, const, enum and format first, and skips the object's other keywords after a failure; a keyword
-// of our own would come last. So the gate is the format of the object and checks type, const, enum and the
-// real format itself.
+// of our own would come last. So the gate replaces the object's format, and itself checks type, const, enum
+// and the real format.
 type gate struct {
 	meter *meter
 	cost  cost
@@ -124,8 +124,8 @@ func allows(types jsonschema.Types, v any) bool {
 	return name == "number" && types&jsonTypes["integer"] != 0 && isInteger(v)
 }
 
-// uniqueItems implements the keyword. The library compares each item with all earlier ones of the same hash, and a
-// client can write thousands of different items with one hash.
+// uniqueItems implements the keyword, because the library compares each item with all earlier ones of the
+// same hash, and a client can write thousands of different items with one hash.
 type uniqueItems struct{ meter *meter }
 
 func (u uniqueItems) Validate(ctx *jsonschema.ValidatorContext, v any) {

@@ -7,11 +7,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// pattern is a regular expression that charges the meter for its steps. Package regexp takes a time of up to the
-// product of the sizes of text and expression, but does not report it. To charge this product would end checks of
-// ordinary results, because even a long ordinary expression takes a few steps at each character.
+// pattern is a regular expression that charges the meter for its steps. Package regexp takes a time of up to
+// the product of the sizes of text and expression, but does not report it. To charge this product would end
+// checks of ordinary results, because even a long ordinary expression takes only a few steps at each
+// character.
 //
-// It follows all alternatives at once (a Pike machine without captures), so it reads each character once.
+// A pattern follows all alternatives at once (a Pike machine without captures), so it reads each character
+// once.
 type pattern struct {
 	meter *meter
 	text  string
