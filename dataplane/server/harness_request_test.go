@@ -81,7 +81,7 @@ func (p problem) fields(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// wantRetry checks an error answer that tells the client to try again in a second or later.
+// wantRetry checks an answer with status 429 that tells the client to try again in a second or later.
 func (a answer) wantRetry(t testing.TB, code api.Code) {
 	t.Helper()
 	equal(t, "status", a.status, http.StatusTooManyRequests)
@@ -212,7 +212,7 @@ func quoted(list []string) string {
 	return string(text)
 }
 
-// poll fetches a job of queues and waits for it, concurrently with the test.
+// poll fetches a job of queues, a JSON list, and waits for it. It may run concurrently with the test.
 func (n *node) poll(queues string) (j api.FetchedJob) {
 	a := n.send("POST", "/api/v1/fetch", "", fmt.Sprintf(`{"queues":%s,"timeout":60}`, queues))
 	if err := json.Unmarshal(a.body, &j); a.status != 200 || err != nil {
@@ -312,7 +312,7 @@ func (n *node) take(queue string) api.FetchedJob {
 	return answers[api.FetchedJob](n, 200, "POST", "/fetch", fmt.Sprintf(`{"queues":[%q],"worker_id":"w1","timeout":60}`, queue))
 }
 
-// settled waits until a job has a state. It fails the test if the job settles in another.
+// settled waits until a job has a state. It fails the test if the job becomes dead or completed instead.
 func (n *node) settled(id, state string) (j api.Job) {
 	n.t.Helper()
 	c := n.client(n.admin)

@@ -37,8 +37,8 @@ func (d directoryAuth) Used(string, time.Time) {}
 
 func (d directoryAuth) Ready() error { return nil }
 
-// tenant is a namespace with data of its own. Its secrets are in no request of another tenant, so they must
-// be in no answer to one.
+// tenant is a namespace with data of its own. No request of another tenant contains its secrets, so no answer
+// to another tenant may contain them either.
 type tenant struct {
 	t      *testing.T
 	server *server.Server

@@ -124,7 +124,7 @@ func (n *node) parked(count int) {
 	eventually(n.t, "the polls wait", func() bool { return n.inFlight() == count })
 }
 
-// waitsAtMost does something while the server waits only so long for a write's effect. No other request may run,
+// waitsAtMost calls do while the server waits at most so long for a write's effect. No other request may run,
 // because a short wait would refuse it on a busy machine.
 func (n *node) waitsAtMost(wait time.Duration, do func()) {
 	c := n.server.Config()
@@ -134,7 +134,8 @@ func (n *node) waitsAtMost(wait time.Duration, do func()) {
 	c.ReadWait = was
 }
 
-// shardCounts are the numbers of shards with which the tests run that must not depend on them.
+// shardCounts are the numbers of shards with which each test runs whose outcome must not depend on that
+// number.
 var shardCounts = []int{1, 2, 4}
 
 // onShard returns the i-th queue name of a shard.

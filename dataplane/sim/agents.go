@@ -19,9 +19,9 @@ type modelAgent struct {
 	estimate     int64
 	replayOf     []byte
 	replayFrom   uint32
-	ended        uint32           // iterations
-	kept         []*job.Iteration // all of them, except those of the job that a replay continues
-	elsewhere    int64            // cost besides costNano that counts against its maximum; below 0: cost that does not count
+	ended        uint32           // number of ended iterations
+	kept         []*job.Iteration // records of the ended iterations, except of those of the job that a replay continues
+	elsewhere    int64            // cost besides costNano that counts against the maximum cost; below 0: cost that does not count
 	counted      modelUsage       // usage of all iterations so far
 	waived       bool             // a person allows it to exceed its maximum cost, once
 	acked        bool             // its last attempt ended an iteration and not the job
@@ -96,8 +96,8 @@ func (m *model) ackOne(item *op.AckItem) *op.Refusal {
 func doneWith(rejected string) *op.Refusal { return &op.Refusal{UsageRejected: rejected} }
 
 // hasEndedBy reports whether an ack with the proof has ended the job's last attempt. A proof without a token
-// counts as that of the ack that completed the job, whichever worker it names. After an ack that ended an
-// iteration, it must name the worker.
+// counts as the proof of the ack that completed the job, whichever worker it names. After an ack that ended
+// only an iteration, the proof must name the worker of that ack.
 func (j *modelJob) hasEndedBy(proof *op.LeaseProof) bool {
 	switch {
 	case j == nil || j.state == job.Active:

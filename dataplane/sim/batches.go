@@ -24,8 +24,8 @@ type modelBatch struct {
 	payload *job.Blob
 }
 
-// admitBatch returns the code with which the named batch refuses an op's jobs. It is empty if the batch
-// accepts them or the op names no batch.
+// admitBatch returns the code with which the batch or the parent batch that an op names refuses the op's
+// jobs. It is empty if that batch accepts them or the op names none.
 func (m *model) admitBatch(o *op.Enqueue) api.Code {
 	id := o.GetBatchId()
 	if o.GetBatch() != nil {

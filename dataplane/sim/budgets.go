@@ -112,8 +112,8 @@ func (w *modelWindow) sums(nowNs int64) (settled, overrun int64) {
 	return settled, overrun
 }
 
-// resize changes the length of a rolling window. Bookings are remembered by slices, so each counts as spent
-// as late as it may have been.
+// resize changes the length of a rolling window. The store remembers bookings by slices, so each booking
+// counts as made at the latest time of its slice.
 func (w *modelWindow) resize(lengthMs, nowNs int64) {
 	if lengthMs == w.lengthMs {
 		return
@@ -137,8 +137,8 @@ func raised(b *state.Budget, limit, nowNs int64) int64 {
 	return limit
 }
 
-// thresholds returns the percentages at which a budget alerts. A budget that lets jobs go on alerts at 100 %
-// in any case.
+// thresholds returns the percentages at which a budget alerts. A budget with on_exceed alert_only also alerts
+// at 100 %.
 func thresholds(b *state.Budget) []uint32 {
 	all := slices.Clone(b.GetAlerts())
 	if b.GetOnExceed() == state.OnExceed_ON_EXCEED_ALERT_ONLY {

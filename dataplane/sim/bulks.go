@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// modelBulks are the bulk operations that a shard knows. The home shard has those of the namespace; each
-// shard has its own parts of them.
+// modelBulks are the bulk operations that a shard knows: on the home shard the operations of the namespace in
+// homes, on every shard its own parts of them in parts.
 type modelBulks struct {
 	homes map[string]*state.Bulk
 	parts map[string]*modelPart

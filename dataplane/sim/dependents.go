@@ -90,7 +90,8 @@ func (m *model) resolveDependents(o *op.ResolveDependents) outcome {
 	return outcome{result: result}
 }
 
-// tell notifies one of the waiting jobs, or forwards the question to the shard to which the job has gone.
+// tell notifies one of the waiting jobs, or forwards the question to the shard to which the awaited job has
+// gone.
 func (m *model) tell(id, waiter job.ID, w *modelWaiters) {
 	shard, how := w.shards[waiter], w.settled
 	if f, left := m.forwards[id]; left && how == job.State_STATE_UNSPECIFIED {

@@ -79,7 +79,7 @@ func (m *model) dispatch(o op.Op) outcome {
 	return m.dispatchLater(o)
 }
 
-// dispatchLater continues dispatch, which would be too long otherwise.
+// dispatchLater is the second half of dispatch, which would be too long as one function.
 func (m *model) dispatchLater(o op.Op) outcome {
 	switch o := o.(type) {
 	case *op.SetMembers:

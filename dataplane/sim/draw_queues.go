@@ -39,9 +39,9 @@ func (w *workload) setQueue() op.Op {
 	return o
 }
 
-// edge returns a time shortly before the oldest job that a rate limit let go leaves the limit's window. The
-// limit may be a queue's, a key's or a provider's. At that time, a window that is slightly too short shows.
-// It returns 0 if the window of no limit is full.
+// edge returns a time at which a window that is slightly too short would show: shortly before the oldest job
+// that a rate limit has let go leaves the limit's window. The limit may be a queue's, a key's or a
+// provider's. edge returns 0 if no limit's window is full.
 func (w *workload) edge() int64 {
 	for _, name := range w.queues {
 		if q := w.m.queues[name]; q != nil && len(q.takes) >= int(q.rateLimit) && len(q.takes) > 0 {

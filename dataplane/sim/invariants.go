@@ -221,7 +221,7 @@ func record(to io.Writer, store *state.Store) error {
 }
 
 // balance checks that the sum of all accepted usage reports equals the sum of the usage of all jobs. It adds
-// up all shards, since a job takes its usage along when it moves, and the removed jobs.
+// up all shards and the removed jobs, because a job takes its usage along when it moves.
 func (s *simulation) balance() error {
 	var reported, used modelUsage
 	used.sum(s.ledger.used.tokens, s.ledger.used.costNano)

@@ -122,7 +122,8 @@ func (m *model) room(queue, key string) int {
 }
 
 // nextLane returns the key that is served next: among the keys that may be served, the one that has been
-// served least. It leaves out the lane but, unless but is nil. If no key may be served, ok is false.
+// served least. It leaves out the lane that the parameter but names; nil leaves out none. If no key may be
+// served, ok is false.
 func (m *model) nextLane(queue string, but *modelLane) (next string, ok bool) {
 	lanes := m.queues[queue].lanes
 	for key, l := range lanes {
@@ -152,8 +153,8 @@ func (q *modelQueue) start(l *modelLane) int64 {
 	return max(l.servedNs, q.servedNs)
 }
 
-// beginNs returns the service at which a key begins: that of a key that always had jobs, but at most one job
-// beyond the key that is served next.
+// beginNs returns the service with which a key begins: the service of a key that always had jobs, but at most
+// one job's charge more than the service of the key that is served next.
 func (m *model) beginNs(queue string, but *modelLane) int64 {
 	q := m.queues[queue]
 	if next, ok := m.nextLane(queue, but); ok {
@@ -245,8 +246,9 @@ func since(takes []int64, ns int64) []int64 {
 	return slices.DeleteFunc(takes, func(at int64) bool { return at <= ns })
 }
 
-// forgettable reports whether a key has nothing left that matters: no jobs, no rate to remember, and no more
-// service than the queue, or no key with jobs to compete with. The empty key is never forgettable by itself.
+// forgettable reports whether a key has nothing left that matters: no jobs, no rate to remember, and either
+// no more service than the queue or no key with jobs to compete with. The empty key is never forgettable by
+// itself.
 func (m *model) forgettable(queue, key string) bool {
 	q := m.queues[queue]
 	l, jobs := q.lanes[key], 0

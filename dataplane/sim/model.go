@@ -206,8 +206,7 @@ func (m *model) begin(clockNs int64, seed entry.Seed) {
 	m.audit.begun = uint64(len(m.audit.records)) + 1
 }
 
-// applyOnce applies an op. The model cannot predict lease tokens; it learns them from the real result, after
-// the caller has compared the rest.
+// applyOnce applies an op. The model cannot predict lease tokens; agree copies them from the real result.
 func (m *model) applyOnce(o op.Op) outcome {
 	meta := o.GetMeta()
 	idem := meta.GetIdempotency()

@@ -88,8 +88,8 @@ func (m *model) nextReady(queue string) *modelJob {
 	return mostUrgent(all, m.queues[queue].ageingMs)
 }
 
-// nextToDrop returns the oldest ready job of the least urgent priority, in a queue with lanes among the jobs
-// of the longest lane.
+// nextToDrop returns the oldest ready job of the least urgent priority. In a queue with lanes it considers
+// only the jobs of the longest lane.
 func (m *model) nextToDrop(queue string) *modelJob {
 	all := m.ready(queue)
 	if m.queues[queue].lanes != nil {

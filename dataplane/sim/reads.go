@@ -113,7 +113,7 @@ func (s *simulation) readView() error {
 		lines = append(lines, jobLine(j.ID, j.Queue, j.State, j.Priority, j.Attempt))
 	}
 	text := joined(lines)
-	// Find an entry after which the jobs were so, no older than that of the last list.
+	// Find an entry after which the jobs were as listed, no older than the last list's entry.
 	moments, newest := w.moments[text], len(s.shards[0].log)
 	if len(moments) == 0 {
 		return fmt.Errorf("a list shows jobs as they never were:\n%s", text)

@@ -260,7 +260,7 @@ func (sh *shard) catchUp(r *replica, upTo uint64) error {
 }
 
 // crash stops the troubled replica without warning. Its disk keeps the synced data and a random part of the
-// rest.
+// data that was not synced.
 func (sh *shard) crash() error {
 	old := sh.troubled
 	disk := old.disk.CrashClone(vfs.CrashCloneCfg{
