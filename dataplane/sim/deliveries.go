@@ -21,11 +21,11 @@ import (
 // forgotten come from the shard's answers alone.
 type toldOf struct {
 	changes   uint64          // changes of alerts
-	deaf      uint64 // changes of alerts of which no webhook was notified
+	deaf      uint64          // changes of alerts of which no webhook was notified
 	events    uint64          // notifications of events that webhooks asked for
 	disabled  uint64          // disabled webhooks
 	asked     map[string]bool // deliveries that a client queued; a set, because an answer may be given twice
-	again     uint64 // queued deliveries that had been purged when their request was repeated
+	again     uint64          // queued deliveries that had been purged when their request was repeated
 	forgotten uint64
 }
 
