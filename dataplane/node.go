@@ -64,7 +64,7 @@ type Node struct {
 	host    *host.Host
 	cells   []*cell.Cell
 	server  *server.Server
-	// FirstKey is the admin key if this start created it, otherwise empty.
+	// FirstKey is the admin key if this start created it, or "".
 	FirstKey string
 }
 

@@ -65,7 +65,7 @@ func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 	return next, nil
 }
 
-// openGate examines a gate and lets go of those of its first jobs that it no longer keeps. That commit
+// openGate examines the first jobs of a gate and lets go of those that the gate no longer keeps. The commit
 // changes the gate, so the duty examines it again.
 func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	ids, err := d.passing(g, w)

@@ -31,7 +31,7 @@ func audits(route serve.Route) bool {
 
 // auditState notes whether the audit log already has the record of a request.
 type auditState struct {
-	recorded atomic.Bool // the log decided an op of the request, so it needs no other record
+	recorded atomic.Bool // an op of the request was decided, so the request needs no other record
 }
 
 // auditStateKey is the context key of a request's auditState.

@@ -95,7 +95,7 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setIndex(w, written)
-	// The result of the op has no payload. The payload never changes, so it may be read from any later state.
+	// The result of the op has no payload. The payload is immutable, so it may be read from any later state.
 	if err := s.awaitOwn(r.Context(), &q, written); err != nil {
 		return err
 	}

@@ -89,8 +89,8 @@ func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*ev
 	return s.readFrom(r, q, query, name, from)
 }
 
-// readFrom returns a reader that starts after the position from; "" means no position. If this node lacks the
-// position, readFrom waits for the leader's state, at most Config.ReadWait.
+// readFrom returns a reader that starts after the position in from; "" means no position. If this node lacks
+// the position, readFrom waits for the leader's state, at most Config.ReadWait.
 func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, from string) (*eventReader, error) {
 	x := &eventReader{query: query, cells: q.shards.All()}
 	if from == "" {
@@ -187,8 +187,8 @@ type listener interface {
 
 // run sends events until the request's context ends, and then returns nil. If the stream must end before, run
 // returns the reason: the client's key loses the right, the node drains, the namespace closes, or a read or
-// write fails. A stream that is notified of news waits for its turn in the namespace's rate before it reads
-// them, so that many streams do not all read and write at each commit.
+// write fails. A stream that is notified of new events waits for its turn in the namespace's rate before it
+// reads them, so that many streams do not all read and write at each commit.
 func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
@@ -224,8 +224,8 @@ func (x *eventStream) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Check again: select chooses any ready case, and a revoked key must not last until select chooses
-		// the case above.
+		// Check again: select chooses any ready case, and a revoked key must not stay in use until select
+		// happens to choose the case above.
 		select {
 		case <-recheck:
 			recheck, err = x.mayContinue()

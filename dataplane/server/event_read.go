@@ -51,7 +51,7 @@ func (x *eventReader) settle(ctx context.Context) error {
 	return nil
 }
 
-// read returns up to most of the next visible events, and whether there may be more. It moves the reader's
+// read returns the next visible events, limited to most, and whether there may be more. It moves the reader's
 // position after them. Each shard gets an equal share, so that a busy shard does not delay the others. If
 // there are more shards than most, the first shards with events use it up.
 func (x *eventReader) read(most int) (events []shownEvent, more bool, err error) {

@@ -27,7 +27,7 @@ const DefaultMinFreeDisk = 64 << 20
 const MaxApplyLag = 10_000
 
 // healthz reports whether the process can work at all: its store and its view answer. On a host of the cloud
-// it does not look at namespaces, because one broken namespace is no reason to restart the others; readyz
+// it does not look at namespaces, because one broken namespace is no reason to restart all of them; readyz
 // reports a broken namespace.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {

@@ -267,8 +267,8 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// setting builds the op that replaces a key's settings by those of rec. Like rotating and revoking, it
-// carries the versions of the key and of the caller's key that were checked.
+// setting builds the op that replaces a key's settings by the settings in rec. Like rotating and revoking, it
+// puts the versions of the key and of the caller's key that were checked into the op.
 func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
 	return &op.SetKey{
 		Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,

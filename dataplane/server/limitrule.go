@@ -170,7 +170,7 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 	return s.setQueueRule(w, r, &q, &body, false)
 }
 
-// setQueueRule replaces a queue's limits by those of a body and answers the rule. If create is set, it
+// setQueueRule replaces a queue's limits by the limits in a body and answers with the rule. If create is set, it
 // refuses a queue that has a rule with CONFLICT, unless the request repeats the one that created the rule.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {

@@ -35,7 +35,7 @@ const everyOther = "*"
 // person.
 var queueStates = []job.State{job.Pending, job.Active, job.Dead}
 
-// measured lists the metrics of a Server, besides those of HTTP.
+// measured lists the metrics of a Server, besides the HTTP metrics.
 var measured = []telemetry.Metric{
 	telemetry.Healthy,
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,

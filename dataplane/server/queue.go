@@ -62,9 +62,9 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 	return showQueue(w, at, name, noQueue(name))
 }
 
-// showQueue answers a queue with its version, or returns missing if the queue does not exist. It reads the
-// version first, so the version may be older than the shown queue. A write that requires the older version is
-// refused, whereas a newer version would let a write undo a change that its client has not seen.
+// showQueue answers with a queue and its version, or returns missing if the queue does not exist. It reads
+// the version first, so the version may be older than the shown queue. A write that requires the older
+// version is refused, whereas a newer version would let a write undo a change that its client has not seen.
 func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error) error {
 	version, err := queueVersion(at, name)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, stat
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// putQueue replaces a queue's settings by those of the body and answers the resulting queue.
+// putQueue replaces a queue's settings by the settings in the body and answers with the resulting queue.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	var body api.PutQueueRequest
 	q, err := s.begin(r, &body)

@@ -150,7 +150,7 @@ func (x *resultCheck) schema(ctx context.Context, id job.ID) (*resultschema.Sche
 	}
 }
 
-// settle acks the jobs whose results match and fails the others.
+// settle acks the jobs whose results match and fails the jobs whose results do not.
 func (x *resultCheck) settle() error {
 	if len(x.fit) > 0 {
 		if err := x.ack(); err != nil {

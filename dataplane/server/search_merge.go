@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// A page over several shards is merged from one page of each shard. Its cursor contains the own cursor of
-// each shard that may have more jobs: the position after the shard's last job on the page. A shard that the
-// cursor leaves out has no more jobs. A matching job is shown exactly once if it keeps its shard and its
-// position in the shard's order. A job that moves to another shard between two pages gets a new position
+// A page over several shards is merged from one page of each shard. For each shard that may have more jobs,
+// the page's cursor contains the shard's own cursor: the position after its last job on the page. A shard
+// that the cursor leaves out has no more jobs. A matching job is shown exactly once if it keeps its shard and
+// its position in the shard's order. A job that moves to another shard between two pages gets a new position
 // there, so it may be shown twice or left out.
 
 // cursorsVersion is the first byte of a cursor of several shards. For each shard follow its number and the

@@ -58,8 +58,8 @@ type Config struct {
 	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of free disk below which the node is not ready; 0 = DefaultMinFreeDisk
-	EventHeartbeat time.Duration        // interval on event streams; 0 = DefaultEventHeartbeat
-	EventWriteWait time.Duration        // interval of heartbeats on event streams; 0 = DefaultEventHeartbeat
+	EventHeartbeat time.Duration        // interval of heartbeats on event streams; 0 = DefaultEventHeartbeat
+	EventWriteWait time.Duration        // longest write on a stream; 0 = DefaultEventWriteWait
 	EventRate      int64                // bytes per second for all event streams of a namespace together; 0 = job.MaxEventRate
 	EventLag       int                  // events that an event stream may fall behind; 0 = job.MaxEventLag
 	Limits         ratelimit.Limits     // rate limits; not applied with Dev or Authenticator

@@ -30,7 +30,7 @@ type budget struct {
 	refused atomic.Uint64
 }
 
-// take takes n if it fits and returns true; if not, take counts a refusal.
+// take takes n and returns true if n fits. If it does not, take counts a refusal and returns false.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.most {
 		b.used.Add(-n)

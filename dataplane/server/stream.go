@@ -99,7 +99,7 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 }
 
 // stream is an open worker stream. Three goroutines serve it: one reads frames and begins them in their
-// order, one answers them in the same order, and one watches whether the stream may continue.
+// order, one answers them in that order, and one watches whether the stream may continue.
 type stream struct {
 	server  *Server
 	call    *rpcCall

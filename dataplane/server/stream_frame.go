@@ -161,7 +161,7 @@ func (f *frame) enqueue(q *request) {
 }
 
 // claims claims the jobs that the fetch can have now. If there are none, but the frame enqueues to a queue of
-// its fetch in a namespace with one shard, the fetch is proposed all the same.
+// its fetch in a namespace with one shard, the fetch is proposed anyway.
 func (f *frame) claims() []claim {
 	if f.ask.Count == 0 {
 		return nil

@@ -73,8 +73,8 @@ func tooManyStreams(message string, most int64) error {
 	return err
 }
 
-// room bounds the frames in progress: first those of their namespace, then those of the node. A frame that
-// waits for its namespace takes no room from others.
+// room bounds the frames in progress, first in their namespace and then on the node. A frame that waits for
+// its namespace takes no room from others.
 type room []chan struct{}
 
 // take waits for room. It returns false if done closes first.

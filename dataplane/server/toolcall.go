@@ -48,8 +48,8 @@ func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Ce
 	return convert.AppendToolResults(b, results)
 }
 
-// toolResults returns the results of the tools that a job's last iteration called. A result that would bring
-// their sum above job.MaxToolResults bytes is left out and marked as too large.
+// toolResults returns the results of the tools that a job's last iteration called. It leaves out a result
+// that would bring their total size above job.MaxToolResults bytes, and marks it as too large.
 func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {

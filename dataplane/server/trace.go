@@ -20,11 +20,11 @@ type span struct {
 	trace.Span
 	name  string // without a queue
 	links int
-	kept  bool // the span has children in the log
+	kept  bool // spans of log entries may be its children
 }
 
-// beginSpan starts a span with a name and an operation type: a producer's span if the operation sends,
-// otherwise a consumer's. The work inside the span uses the returned request.
+// beginSpan starts a span with a name and an operation type: a producer's span if the operation sends, a
+// consumer's span if it receives or settles. The work inside the span uses the returned request.
 func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Request, *span) {
 	if !telemetry.Sampled(r.Context()) {
 		return r, nil
@@ -178,7 +178,7 @@ func (s *span) end(err error) {
 }
 
 // wanted reports whether the span of an operation that found nothing is sent: it is if the client traces the
-// request, or if the span has children in the log.
+// request, or if spans of log entries may be its children.
 func (s *span) wanted(r *http.Request) bool {
 	return s != nil && (s.kept || telemetry.ParseTraceparent(telemetry.ClientTraceparent(r.Header)).IsValid())
 }

@@ -20,8 +20,8 @@ import (
 
 // Bounds of the cost of one explanation.
 const (
-	whyCounted = 10_000  // jobs ahead that are counted
-	whyAwaited = 100_000 // waiting records of a shard that are searched for those of one job
+	whyCounted = 10_000  // most jobs ahead that are counted
+	whyAwaited = 100_000 // most waiting records of a shard that one explanation searches
 )
 
 // whyListening is the time since its last request within which a worker counts as listening. A poll lasts a
@@ -114,8 +114,8 @@ func (e *explanation) position(from *state.Snapshot) error {
 	return nil
 }
 
-// readyBeside returns the number of ready jobs in the job's line: those of its fairness key if its queue has
-// lanes, otherwise those of its queue.
+// readyBeside returns the number of ready jobs in the job's line: the jobs of its fairness key if its queue
+// has lanes, or else all jobs of its queue.
 func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	rec, err := from.Queue(e.j.Queue)
 	if err != nil || rec.GetLanes() == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// fetched records a worker that asks for jobs. An error means that the namespace is closing, when nothing
-// needs the record, so it is ignored.
+// fetched records a worker that asks for jobs. It ignores an error, because an error means that the namespace
+// is closing, and then nothing needs the record.
 func (s *Server) fetched(q *request, ask *convert.Fetch) {
 	if ask.WorkerID == "" {
 		return
@@ -60,9 +60,9 @@ func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, 
 	}
 }
 
-// listWorkers answers the workers that this node has seen within job.WorkerForgotten, and those that hold
-// jobs, no matter from which node they fetched them. A caller with a scope gets only workers and queues in
-// it.
+// listWorkers answers with the workers that this node has seen within job.WorkerForgotten, and those that
+// hold jobs, no matter from which node they fetched them. A caller with a scope gets only workers and queues
+// in it.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

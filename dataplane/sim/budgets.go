@@ -362,7 +362,7 @@ func (m *model) spend(j *modelJob, cost int64) {
 }
 
 // topUp reserves more for an attempt that has cost more than its reserve. If a budget has no room, it books
-// the excess as overrun and returns true, so that the worker is told. It also returns true for an attempt
+// the excess as overrun and returns true, so that the worker is notified. It also returns true for an attempt
 // that has used up its reserve and can get no more.
 func (m *model) topUp(j *modelJob) (over bool) {
 	on := m.budgetsOf(j)

@@ -144,7 +144,7 @@ func parentID(f *Faults, given string) []byte {
 	return id[:]
 }
 
-// batchOf reports whether the n jobs of a list may be enqueued at once, and adds a fault of that list if not.
+// batchOf reports whether the n jobs of a list may be enqueued at once, and adds a fault of that list if they may not.
 func (f *Faults) batchOf(list string, n int) bool {
 	if n >= 1 && n <= job.MaxEnqueueJobs {
 		return true

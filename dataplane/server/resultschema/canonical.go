@@ -112,7 +112,7 @@ func (c *canon) text(mark byte, text string) bool {
 	return len(c.out) <= c.most
 }
 
-// room reports whether n more bytes fit. If so, it charges for them.
+// room charges for n more bytes and returns true, or returns false if they do not fit.
 func (c *canon) room(n int) bool {
 	if n > c.most-len(c.out) {
 		return false

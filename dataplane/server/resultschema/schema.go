@@ -142,8 +142,8 @@ func (s *survey) look(v any, depth int) error {
 	return nil
 }
 
-// regexps counts and checks the regular expressions of a keyword. It also counts those of a property that has
-// a keyword's name and form.
+// regexps counts and checks the regular expressions of a keyword. It also counts the text of a property that
+// has a keyword's name and form.
 func (s *survey) regexps(keyword string, value any) error {
 	var found []string
 	switch value := value.(type) {
