@@ -84,8 +84,8 @@ type Agent struct {
 	placements map[string]*placement
 }
 
-// Open reads the catalogue. It opens no connection and no namespace (see Start). Member can deliver usage
-// from then on.
+// Open reads the catalogue. It opens no connection and no namespace (see Start). From then on the host may
+// use Member as its receiver of usage.
 func Open(cfg Config) (_ *Agent, err error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -1,5 +1,5 @@
 // Package duties runs a shard's background tasks while its node leads. It watches the timers of the store and
-// proposes an op for each record that is due. Table lists all duties. A duty decides nothing: the op checks
+// proposes an op for each record that is due. Table lists the duties. A duty decides nothing: the op checks
 // every id again by the entry's clock, so a duty that runs twice, late or on a former leader does no harm. An
 // idle shard proposes nothing.
 //

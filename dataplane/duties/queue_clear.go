@@ -20,7 +20,8 @@ const (
 	clearAgain   = time.Second
 )
 
-// A clear removes the waiting jobs of a queue, and a deletion removes the inactive ones at once.
+// A clear removes the waiting jobs of a queue. A deletion first removes the inactive ones, and the active
+// ones when their attempts have ended.
 var (
 	waiting  = []job.State{job.Pending, job.Scheduled, job.Retrying}
 	inactive = []job.State{job.Pending, job.Scheduled, job.Retrying, job.Held, job.Completed, job.Dead, job.Cancelled}

@@ -18,7 +18,7 @@ type Duty struct {
 	run func(ctx context.Context, d *Duties) (next int64, err error)
 }
 
-// Table lists every duty of a shard's leader.
+// Table lists the duties that Duties runs. Bulks runs the bulk operations beside them.
 var Table = []Duty{
 	{"promote-scheduled", "promote", onTimer(state.TimerScheduled, allDue, promote)},
 	{"promote-retrying", "promote", onTimer(state.TimerRetry, allDue, promote)},

@@ -52,7 +52,8 @@ func CheckAgent(a *AgentConfig) []error {
 }
 
 // AgentCost returns the cost of j that counts against its agent's max_cost: the cost of the current run of
-// iterations, without the cost of runs before a retry.
+// iterations, without the cost of runs before a retry. In a replay it includes the cost of the iterations
+// that the replay continues.
 func (j *Job) AgentCost() int64 {
 	before, cost := j.GetDetail().GetSpentBeforeNanoUsd(), j.GetUsage().GetCostNanoUsd()
 	if before > 0 && cost > math.MaxInt64-before {

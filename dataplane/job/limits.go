@@ -8,8 +8,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// These are the limits of the data plane. Each has an error that names it and a test at the limit. A value
-// over its limit is refused, except where a line says otherwise.
+// These are the limits of the data plane. Each has a test at the limit. Most refuse a larger value with an
+// error that names the limit. The code that applies one of the others says what it does instead, such as cut,
+// count or remove.
 const (
 	MaxQueueName         = 128      // characters of a queue name
 	MaxQueues            = 10_000   // queues of a namespace

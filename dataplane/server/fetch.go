@@ -95,8 +95,8 @@ type lease struct {
 // the server drains. At the deadline or the drain it still returns jobs that an earlier try with the same
 // Idempotency-Key leased. The caller must deliver the jobs or give them back.
 //
-// While lease waits, it occupies no cell and proposes nothing: it proposes only after it has claimed a job.
-// The event that makes a job ready wakes it; it never checks by a timer.
+// lease waits in the host and not in a cell, and it proposes only after it has claimed a job. The event that
+// makes a job ready wakes it; it never checks by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err

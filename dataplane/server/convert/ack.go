@@ -31,7 +31,7 @@ type Acks struct{ room []ackItem }
 // NewAcks returns an Acks for at most n acks.
 func NewAcks(n int) Acks { return Acks{make([]ackItem, n)} }
 
-// From converts an ack as FromAck does. It may be called n times, the n of NewAcks.
+// From converts an ack as FromAck does. It may be called at most n times after NewAcks(n).
 func (a *Acks) From(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 	into := &a.room[0]
 	a.room = a.room[1:]
