@@ -45,8 +45,9 @@ func TestHostAdoptsTheCellsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A copy of a data directory that is started beside its original fences the original off: it stops serving
-// within one report and says so, with both addresses. It does not come back while it runs.
+// A copy of a data directory that is started beside its original fences the original off: the original stops
+// serving within one report and says so, with both addresses. It does not serve again as long as its process
+// runs.
 func TestACopiedDirectoryStopsTheOlderProcess(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

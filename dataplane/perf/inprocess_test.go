@@ -48,9 +48,9 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// BenchmarkCatchUp measures a view that is behind by the whole lifecycles of 512 callers: alone, the processor time
-// of the process and the time for each job until the view is current; and beside the callers, who go on, how many
-// jobs it writes for each of theirs. An op is a job.
+// BenchmarkCatchUp measures how a view catches up that lacks the whole lifecycles of 512 callers. Alone, it
+// measures the processor time of the process and the time for each job until the view is current. Beside the
+// callers, who go on, it measures how many jobs the view writes for each job of theirs. An op is a job.
 func BenchmarkCatchUp(b *testing.B) {
 	behind := func(b *testing.B) (c *cell.Cell, l *load, letGo func()) {
 		dir := b.TempDir()

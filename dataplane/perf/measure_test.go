@@ -126,7 +126,7 @@ func measure(t testing.TB, callers int, fn func(caller int) error) figures {
 	return f
 }
 
-// median returns the middle value of of over all.
+// median returns the middle one of the values that of returns for all elements.
 func median[T any](all []T, of func(T) float64) float64 {
 	values := make([]float64, len(all))
 	for i, one := range all {
@@ -155,7 +155,7 @@ func middle(all []figures) figures {
 // ratio returns the median of the ratios of a's rate to b's, round by round.
 func ratio(a, b []figures) string { return ratioOf(a, b, rateOf) }
 
-// ratioOf returns the same for another figure.
+// ratioOf returns the median of the ratios of another figure.
 func ratioOf(a, b []figures, of func(figures) float64) string {
 	if len(a) == 0 || len(a) != len(b) {
 		return ""

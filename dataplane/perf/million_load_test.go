@@ -16,7 +16,8 @@ import (
 
 type object = map[string]any
 
-// roundJobs is about how many jobs one call of produce causes, including those that follow from other jobs.
+// roundJobs is about the number of jobs that one call of produce causes, including those that follow from
+// other jobs.
 const roundJobs = 196
 
 const (

@@ -92,7 +92,7 @@ func (s *Server) StreamingNamespaces() int {
 // Authenticate checks the credential of a request.
 func (s *Server) Authenticate(r *http.Request) (tenancy.Principal, error) { return s.authenticate(r) }
 
-// AllowAddress counts a request of an address.
+// AllowAddress counts a request from an address.
 func (s *Server) AllowAddress(address netip.Addr) error {
 	return s.limits.AllowAddress(address, s.cfg.Now())
 }
@@ -132,7 +132,7 @@ func (s *Server) EventMemory(ns tenancy.NamespaceID) (events, bytes int, open bo
 	return events, bytes, true
 }
 
-// RestEvents frees the events in memory of a namespace without new events for a time.
+// RestEvents frees a namespace's events in memory if it had no new events for a time.
 func (s *Server) RestEvents(ns tenancy.NamespaceID, idle time.Duration) { s.hub(ns).rest(idle) }
 
 func (s *Server) hub(ns tenancy.NamespaceID) *eventHub {

@@ -71,7 +71,8 @@ func (o ViewOutcome) plus(more ViewOutcome) ViewOutcome {
 	return ViewOutcome{Reads: o.Reads + more.Reads, Old: o.Old + more.Old, Trimmed: o.Trimmed + more.Trimmed, OldFile: o.OldFile + more.OldFile}
 }
 
-// viewEvery is the number of histories of which one has a view. SQLite takes most of the time of those.
+// viewEvery is the number of histories of which one has a view. SQLite takes most of the time of a history
+// with a view.
 const viewEvery = 16
 
 func play(t *testing.T, seed uint64) Outcome {
