@@ -147,7 +147,8 @@ func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
 }
 
 // takeAlone locks the directory of a node without a cluster before anything in it is opened. So a second node
-// gets an error that names the directory, and not the error of a store that it cannot open.
+// gets an error that names the directory, and not the error of a store that it cannot open. takeAlone also
+// refuses a directory that the node must not open without its cluster.
 func (n *Node) takeAlone(dataDir string) (err error) {
 	if err := durable.MakeDir(dataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)

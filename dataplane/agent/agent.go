@@ -2,7 +2,8 @@
 // opens and deletes the namespaces they name, reports the state of each, and authenticates requests. It
 // stores the documents on disk, so that it serves the same namespaces with the same keys while the control
 // plane is down. It does not decide which namespaces exist or on which hosts they are, and it deletes a
-// namespace only if a document wants it absent. It may import the data-plane packages above it and api/fleet.
+// namespace only if a document wants it absent. It may import host, every package that host may import, and
+// api/fleet.
 package agent
 
 import (

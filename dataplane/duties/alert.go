@@ -37,8 +37,8 @@ type holding struct {
 // forget discards everything, for a new term.
 func (a *alerts) forget() { a.next, a.resources, a.held, a.blind = 0, nil, map[job.ID]holding{}, 0 }
 
-// AlertsDropped returns the number of alert changes that this leader could not deliver, because the store
-// holds as many deliveries as it may.
+// AlertsDropped returns the number of alert changes that this node could not deliver while it led, because
+// the store held as many deliveries as it may.
 func (d *Duties) AlertsDropped() uint64 { return d.alerts.dropped.Load() }
 
 // watchAlerts evaluates the alert rules and proposes only the changes, so that a namespace in which nothing

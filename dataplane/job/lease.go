@@ -9,9 +9,9 @@ import (
 const TokenSize = 16
 
 // ProvesLease reports whether a worker's proof shows that it holds j's current lease, or held the last one if
-// j is no longer active. A token decides alone. Without a token the worker id must be the lease's. Without
-// both, the worker is believed as long as no lease of j ended by expiry, because then only one worker can be
-// meant.
+// j is no longer active. A token decides alone. Without a token the worker id must be the lease's. Without a
+// token and a worker id, the worker is believed as long as no lease of j ended by expiry, because then only
+// one worker can be meant.
 func ProvesLease(j *Job, token []byte, workerID string) bool {
 	switch {
 	case len(token) > 0:

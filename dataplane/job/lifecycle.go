@@ -27,13 +27,13 @@ const (
 	OnReclaimLast              // its lease expired on the last attempt
 	OnCancel                   // a client cancelled it before it ran
 	OnStop                     // a client cancelled it while it ran, and its worker will be notified
-	OnLetGo                    // its worker released it after that, or its lease ended
+	OnLetGo                    // its worker released it after OnStop, or its lease ended
 	OnHold                     // kept from running until a person decides
 	OnApprove                  // the person approved it
 	OnReject                   // the person rejected it
 	OnExpire                   // it expired
 	OnBlock                    // a job it depends on did not succeed
-	OnDrop                     // its queue was full, and it was the oldest
+	OnDrop                     // its queue was full, and it was the oldest of the least urgent jobs
 	OnPostpone                 // a later enqueue with its debounce key postponed it
 	OnRevive                   // a client made it run again
 	events

@@ -26,8 +26,8 @@ const RateSlices = 64
 // keptSlices is the number of slices that a window may touch.
 const keptSlices = RateSlices + 1
 
-// sliceNs returns the length of a slice in nanoseconds, rounded up, so that the slices are never shorter than
-// the window.
+// sliceNs returns the length of a slice in nanoseconds, rounded up, so that RateSlices slices are never
+// shorter than the window.
 func sliceNs(windowMs int64) int64 {
 	return (max(windowMs, 1)*int64(time.Millisecond) + RateSlices - 1) / RateSlices
 }
@@ -85,7 +85,8 @@ const neverNs = 1<<63 - 1
 // Take counts one start at nowNs, in a window of that length. Free says whether there is room for it.
 func (r *RateWindow) Take(windowMs, nowNs int64) { r.TakeN(1, windowMs, nowNs) }
 
-// TakeN counts n starts at nowNs. A slice's count stops at its largest number, which is more than any limit.
+// TakeN counts several starts at nowNs. A slice's count stops at its largest number, which is more than any
+// limit.
 func (r *RateWindow) TakeN(count uint64, windowMs, nowNs int64) {
 	if over := r.Over(windowMs, nowNs); over != r {
 		r.WindowMs, r.Newest, r.Counts = over.WindowMs, over.Newest, over.Counts

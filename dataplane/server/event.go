@@ -19,8 +19,9 @@ import (
 const (
 	// DefaultEventHeartbeat is the interval of heartbeats, which show proxies that a stream is alive.
 	DefaultEventHeartbeat = 15 * time.Second
-	// DefaultEventWriteWait is the time that a client has to read one batch or heartbeat. A slower client is
-	// disconnected. It can reconnect with the id of its last event.
+	// DefaultEventWriteWait is the time that a client has to read one batch or heartbeat, or one answer on a
+	// worker stream. A slower client is disconnected. A client of events can reconnect with the id of its
+	// last event.
 	DefaultEventWriteWait = 10 * time.Second
 	// pageBatches bounds the batches that one page reads. A page whose filter or scope skips most events may
 	// therefore end before its limit; the next page continues at its cursor.

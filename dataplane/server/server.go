@@ -36,10 +36,9 @@ type Config struct {
 	Host *host.Host
 	// Namespace is the namespace to serve, with the API keys in its store. It is "" if Authenticator is set.
 	Namespace tenancy.NamespaceID
-	// If Authenticator is set, the server serves every namespace on the host, and
-	// Authenticator authenticates each request. The server then manages no API keys, and
-	// no response contains figures of the whole host, because they would count other
-	// tenants' namespaces.
+	// If Authenticator is set, the server serves every namespace on the host, and Authenticator authenticates
+	// each request. The server then manages no API keys, and its metrics and status contain no figures of the
+	// whole host, because they would count other tenants' namespaces.
 	Authenticator Authenticator
 	// Dev gives all permissions, without a key, to every request that reaches the server
 	// directly. New refuses Dev together with Authenticator.
