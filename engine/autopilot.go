@@ -11,9 +11,10 @@ import (
 // voters survive no failure; an operator can still remove a member by hand.
 const MinVoters = 3
 
-// The rules are implemented here because raft-autopilot was rejected. It leaves the hard part, to tell since
-// when a member is dead, to its user. It would ask each member for its state a second time, besides maintain.
-// And it removes all failed members at once, whereas removing one at a time lets each quorum prove itself.
+// The rules are implemented here because raft-autopilot was rejected. It leaves it to its user to find out
+// since when a member has been dead, which is the hard part. It would probe every member in addition to
+// maintain. And it removes all failed members at once, whereas one removal at a time lets each new quorum
+// prove itself.
 
 // runAutopilot makes at most one membership change.
 func (g *Group) runAutopilot(ctx context.Context) {
@@ -50,8 +51,8 @@ func (g *Group) runAutopilot(ctx context.Context) {
 // A learner is promoted when it has answered and kept up for StableAfter. A member is removed when it has
 // been silent for RemoveAfter, but a voter only while the live voters are a majority of all present voters,
 // the dead included, and at least MinVoters remain. So a leader that is cut off with a minority removes no
-// voter, and voters that were lost together are removed one by one, each by a majority of those present
-// before.
+// voter, and voters that were lost together are removed one by one, each by a majority of the voters present
+// before its removal.
 func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, of map[string]contact) (promote, remove string) {
 	stable := a.StableAfter
 	if stable == 0 {

@@ -1,7 +1,7 @@
 // Package engine replicates a state machine without knowing its content: Open runs one Raft group around a
-// Machine, Propose changes it. The package connects pipeline, replica and log store, and owns the group's
-// identity and the work of each term of leadership. It may import api, durable, telemetry and every package
-// below engine/ but engine/cluster. DESIGN.md describes the whole in one page.
+// Machine, and Propose changes the machine. The package connects pipeline, replica and log store, and owns
+// the group's identity and the work of each term of leadership. It may import api, durable, telemetry and
+// every package below engine/ but engine/cluster. DESIGN.md describes the whole in one page.
 package engine
 
 import (
@@ -60,7 +60,8 @@ type Tuning struct {
 	// SnapshotBytes is the length of log that makes a snapshot due. It bounds disk use and the replay after a
 	// crash. Default 64 MiB.
 	SnapshotBytes int64
-	// TrailingBytes is the length of log kept behind a snapshot. 0 = 8 MiB, negative = one entry.
+	// TrailingBytes is the length of the log before a snapshot's position that is kept. 0 = 8 MiB, negative =
+	// one entry.
 	TrailingBytes int64
 	// Heartbeat is the time without a message from a leader after which a follower stands for election; raft
 	// waits up to twice as long, at random. Election is the time that a candidate waits for votes. Both
@@ -85,13 +86,13 @@ type Autopilot struct {
 // DefaultStableAfter is how long a learner must have kept up before it gets a vote.
 const DefaultStableAfter = 5 * time.Second
 
-// Codec encodes ops and their results for other members: the leader proposes an op that a follower forwards.
-// Both members must use the same table of ops.
+// Codec decodes the ops that followers forward to the leader, and encodes and decodes their results. Both
+// members must use the same table of ops.
 type Codec interface {
 	// Decode decodes an op as it is encoded in an entry.
 	Decode(entry.Op) (Op, error)
-	// EncodeResult encodes the result of Apply for an op of the given number, unless it is an error.
-	// DecodeResult decodes it.
+	// EncodeResult encodes the result of Apply for an op of the given number, if it is neither nil nor an
+	// error. DecodeResult decodes it.
 	EncodeResult(n entry.Number, result any) ([]byte, error)
 	DecodeResult(n entry.Number, encoded []byte) (any, error)
 	// Repeats reports whether an op that may have been applied can be proposed again, because it then finds

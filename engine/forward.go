@@ -73,8 +73,8 @@ func (g *Group) mayRetry(ctx context.Context, op Op, err error) bool {
 	return api.CodeOf(err) == api.LeaderUnavailable
 }
 
-// forward proposes an op to the present leader, with the same bytes at each attempt. earlier is the error of
-// an earlier attempt, or nil.
+// forward encodes an op once and proposes it to the present leader, again and again while mayRetry allows it.
+// earlier is the error of an earlier attempt, or nil.
 func (g *Group) forward(ctx context.Context, op Op, earlier error) (result any, at Position, err error) {
 	size, err := pipeline.Check(op)
 	if err != nil {
@@ -146,7 +146,8 @@ func (g *Group) proposeAt(ctx context.Context, leader replica.Peer, op Op, reque
 	return result, a.at, err
 }
 
-// resultOf converts the leader's answer to the result or error that Propose returns.
+// resultOf converts the leader's answer to the result and error of a local Propose, where a refusal is a
+// result.
 func (g *Group) resultOf(op Op, a answer) (any, error) {
 	switch a.outcome {
 	case outcomeNil:
@@ -179,8 +180,8 @@ func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 	_ = g.replica.Await(ctx, at.Index)
 }
 
-// withLeader calls try with the present leader until try is done. It calls try again after a pause, or at
-// once when the leader may have changed.
+// withLeader calls try with the present leader until try returns true. It calls try again after a pause, or
+// at once when the leader may have changed. If ctx ends first, it returns LEADER_UNAVAILABLE.
 func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
 	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
 		leader, changed, err := g.leader()
@@ -301,8 +302,8 @@ func (g *Group) answerFor(op Op, result any, at Position) answer {
 	return answer{outcome: outcomeResult, at: at, body: body}
 }
 
-// forwarding bounds the ops that this node forwards, or keeps until a leader is known, by the same limits as
-// its own backlog.
+// forwarding bounds the ops that this node forwards, or keeps until a leader is known, by the backlog's
+// limits.
 type forwarding struct {
 	mu    sync.Mutex
 	ops   int

@@ -18,8 +18,8 @@ import (
 // identityName is the file that records the owner of a directory.
 const identityName = "group.json"
 
-// identity identifies a directory. It never changes, except that Founded is set once, and so is the node of a
-// restored directory, and that Config.Rename may change the node.
+// identity identifies a directory. Two fields can change: Founded is set once, and NodeID is set when a
+// restored directory is first opened, or changed by Config.Rename.
 type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`

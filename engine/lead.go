@@ -97,9 +97,9 @@ func (g *Group) LeadingTerm() (term uint64, ok bool) {
 	return g.number, true
 }
 
-// Lead runs f once in each term in which this node leads and serves, until ctx ends. f's context ends with
-// the leadership, and f must return before the next term. Lead returns f's error, unless that is the end of
-// f's context; the group's error if the group has failed or is closed; and nil when ctx ends.
+// Lead runs f once in each term in which this node leads and serves. f's context ends with the leadership; f
+// must return soon after, because Lead runs it again only then. Lead returns nil when ctx ends, the group's
+// error once the group has failed or is closed, and an error of f unless f reports the end of its context.
 func (g *Group) Lead(ctx context.Context, f func(ctx context.Context) error) error {
 	for {
 		term, err := g.awaitTerm(ctx)

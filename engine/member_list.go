@@ -7,8 +7,9 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// followList makes at most one change of the configuration towards the list of members, and reports whether it made
-// one. It reads the configuration before it decides, and Raft refuses the change if there is a newer one by then.
+// followList makes at most one change of the configuration towards the list of members, and reports whether
+// it made one. It reads the configuration before it decides, and Raft refuses the change if the configuration
+// is newer by then.
 func (g *Group) followList(ctx context.Context, list []membership.Listed) (changed bool) {
 	members, since := g.replica.AppliedMembers()
 	c := membership.Next(g.situation(list, members, since))
@@ -34,7 +35,8 @@ func (g *Group) followList(ctx context.Context, list []membership.Listed) (chang
 func (g *Group) make(ctx context.Context, c membership.Change, p replica.Peer) error {
 	switch c.Kind {
 	case membership.Add:
-		// The transport prefers the address that it knows, and updateAddresses would write that one back.
+		// Without Learn the transport would keep its address for the member, and updateAddresses would write
+		// that one back.
 		g.config.Transport.Learn(p.ID, p.Address)
 		return g.replica.Put(p, c.Index)
 	case membership.Promote:

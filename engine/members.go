@@ -91,8 +91,8 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 }
 
 // Transfer transfers leadership to the voter named to, or to the most up-to-date voter if to is "". It
-// returns once the present leader has been replaced by another, or STATE_CONFLICT if to is not a voter or no
-// other voter answers.
+// returns once another member leads; at once if to leads already. It returns STATE_CONFLICT if to is not a
+// voter or no other voter answers.
 func (g *Group) Transfer(ctx context.Context, to string) error {
 	return g.change(ctx, change{What: changeTransfer, ID: to})
 }
@@ -161,7 +161,8 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 		if is && p.Address == c.Address {
 			return nil
 		}
-		// The transport prefers the address that it knows, and updateAddresses would write that one back.
+		// Without Learn the transport would keep its address for the member, and updateAddresses would write
+		// that one back.
 		g.config.Transport.Learn(c.ID, c.Address)
 		return g.replica.Put(replica.Peer{ID: c.ID, Address: c.Address, Voter: is && p.Voter}, since)
 	case changePromote:
@@ -231,7 +232,7 @@ func (g *Group) removeHere(ctx context.Context, p replica.Peer, since uint64) er
 }
 
 // notifyRemoved tells a member that it was removed. Raft stops sending to the member with the entry that
-// removes it, so the member mostly does not receive that entry. A member that cannot be reached is notified
+// removes it, so the member usually does not receive that entry. A member that cannot be reached is notified
 // when it returns and asks for votes (see admit).
 func (g *Group) notifyRemoved(ctx context.Context, p replica.Peer) {
 	ctx, cancel := context.WithTimeout(ctx, maintainInterval)

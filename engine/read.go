@@ -65,9 +65,9 @@ func (g *Group) Ready(ctx context.Context) error {
 	}
 }
 
-// Verify returns nil if a read of the machine from then on shows every change that any leader acknowledged
-// before the call. It costs one round to the voters, which concurrent calls share, and writes nothing. On a
-// follower, Verify asks the leader for its position and waits until this node has applied it.
+// Once Verify has returned nil, a read of the machine shows every change that any leader acknowledged before
+// the call. Verify costs one round to the voters, which concurrent calls share, and writes nothing. On a
+// follower, it asks the leader for its position and waits until this node has applied it.
 func (g *Group) Verify(ctx context.Context) error {
 	term, err := g.currentTerm()
 	if err == nil {
@@ -117,8 +117,8 @@ func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 	if g.peers != nil && g.voters() > 1 {
 		_, err := g.confirming.join(g.spawn, g.confirm).wait(ctx)
 		if now, gone := g.currentTerm(); err == nil && (gone != nil || now != term) {
-			// A later term of this node was confirmed. Another member may have led in between and
-			// acknowledged entries behind a position noted before.
+			// This node has left the term since, so the round may have confirmed a later term of it. Another
+			// leader may have acknowledged entries in between, after a position noted before.
 			err = errUnconfirmed()
 		}
 		return toAPIError(err)
@@ -135,7 +135,8 @@ func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 // answers has not voted in one. So if a quorum knows none, no newer leader existed when they were asked.
 //
 // Raft's own VerifyLeader was rejected because it counts the answers of members without a vote: a leader cut
-// off together with a learner would confirm itself.
+// off together with a learner would confirm itself. verifyTerm uses it only in a group with at most one
+// voter, or without a transport.
 func (g *Group) confirm() (struct{}, error) {
 	ctx, cancel := context.WithTimeout(g.life, g.config.Heartbeat)
 	defer cancel()

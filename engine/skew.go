@@ -40,10 +40,11 @@ func (g *Group) checkClock(ctx context.Context, s *skew) {
 	}
 }
 
-// skewed returns the smallest offset of the right clocks from this node's clock, and the voters with right
-// clocks; 0 = this node's clock is right. It is wrong if those of more than half of all voters differ from it
-// by more than MaxSkew, all in one direction, so that one wrong clock among three is attributed to the right
-// node. A voter that was not measured counts as agreeing with this node.
+// skewed returns off, the smallest offset of the right clocks from this node's clock, and the voters with
+// right clocks; off is 0 if this node's clock is right. This node's clock is wrong if the clocks of more than
+// half of all voters are ahead of it by more than MaxSkew, or if as many are behind it. So if one clock of
+// three is wrong, only its own node finds itself wrong. A voter that was not measured counts as agreeing with
+// this node.
 func skewed(self string, members []replica.Peer, peers []transport.PeerStatus) (off time.Duration, right map[string]bool) {
 	measured := map[string]time.Duration{}
 	for _, p := range peers {

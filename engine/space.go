@@ -11,8 +11,9 @@ import (
 // store writes while it opens.
 const StartSpace = 32 << 20
 
-// CheckSpace refuses a start in dir if the disk has less than StartSpace free, because a store that is opened
-// on a full disk retries its writes for ever.
+// CheckSpace refuses a start in dir with UNHEALTHY if the disk has less than StartSpace free, because a store
+// that is opened on a full disk retries its writes for ever. It returns nil where the free space is not
+// known.
 func CheckSpace(dir string) error {
 	switch free, err := durable.FreeSpace(dir); {
 	case errors.Is(err, errors.ErrUnsupported):

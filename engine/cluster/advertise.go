@@ -10,8 +10,8 @@ import (
 
 // Advertise returns the address under which other nodes shall reach a listener. If given is not "", it is
 // that address, and the listener's port completes it if it has none. If given is "", it is the listener's
-// address or, for a listener on all addresses, one of the machine's. If the machine has only loopback
-// addresses then, warning says so.
+// address or, for a listener on all addresses, one that other machines can use. If the machine has none, it
+// is a loopback address, and warning says so.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }
@@ -54,8 +54,8 @@ func givenAddress(given, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// firstUsable prefers IPv4, which every network has. It skips loopback and link-local addresses, which other
-// machines cannot use.
+// firstUsable prefers IPv4, because nearly every network has it. It skips loopback and link-local addresses,
+// which other machines cannot use.
 func firstUsable(all []net.Addr) (found net.IP) {
 	for _, a := range all {
 		network, ok := a.(*net.IPNet)

@@ -28,7 +28,7 @@ const authorityContext = "corvo cluster authority v1"
 const memberName = "member.cluster.corvo.internal"
 
 // A member issues its own short-lived certificate and renews it before it ends. The validity tolerates much
-// larger clock differences than raft does.
+// larger clock differences than engine.MaxSkew.
 const (
 	certificateLife = 24 * time.Hour
 	certificateSlew = time.Hour
@@ -124,7 +124,7 @@ func newIdentity(s secret, nodeID string, key ed25519.PrivateKey, now func() tim
 }
 
 // certificate returns the current certificate, and renews it after half of its life. Open connections keep
-// theirs.
+// the old one.
 func (i *identity) certificate() (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -34,7 +34,7 @@ type Config struct {
 	// the first start as part of a cluster, the process has worked alone and can found a cluster but not join
 	// one.
 	Data   string
-	NodeID string // see NodeID
+	NodeID string // see the function NodeID
 	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address
 	// under which they reach it, with or without a port; "" = an address of this machine.
 	Listener  net.Listener
@@ -42,7 +42,7 @@ type Config struct {
 	// Token is the secret that all members share, of MinToken to MaxToken bytes. "" = read it from TokenFile,
 	// or with Bootstrap create it there.
 	Token string
-	// HTTP is the URL under which clients reach this node. Other members are told.
+	// HTTP is the URL under which clients reach this node. The node tells it to the other members.
 	HTTP string
 	// At most one of Bootstrap, Join and Find is set, and says how a new directory enters a cluster.
 	// Bootstrap creates a cluster. Join asks at these addresses to be added. With Find, the nodes of a set
@@ -117,7 +117,8 @@ type Cluster struct {
 }
 
 // Open makes this process a member of its cluster and listens for other members. If its directory is in no
-// cluster yet, Open waits until it is in one, and returns LEADER_UNAVAILABLE if ctx ends first. On an error
+// cluster yet, Open waits until it is in one, and returns LEADER_UNAVAILABLE if ctx ends first. It fails
+// earlier if all addresses in Join refuse for good, or if another process keeps this node's ID. On an error
 // it closes the Listener.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
@@ -285,7 +286,7 @@ func (c *Cluster) Join() []entry.Incarnation {
 // Token returns the secret with which other nodes join.
 func (c *Cluster) Token() string { return c.secret.text }
 
-// Close ends all connections. The groups must be closed before.
+// Close ends all connections and unlocks the data directory. The groups must be closed before.
 func (c *Cluster) Close() error {
 	c.stop()
 	c.running.Wait()

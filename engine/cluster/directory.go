@@ -36,7 +36,7 @@ const (
 	// founding: this node has created a cluster and may not have its groups yet.
 	founding phase = "founding"
 	// joining: a member has described the cluster to this node, and has removed an earlier node with this ID.
-	// The groups are opened as future members, and no member was asked to add them yet.
+	// The groups are opened as future members, and no member was asked yet to add this node.
 	joining phase = "joining"
 	// adding: the groups are on disk. The cluster may have added this node to none, some or all of its
 	// shards.
@@ -110,8 +110,8 @@ func encodeRecord(r *record) []byte {
 	return append(data, '\n')
 }
 
-// NodeID returns the ID of the node in a data directory: the one of its first start, or else the given one,
-// or else fresh. It refuses a given one that differs from the directory's.
+// NodeID returns the ID of the node in a data directory: the recorded one or, in a new directory, the given
+// one or else fresh. It returns CONFLICT if both are set and differ.
 func NodeID(dir, given, fresh string) (string, error) {
 	r, err := readRecord(dir)
 	switch {

@@ -22,8 +22,8 @@ func (r *record) setPromise(p promise) {
 	r.Promise = p
 }
 
-// becomeCandidate makes the node a candidate, once. It checks again for a promise to another node, because
-// the node may have made one since it decided to become a candidate, and must keep it.
+// becomeCandidate makes the node a candidate, unless it is one. It checks again for a promise to another
+// node, because the node may have made one since it decided to become a candidate, and must keep it.
 func (r *record) becomeCandidate() error {
 	switch {
 	case r.inCluster():

@@ -40,7 +40,8 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 		}
 		a.Groups = append(a.Groups, status.Incarnation)
 	}
-	// From now on the newcomer is the node with this ID, before any member is asked to accept its messages.
+	// Record the newcomer's key before any member is asked to accept the newcomer's messages, because from
+	// now on it is the node with this ID.
 	err := c.changeKeys(func(r *record) {
 		if from.Key != "" {
 			r.setKey(from.ID, from.Key)

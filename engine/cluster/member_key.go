@@ -178,8 +178,9 @@ func (c *Cluster) adoptKeys(h hello) error {
 	return errIDTaken(r.NodeID, h.NodeID)
 }
 
-// idTaken handles the answer that another process holds this node's ID. The answer becomes final after
-// idTakenTimeout. It is called only while the node joins.
+// idTaken handles the answer that another process holds this node's ID. Until idTakenTimeout after the first
+// such answer it returns a joinError, so that the node tries again; then it returns CONFLICT. It is called
+// only while the node joins.
 func (c *Cluster) idTaken(why error) error {
 	if c.idTakenSince.IsZero() {
 		c.idTakenSince = time.Now()

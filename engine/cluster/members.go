@@ -28,7 +28,7 @@ type Node struct {
 	Clock       time.Duration // its clock less this node's
 }
 
-// Nodes returns all members, sorted by ID.
+// Nodes returns all members, sorted by ID; none before Start.
 func (c *Cluster) Nodes() []Node {
 	r, groups := c.state()
 	peers := map[string]transport.PeerStatus{}
@@ -126,7 +126,8 @@ func (c *Cluster) answerMembers(_ context.Context, _ transport.Peer, q membersRe
 }
 
 // Invite asks a waiting node to join this cluster. It returns once the node has this or an earlier
-// invitation, or is in this cluster already. The node joins on its own afterwards.
+// invitation, or is in this cluster already; CONFLICT if the node is in another. The node joins on its own
+// afterwards.
 func (c *Cluster) Invite(ctx context.Context, address string) error {
 	q := inviteRequest{Cluster: c.ID(), Address: c.wire.Address()}
 	v, err := ask[verdict](ctx, c.wire, transport.Peer{Address: address}, kindInvite, q, callLimit)
@@ -151,7 +152,7 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 	}
 	var directoryID string
 	if id != r.NodeID {
-		// Ask the present node, so that a later node with the same ID is not told.
+		// Ask the present node for its directory, so that a later node with the same ID ignores the notice.
 		if h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id}, kindHello, c.helloRequest(r), callLimit); err == nil {
 			directoryID = h.DirectoryID
 		}

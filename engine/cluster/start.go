@@ -22,7 +22,7 @@ const (
 
 // Start is called once this process has opened its groups, given by shard. From then on the process accepts
 // joining nodes and, if it is new to the cluster, asks to be added to the groups. Start returns UNHEALTHY if
-// a group's incarnation is not that of the record.
+// a group's incarnation differs from the record's.
 func (c *Cluster) Start(groups []Group) error {
 	r := c.current()
 	if len(groups) != r.Shards {
@@ -121,8 +121,8 @@ func (c *Cluster) contactMembers(ctx context.Context) (all bool) {
 		}
 	}
 	if !all && ctx.Err() == nil {
-		// The members that did not answer may have other addresses since this node was away. The transport
-		// learns them from the calls.
+		// The members that did not answer may have moved to other addresses while this node was away. The
+		// transport learns the addresses from the calls.
 		c.survey(ctx, c.joinAddresses(ctx))
 	}
 	return all

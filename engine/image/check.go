@@ -50,8 +50,8 @@ func Sum(name string, r io.Reader) (Part, error) {
 var ErrDiffers = errors.New("the bytes are not those of the part")
 
 // Verify returns a reader of the part's bytes. If r has too few bytes, too many, or different ones, the
-// reader returns ErrDiffers before it has returned all bytes of the part. It reads at most one byte beyond
-// the part.
+// reader fails with an error that wraps ErrDiffers before it has returned all bytes of the part. It reads at
+// most one byte beyond the part.
 func Verify(p Part, r io.Reader) io.Reader {
 	return &verifier{part: p, left: p.Size, r: r, hash: sha256.New()}
 }

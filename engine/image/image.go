@@ -1,7 +1,7 @@
-// Package image describes the content of a snapshot: a list of parts. A part is a file that never changes,
-// identified by its name, its size and the hash of its bytes. A replica that already holds a part need not
-// receive it again. The package knows neither raft nor the content of the parts, and imports no other package
-// of this module.
+// Package image describes the content of a snapshot: a list of parts. A part is an immutable file, identified
+// by its name, its size and the hash of its bytes. A replica that already holds a part need not receive it
+// again. The package knows neither raft nor the content of the parts, and imports no other package of this
+// module.
 package image
 
 import (

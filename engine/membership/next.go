@@ -42,7 +42,7 @@ const (
 
 func (k Kind) String() string { return [...]string{"none", "add", "promote", "transfer", "remove"}[k] }
 
-// Change is one change of the configuration. It may be made only while the configuration is still that of entry
+// Change is one change of the configuration. It may be made only while the configuration is still the one at
 // Index. A Transfer changes no configuration.
 type Change struct {
 	Kind        Kind
@@ -50,8 +50,8 @@ type Change struct {
 	Index       uint64
 }
 
-// Next returns the next change towards the list. The changes come in an order that never leaves fewer up-to-date
-// voters than a majority, unless voters die:
+// Next returns the next change towards the list. The order of the changes keeps a majority of the voters up to date,
+// unless voters die:
 //
 //  1. Add each listed member that is missing, as a learner.
 //  2. Remove a learner that is not listed.
@@ -63,8 +63,8 @@ type Change struct {
 //  5. If the leader is not listed, transfer leadership to a listed voter.
 //  6. Remove a voter that is not listed, a dead one first.
 //
-// 5 and 6 wait until each listed member has its vote. 3, 4 and 6 wait until a majority of the voters that they would
-// leave is up to date, so a leader that is cut off changes no votes.
+// 5 and 6 wait until each listed member has its vote. 3, 4 and 6 wait until a majority of the voters is up to date
+// after the change, so a leader that is cut off changes no votes.
 func Next(s Situation) Change {
 	if len(s.Listed) == 0 {
 		return Change{}
@@ -113,7 +113,7 @@ func (g group) missing() (n int) {
 	return n
 }
 
-// voters returns the number of voters, and of those that are up to date, without the member id.
+// voters returns the number of voters and how many of them are up to date, both without the given member.
 func (g group) voters(without string) (all, current int) {
 	for _, p := range g.Peers {
 		if !p.Voter || p.ID == without {

@@ -25,8 +25,8 @@ type Row[Tx any, I Op] struct {
 	schema, result func() *schema
 }
 
-// NewRow returns the row of an op. The types in the signature of apply determine the op's message and its
-// result's.
+// NewRow returns the row of an op. The signature of apply determines the message types of the op and of its
+// result.
 func NewRow[I Op, Tx, O, R any, PO interface {
 	*O
 	Op

@@ -51,7 +51,7 @@ func (h *Histogram) Read() Distribution {
 	return d
 }
 
-// Distribution is a copy of a Histogram's counts at one moment.
+// Distribution is a copy of a Histogram's counts.
 type Distribution struct {
 	Counts [Buckets]uint64 // by bucket
 	Sum    time.Duration

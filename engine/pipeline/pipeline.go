@@ -161,11 +161,11 @@ func (p *Pipeline) Err() error {
 }
 
 // Propose waits until the op's entry was applied, and returns the op's result and the entry's position. The
-// machine produced the result, which may be an error value. The error of Propose is an *api.Error: that of
-// the op's Validate or AdmitInOrder, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit,
+// machine produced the result, which may be an error value. The error of Propose is an *api.Error: the error
+// of the op's Validate or AdmitInOrder, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit,
 // OVERLOADED with RetryAfter if the backlog is full, INTERNAL if the op cannot be encoded, the error given to
-// Stop or Drain, or the log's error. If ctx ends first, the error says whether the op was withdrawn or may
-// still be applied.
+// Stop or Drain, or the log's error. If ctx ends first, Propose returns OVERLOADED if the op was withdrawn,
+// and an error that wraps ErrUnknown if it may still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
 	return p.ProposeWithin(ctx, 0, op)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// These constants are the default bounds. Bytes count encoded ops.
+// These constants are the bounds, as defaults except for MaxOpBytes. Bytes count encoded ops.
 const (
 	// MaxOpBytes is the largest size of one op.
 	MaxOpBytes = 20 << 20
@@ -202,11 +202,11 @@ func (q *queue) full(l *Limits) bool { return q.ops >= l.EntryOps || q.bytes >= 
 // take moves the ops of the next entry into batch: classes in ascending order, each oldest first, so that in
 // one entry settles come before enqueues and enqueues before fetches.
 //
-// No class starves. Every entry includes the oldest op of each waiting class, regardless of the other classes
-// and of the op's size, and reserves a share for each class. Only the remaining room is given out by class.
-// So each entry makes progress in each waiting class, and a proposal behind n others of its class is in one
-// of the next n+1 entries. If the oldest ops together exceed maxOldestBytes, a class may miss every second
-// entry.
+// No class starves. Every entry reserves a share for each waiting class and includes the oldest op of each,
+// regardless of the other classes and of the op's size. Only the remaining room is given out by class. So
+// each entry makes progress in each waiting class, and a proposal behind n others of its class is in one of
+// the next n+1 entries. There is one exception: if the oldest ops together exceed maxOldestBytes, a class may
+// miss every second entry.
 func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 	ops, bytes := l.EntryOps, l.EntryBytes
 	included := q.chooseOldest()

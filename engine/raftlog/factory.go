@@ -23,7 +23,7 @@ import (
 //     write fails, because the content of the disk is unknown until the log is opened again. The log then holds every
 //     acknowledged change and perhaps some of the others.
 //   - The log has no gaps. An empty log accepts any index; after that StoreLogs accepts only the next one, and refuses
-//     all others with nothing written. Raft deletes its log before it continues behind a snapshot (IsMonotonic).
+//     all others with nothing written. Raft deletes its log before it continues after a snapshot (IsMonotonic).
 //   - DeleteRange deletes a prefix or a suffix. It ignores indexes outside of the log and refuses a range in the middle.
 //     Deleted entries are never returned again.
 //   - An entry is returned as it was stored, or not at all. A damaged entry is an error when it is read or when the log

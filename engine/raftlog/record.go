@@ -14,7 +14,7 @@ import (
 
 // A record is one entry, or a stable value, as every kind stores it:
 //
-//	crc32c of the rest (4) | write number (8) | entry, in raft-wal's binary form
+//	crc32c of all that follows (4) | write number (8) | entry, in raft-wal's binary form
 //
 // The checksum is needed because no library checks everything it reads (raft-wal and bolt check nothing that
 // was once committed). The write number distinguishes a log that lost acknowledged writes from one that never
