@@ -16,11 +16,11 @@ const (
 
 // prepared is a file system that fills segments with zeros ahead of the writes.
 //
-// The library only reserves the segments' space. For reserved space, a file system records its place and that
-// it is still empty. So each write there changes the file's metadata, and syncing the write commits the
+// The library only reserves the segments' space. The file system records where reserved space lies and marks
+// it as not yet written. So each write there changes the file's metadata, and syncing the write commits the
 // metadata to the file system's journal. That commit includes the changes of all other files, and the files
 // of the view and the store grow at the same time. A write over zeros changes no metadata, so syncing it only
-// writes the data. The price is that the log's bytes are written twice if the writes are small; such writes
+// writes the data. The price is that the log's bytes are written twice if the writes are small; small writes
 // are bound by their syncs and not by the disk's throughput.
 type prepared struct{ walDisk }
 
@@ -55,11 +55,10 @@ type preparedFile struct {
 	types.WritableFile
 	disk  walDisk
 	size  int64 // the reserved size
-	ready int64 // the end of the bytes where a write changes no metadata, once the write under way succeeds
+	ready int64 // a write that ends at or below this offset changes no metadata; it counts the write under way as done
 	named bool  // a sync of the whole file succeeded, so its name is durable
-	// dir is set for a reopened file. The library syncs the directory with the first sync of a new file. The
-	// process that created this file may have died before that sync, so the first sync of this process syncs
-	// dir.
+	// dir is set for a reopened file. The process that created the file may have died before its first sync,
+	// with which the library also syncs the directory. So the first Sync of a reopened file syncs dir.
 	dir string
 }
 

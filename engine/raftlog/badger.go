@@ -15,11 +15,11 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// badgerBackend keeps a log in Badger's LSM tree only. Badger would put large values into a value log and
-// compact that by statistics which compactions of the tree collect. A log's tree holds so little then that it
-// is never compacted, and the value log grows for ever. So a record is split into parts that stay in the
-// tree. The keys of the parts sort from the last part to part 0. An entry exists if its part 0 exists, which
-// holds the number of parts and is written last.
+// badgerBackend keeps a log in Badger's LSM tree only. Badger would put large values into a value log, and it
+// compacts the value log by statistics that compactions of the tree collect. The tree would then hold too
+// little ever to be compacted, and the value log would grow for ever. So a record is split into parts that
+// stay in the tree. The keys of the parts sort from the last part to part 0. An entry exists if its part 0
+// exists, which holds the number of parts and is written last.
 type badgerBackend struct {
 	db  *badger.DB
 	dir string
@@ -36,8 +36,8 @@ const (
 	badgerTables   = 4
 	badgerPart     = 256 << 10
 	badgerValueLog = 2 << 20 // stays empty
-	// badgerReserve is left free on the disk. Badger writes through mapped files, and if the disk has no page
-	// for one, the kernel ends the process with all its other groups.
+	// badgerReserve is left free on the disk. Badger writes through mapped files, and if the disk has no room
+	// for a page of one, the kernel ends the process with all its other groups.
 	badgerReserve = (badgerMemTables + badgerTables) * badgerMemTable
 )
 

@@ -82,7 +82,7 @@ func decodeRecord(record []byte, l *raft.Log) (number uint64, err error) {
 // purpose there (see walStore).
 type recordCodec struct{}
 
-// ID returns a number from the range that the library reserves for external codecs. It never changes.
+// ID returns the codec's permanent number, in the range that the library reserves for external codecs.
 func (recordCodec) ID() uint64 { return wal.FirstExternalCodecID + 1 }
 
 // Encode writes into the library's own buffer, because copying from another buffer would add half the cost of

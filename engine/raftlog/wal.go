@@ -37,9 +37,9 @@ type walStore struct {
 	failed  error
 }
 
-// filer opens segments. A segment has no index at its end, or none that can be trusted, if its end was
-// deleted while it was the tail, or if it was the tail in a crash. The library nevertheless takes such a
-// segment for a complete one. Recovering it as a tail rebuilds the index.
+// filer opens segments. A segment whose end was deleted while it was the tail, or that was the tail in a
+// crash, has no index at its end, or none that can be trusted. The library nevertheless takes such a segment
+// for a complete one. Recovering it as a tail rebuilds the index.
 //
 // The library accepts any codec, but records its own in each new segment, and refuses the segment when the
 // log is opened again. So filer sets the right codec in segments, and metadata sets it in the library's

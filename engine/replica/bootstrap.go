@@ -33,7 +33,7 @@ func Bootstrap(log Log, id, address string, machine Machine) error {
 // after the installation of a snapshot: the log is empty, and the manifest confirms the machine's position.
 // After a crash at any moment, BootstrapRestored can be called again.
 //
-// It writes the configuration directly into the machine, as the entry behind the machine's last one. No log
+// It writes the configuration directly into the machine, as the entry after the machine's last one. No log
 // holds that entry, and none needs to, because the group has no other member.
 func BootstrapRestored(dir string, log Log, of entry.Applied, id, address string, machine Machine) error {
 	at := machine.Applied()
@@ -55,7 +55,7 @@ func BootstrapRestored(dir string, log Log, of entry.Applied, id, address string
 	if err := machine.Flush(); err != nil {
 		return fmt.Errorf("found the restored group: %w", err)
 	}
-	// The term continues too, because an entry's term must not be lower than that of the entry before.
+	// The term continues too, because an entry's term must not be lower than the term of the entry before.
 	if err := log.SetUint64(termKey, at.Term); err != nil {
 		return fmt.Errorf("found the restored group: %w", err)
 	}

@@ -140,7 +140,7 @@ func (j *journal) DeleteRange(from, to uint64) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// Deleting a prefix removes the marks below its end; deleting a suffix removes those from its start on.
+	// Drop the marks of the deleted entries.
 	kept := j.marks[:0]
 	for _, m := range j.marks {
 		if m.index < from || m.index > to {

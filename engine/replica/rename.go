@@ -9,9 +9,9 @@ import (
 )
 
 // rename gives the group's only voter the id and address of this member, unless it has that id already. It
-// appends a configuration behind the last entry, as a leader would: the group's only voter commits every
-// entry of its log. The append is one durable step, and a repetition finds it done. Raft must not run yet,
-// and reconcile must have compared machine and log.
+// appends a configuration after the last entry, as a leader would: the group's only voter commits every entry
+// of its log. The append is one durable step, and a repetition finds it done. Raft must not run yet, and
+// reconcile must have compared machine and log.
 //
 // Rewriting the entry that holds the old name was rejected, because the machine and the manifest hold it too,
 // and the three files could not change in one step.
