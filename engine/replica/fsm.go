@@ -13,9 +13,9 @@ import (
 // fsm adapts the machine to raft. It is thin: it decodes entries, checks their order, and stops the replica
 // at the first error. Raft calls it from one goroutine.
 //
-// fsm implements ApplyBatch, but not for speed, because an entry is a batch already. Raft passes
-// configuration entries with their term only to the batching interface. Its other interface for such entries
-// gets no term and returns no error.
+// fsm implements ApplyBatch because raft passes configuration entries to it with their term. Raft's other
+// interface for configuration entries gets no term and returns no error. ApplyBatch saves no time, because an
+// entry is a batch already.
 type fsm struct{ r *Replica }
 
 // outcome is the result of applying one entry.
@@ -84,9 +84,9 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	if e.Incarnation != at.Incarnation {
 		return fmt.Errorf("it belongs to history %v, this replica to %v", e.Incarnation, at.Incarnation)
 	}
-	// Raft may hold an entry while leadership is lost and won again. An entry proposed in one term and
-	// appended in a later one would then come before that term's first entry. Every replica applies it as an
-	// empty entry, and ignores its clock, which may be older than the term's.
+	// Raft may hold an entry while leadership is lost and won again, and append it in a later term than the one
+	// in which it was proposed, even before the later term's first entry. Every replica applies it as an empty
+	// entry, and ignores its clock, which may be older than the machine's.
 	stale := fenced(l)
 	if stale {
 		e.Ops, e.ClockNs, out.err = nil, max(e.ClockNs, f.r.machine.LastClock()), errNotLeader()

@@ -23,8 +23,8 @@ import (
 const (
 	// DefaultSnapshotBytes bounds the log that a restart after a crash replays, and with it the log on disk.
 	DefaultSnapshotBytes = 64 << 20
-	// DefaultTrailingBytes is the length of the log kept behind a snapshot, so that a replica that was away
-	// for a moment needs no snapshot.
+	// DefaultTrailingBytes is the length of the log before a snapshot's position that is kept, so that a
+	// replica that was away for a moment needs no snapshot.
 	DefaultTrailingBytes = 8 << 20
 )
 
@@ -45,9 +45,9 @@ const (
 	// followers, so its leader uses soleCommitTimeout and sends none.
 	commitTimeout     = 50 * time.Millisecond
 	soleCommitTimeout = time.Second
-	// electionStagger delays each voter's first election behind that of the voter before it, in the order of
-	// their names. If all voters of a new group stood at once, their votes would be split, and the next round
-	// would come up to a second later.
+	// electionStagger is the time between the first elections of two voters that follow each other in the
+	// order of their names. If all voters of a new group stood at once, their votes would be split, and the
+	// next round would come up to a second later.
 	electionStagger = 25 * time.Millisecond
 	never           = 365 * 24 * time.Hour
 )
@@ -80,7 +80,8 @@ type Config struct {
 	Heartbeat, Election time.Duration
 	// SnapshotBytes is the length of log that makes a snapshot due; 0 = DefaultSnapshotBytes.
 	SnapshotBytes int64
-	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = one entry.
+	// TrailingBytes is the length of the log before a snapshot's position that is kept; 0 =
+	// DefaultTrailingBytes, negative = one entry.
 	TrailingBytes int64
 	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
 	// possibly before Open returns. Raft waits with the next notice until Leadership returns, so Leadership

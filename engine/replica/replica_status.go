@@ -68,7 +68,8 @@ func (r *Replica) Leads() bool { return r.raft.State() == raft.Leader }
 func (r *Replica) Applied() entry.Applied { return r.machine.Applied() }
 
 // Verify delivers nil if this replica still led the group at some moment after the call. Calls that arrive
-// during a round share the next round.
+// during a round share the next round. Raft counts the answers of members without a vote too, so the result
+// is reliable only in a group with one voter.
 func (r *Replica) Verify() <-chan error {
 	answer := make(chan error, 1)
 	if err := r.admit(); err != nil {

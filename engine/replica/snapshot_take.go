@@ -20,7 +20,7 @@ func (r *Replica) Snapshot() error {
 	if r.Err() != nil {
 		return r.Unhealthy()
 	}
-	// Raft keeps a number of entries behind a snapshot; TrailingBytes is a number of bytes.
+	// Raft keeps a number of entries before a snapshot's position; TrailingBytes is a number of bytes.
 	conf := r.raft.ReloadableConfig()
 	conf.TrailingLogs = r.journal.trailing(r.raft.LastIndex(), r.trailingBytes)
 	if err := r.raft.ReloadConfig(conf); err != nil {

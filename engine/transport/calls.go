@@ -14,7 +14,7 @@ import (
 // from 32 on for processes.
 type Kind uint8
 
-// Handler answers a call. The ID and the key in from are those of the caller's certificate. An *api.Error
+// Handler answers a call. The ID and the key in from come from the caller's certificate. An *api.Error
 // reaches the caller with its code, message, details and retry after; any other error becomes INTERNAL. ctx
 // ends with the caller's, as far as that is known. The Handler owns the request. A panic ends the process.
 type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
@@ -67,7 +67,7 @@ func (s *handlers) get(k Kind) Handler {
 }
 
 // Call sends a request to a process. The error is the Handler's, OVERLOADED if the process answers too many
-// calls of this node, PAYLOAD_TOO_LARGE for a request of more than MaxCall bytes, or one of the connection:
+// calls of this node, PAYLOAD_TOO_LARGE if request or answer exceed MaxCall bytes, or one of the connection:
 // LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT if another
 // process is known under the ID of one of the two. For an error of the connection, Unsent reports whether the
 // request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other.
@@ -241,8 +241,8 @@ func (c *conn) answer(request uint64, answer []byte, err error) {
 	c.sendAnswer(request, answer)
 }
 
-// sendAnswer waits for room if the answer is long. Only the Handler's goroutine waits then, not the reader,
-// because all other answers are short.
+// sendAnswer waits for room if the answer is long. Only a Handler's goroutine ever waits, not the reader,
+// because only Handlers give long answers.
 func (c *conn) sendAnswer(request uint64, payload []byte) {
 	m := &message{header: header{kind: frameAnswer, request: request}, payload: payload}
 	if len(payload) <= shortAnswer {

@@ -214,7 +214,7 @@ type inbound struct {
 	groups   map[uint32]*peerGroup
 }
 
-// maxSpare bounds the frame buffers kept for reuse: those of a message of 1 MiB.
+// maxSpare bounds the frame buffers kept for reuse: enough for a message of 1 MiB.
 const maxSpare = 16
 
 type partial struct {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The outbox queues the messages that a connection has to send. Urgent messages are short and go first
-// (heartbeats, votes, their answers, pings). The others belong to streams, which send one frame each in turn,
+// The outbox queues the messages that a connection has to send. Urgent messages are short and go first:
+// heartbeats, votes, pings and short answers. The others belong to streams, which send one frame each in turn,
 // so that a long message delays no other stream. Messages of one stream keep their order.
 
 // message is a message to be sent. Once it is queued, the writer owns it, and the outbox's mutex guards its
@@ -82,7 +82,7 @@ func (o *outbox) add(stream uint64, m *message) {
 	o.signal()
 }
 
-// put queues a message behind those of its stream, and waits while too many bytes are queued.
+// put waits while too many bytes are queued, and then queues a message after the earlier ones of its stream.
 func (o *outbox) put(ctx context.Context, stream uint64, m *message) error {
 	for {
 		o.mu.Lock()

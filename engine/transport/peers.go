@@ -298,7 +298,7 @@ func (t *Transport) finish(f *dialAttempt, c *conn, err error) {
 }
 
 // connect opens a connection for messages and serves it. If the peer has one already, connect closes the new
-// one and returns the other.
+// one and returns the old one.
 func (t *Transport) connect(id, address string) (*conn, error) {
 	l, h, err := t.openLink(id, address, forMessages)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrRefused is wrapped by errors about a peer that was reached but refused, or was refused, because of its
-// certificate, its ID or its protocol version. The next attempt fails too, until an operator acts. An error
+// certificate, its ID or its protocol version. The next attempt usually fails too, until an operator acts. An error
 // without ErrRefused means that the peer was not reached or did not answer.
 var ErrRefused = errors.New("refused")
 

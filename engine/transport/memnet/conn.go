@@ -50,7 +50,7 @@ func (f *flow) set(held bool, delay time.Duration) {
 	f.wake()
 }
 
-// arrival returns the arrival time of bytes sent now, which is never before that of earlier bytes. The caller
+// arrival returns the arrival time of bytes sent now, which is never before an earlier arrival. The caller
 // holds f.mu.
 func (f *flow) arrival() time.Time {
 	at := time.Now().Add(f.delay)
