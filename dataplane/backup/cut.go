@@ -31,7 +31,8 @@ const (
 	cutStep = 2 * time.Millisecond
 )
 
-// Take freezes the stores, given in the order of shards. Close releases them.
+// Take takes a snapshot of each store; the stores are in the order of shards. It returns
+// VIEW_BEHIND if a store does not catch up within cutWait. The caller must close the Cut.
 func Take(ctx context.Context, stores []*state.Store) (_ *Cut, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cutWait)
 	defer cancel()

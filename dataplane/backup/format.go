@@ -25,7 +25,7 @@ import (
 //	magic  8 bytes
 //	parts  each: kind 1, shard 4, length 4, payload, SHA-256 32
 //
-// A part's hash covers the hash before it (at first, that of the magic), its kind, shard,
+// A part's hash covers the hash before it (at first, the magic's), its kind, shard,
 // length and payload. So no part can be changed, left out, doubled, moved or taken from
 // another file, and a reader that has read the last part has checked all of them.
 //
@@ -53,7 +53,7 @@ const (
 	// op in an outbox with its key.
 	maxPartBytes = partBytes + job.MaxOpBytes + 1<<20
 	// maxRest bounds the pause after each part. The pause lasts as long as the part took, so
-	// that a backup, which is not urgent, takes at most half a processor.
+	// that a backup, which is not urgent, takes about half a processor.
 	maxRest = 20 * time.Millisecond
 	// maxShards bounds the shards that a header may name.
 	maxShards = 1 << 10

@@ -23,7 +23,7 @@ type Reader struct {
 	got   Trailer
 	shard int    // the shard that is being read
 	last  []byte // the last key of that shard
-	next  []byte // a payload of shard of that was read ahead
+	next  []byte // a payload that was read ahead; of is its shard
 	of    int
 	end   *Trailer
 }
@@ -78,8 +78,8 @@ func document(payload []byte, v any) error {
 
 func short(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// truncated returns the error of a read, which for an early end says that the file is
-// truncated.
+// truncated turns an early end of the file into the error that refuses a truncated backup. It
+// returns other errors as they are.
 func truncated(err error) error {
 	if short(err) {
 		return damaged("it is truncated: its end is missing")

@@ -20,7 +20,7 @@ func (c *Cell) admission() func(pipeline.Op) error {
 
 // admit refuses enqueues and fetches while the view's answers are older than the limit. Acks, fails and
 // heartbeats always pass, because a worker that cannot settle a job loses its lease and the work is done
-// twice. The ops of duties, of other shards and of operators pass as well.
+// twice. The ops of duties, of other shards and of operators pass too.
 func (c *Cell) admit(o pipeline.Op) error {
 	switch optable.Proposed(o).(type) {
 	case *op.Enqueue, *op.Fetch:

@@ -45,13 +45,13 @@ type Config struct {
 	// Shared holds the host's caches; nil gives the cell small ones of its own.
 	Shared *state.Shared
 	// OnReady is called when a queue has jobs that no fetch has claimed, with their number. It runs on the
-	// applying goroutine, or on that of a request that releases a claim, and must not block.
+	// applying goroutine, or on the goroutine of a request that releases a claim, and must not block.
 	OnReady func(queue string, claimable int)
 	// OnKeys is called on the applying goroutine when API keys have changed, and must not block; nil is not
 	// called.
 	OnKeys func()
 	// Known returns the highest feature level that every member of every shard supports; ok is false until
-	// all have reported. nil = the members of this shard say it to their leader.
+	// all have reported. nil = the leader asks the members of this shard.
 	Known func() (level uint32, ok bool)
 	// Shards provides all shards of the namespace, including this one, as the targets of its messages. nil =
 	// there is no other.
@@ -349,7 +349,7 @@ func (c *Cell) fail(err error) {
 }
 
 // Close closes the cell in order: it ends the leader's work, refuses new proposals, waits for the admitted
-// ones, flushes the store and closes everything. It may be called once.
+// ones (see engine.Group.Close about ctx), flushes the store and closes everything. It may be called once.
 func (c *Cell) Close(ctx context.Context) error {
 	c.stop()
 	c.running.Wait()
@@ -378,7 +378,7 @@ func (c *Cell) UsageOwed() uint64 {
 type Index uint64
 
 // Propose commits one op and returns its result and its index. It refuses an op that is newer than the
-// feature level in force.
+// feature level in force with UNSUPPORTED. Its other errors are those of engine.Propose.
 func Propose[R any](ctx context.Context, c *Cell, o op.Op) (R, Index, error) {
 	return ProposeWithin[R](ctx, 0, c, o)
 }

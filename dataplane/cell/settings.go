@@ -16,7 +16,7 @@ const settingsInterval = 5 * time.Second
 
 // applySettings sets the namespace's retention as the operator of the leader's node requested, once in a
 // leadership, and keeps the other settings. If members were given different retentions, or only some of them
-// have one, that of the last leader that was given one applies.
+// have one, the retention of the last leader that was given one applies.
 func (c *Cell) applySettings(ctx context.Context) {
 	if c.cfg.Retention == 0 {
 		return

@@ -68,8 +68,8 @@ func (c *Cell) viewApplied() Index {
 	applied := c.Applied()
 	_, index := c.view.Cursor()
 	if lag, _ := c.view.Lag(); lag == 0 {
-		// The cursor is at the last entry that had events. The entries after it, up to the one read before,
-		// changed nothing that a view could show.
+		// The cursor is at the last entry that had events. The entries after it, up to applied, changed nothing
+		// that a view could show.
 		return max(Index(index), applied)
 	}
 	return Index(index)

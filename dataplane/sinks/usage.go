@@ -27,15 +27,15 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// Receiver stores usage for good. It accepts a frame only if it starts one after the last row it has, and
-// returns STATE_CONFLICT for any other.
+// Receiver stores usage for good. It accepts a frame only if the frame starts one after the receiver's last
+// row, and returns STATE_CONFLICT for any other.
 type Receiver interface {
 	// LastUsage returns the number of a source's last row that the receiver has, or 0.
 	LastUsage(ctx context.Context, of billing.Source) (uint64, error)
 	// SendUsage delivers a frame and returns the number of the receiver's last row afterwards.
 	SendUsage(ctx context.Context, f billing.Frame) (uint64, error)
-	// SetUsageAside delivers a frame that SendUsage refuses, from a namespace that is being deleted, and
-	// returns the same as SendUsage. The receiver stores the frame and includes it in no sum.
+	// SetUsageAside delivers a frame that SendUsage refuses, from a namespace that is being deleted. The
+	// receiver stores the frame, includes it in no sum, and returns the number of its last row.
 	SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error)
 }
 
@@ -135,7 +135,7 @@ func (u *Usage) linger(ctx context.Context, d time.Duration) {
 
 // Settle waits until the receiver has every row. It is called before a store is deleted, when no rows are
 // added any more, and needs Run to be running. If ctx ends first, the error says how many rows are left.
-// After the call the receiver sets refused frames aside, because the store could never be deleted otherwise.
+// After the call the receiver sets refused frames aside, because they would keep the store from being deleted.
 func (u *Usage) Settle(ctx context.Context) error {
 	u.settling.Store(true)
 	for {

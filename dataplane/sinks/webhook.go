@@ -91,7 +91,7 @@ type Webhooks struct {
 	client *http.Client
 	wake   chan struct{}
 	calls  chan struct{} // a token for each call in progress to a webhook whose last attempt did not fail
-	trials chan struct{} // the same for the other webhooks
+	trials chan struct{} // likewise, to the other webhooks
 
 	queuedUntilNs int64 // deliveries queued before this entry clock are in lines; only Run's goroutine uses it
 

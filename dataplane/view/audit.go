@@ -26,7 +26,7 @@ type auditSeen struct {
 	hash  []byte // of the newest record
 }
 
-// auditChunk is the number of records that one call of addAudit adds, and so one transaction of a rebuild.
+// auditChunk is the most records that one call of addAudit adds, and so one transaction of a rebuild.
 const auditChunk = 20_000
 
 // behindAudit reports whether the file lacks records of the audit log or holds records that the store has
@@ -61,8 +61,8 @@ func (w *writer) followAudit(snap *state.Snapshot) error {
 	}
 }
 
-// addAudit adds at most that many records and reports whether more are left. After the last one it drops the
-// records that the store has trimmed.
+// addAudit adds up to `most` records and reports whether more are left. After the last one it drops the records
+// that the store has trimmed.
 func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err error) {
 	head := snap.Head()
 	first, next := head.GetAudit().Records()

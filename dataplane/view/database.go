@@ -20,8 +20,8 @@ const (
 	// busyTimeout is the longest time that a connection waits for another process to unlock the file, and
 	// that a truncation of the log waits for readers to end.
 	busyTimeout = time.Second
-	// maxWAL is the size of SQLite's log beyond which the flusher truncates it by force. Otherwise readers
-	// that overlap without a gap would let the log grow for ever.
+	// maxWAL is the size of SQLite's log beyond which the flusher truncates it by force, because SQLite itself
+	// never truncates it while readers overlap without a gap.
 	maxWAL = 64 << 20
 )
 
@@ -207,7 +207,7 @@ func (db *database) boundLog() error {
 }
 
 // unusable reports whether the view must build the file again, and whether the old file may serve queries
-// until then.
+// meanwhile.
 func unusable(err error) (must, serve bool) {
 	var s *staleError
 	if errors.As(err, &s) {

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// dumped lists the tables of a dump and the order of their rows. It omits the cursor, because views can reach
-// equal rows by different ways, and the namespace, because its row exists even in a view without jobs and
-// settings.
+// dumped lists the tables of a dump and the order of their rows. It omits cursor and time_range, because views
+// can reach equal rows by different ways; words, because its columns cannot be read; and namespace, because its
+// row exists even in a view without jobs and settings.
 var dumped = [...]struct{ table, order string }{
 	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"extra", "number"}, {"job_error", "id"}, {"queue", "name"},
 	{"batch", "id"}, {"schedule", "id"}, {"usage", "seq"}, {"audit", "seq"},
@@ -20,7 +20,7 @@ var dumped = [...]struct{ table, order string }{
 	{"provider", "id"}, {"budget", "id"}, {"approval_policy", "id"}, {"webhook", "id"}, {"role", "id"}, {"api_key", "id"},
 }
 
-// Dump writes every row as text in a fixed order, so that two views that show the same have equal dumps. It
+// Dump writes the rows of all tables in dumped as text, in a fixed order, so that equal rows give equal dumps. It
 // is for tests and operators, not for requests. It opens its own connection, obeys no time limit but ctx's,
 // and delays neither queries nor a rebuild.
 func (v *View) Dump(ctx context.Context, w io.Writer) (err error) {

@@ -38,7 +38,7 @@ func (l *emptyRows) forget(w *writer) error {
 		if len(numbers) == 0 {
 			continue
 		}
-		// If few jobs have rows in the table, there is mostly none between the first and the last number. One
+		// If few jobs have rows in the table, there is usually none between the first and the last number. One
 		// search finds that out faster than a search for each job.
 		table := emptyTables[i]
 		lo, hi := int64(numbers[0])<<table.shift, int64(numbers[len(numbers)-1]+1)<<table.shift

@@ -151,7 +151,7 @@ func mark(set bool) any {
 	return nil
 }
 
-// documentExtra fills in the fields of few jobs that no other function of Document fills in.
+// documentExtra fills in the fields that few jobs have and that no other function fills in.
 func documentExtra(doc *api.Job, j *job.Job) {
 	if len(j.Options.GetScheduleId()) == len(job.ID{}) {
 		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.Options.GetScheduleId())))

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// cursor is a file's position in the history of a store. The file keeps it, and each transaction writes it
-// together with the rows that it describes.
+// cursor is a file's position in the history of a store. The file keeps it, and a flush of events writes it in
+// the transaction of the rows that it describes.
 type cursor struct {
 	incarnation []byte
 	position

@@ -65,8 +65,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pause waits until there is something to flush. Then it lets the feed collect events for FlushEvery, unless a
-// reader is waiting.
+// pause waits until there is something to flush, and until it has waited for FlushEvery, so that the feed
+// collects events. It returns at once when a reader waits.
 func (v *View) pause(ctx context.Context) {
 	delay := time.NewTimer(v.o.FlushEvery)
 	defer delay.Stop()
@@ -181,8 +181,8 @@ func (v *View) resume(ctx context.Context) (err error) {
 }
 
 // shownTo returns the clock up to which the file shows everything that snap holds. That is the clock of the
-// first entry that the file lacks. If the feed does not reach back to that entry, it is the clock of the
-// file's last entry.
+// first entry that the file lacks or, if it lacks none, of the store. If the feed does not reach back to that
+// entry, it is the clock of the file's last entry.
 func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
 	if c.old(snap.Head()) != nil {
 		return c.clockNs, nil

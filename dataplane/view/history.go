@@ -10,8 +10,8 @@ import (
 // The view must know whether a file belongs to the store's history. The incarnation alone does not tell,
 // because a log that lost its tail (relaxed durability) grows again with the same indexes and other entries.
 // The newest entry that the file has seen does tell. Index and clock identify this entry: a leader stamps an
-// entry with the nanosecond in which it makes it. Two leaders may begin at one clock, if their own clocks
-// were behind, but they would have to make entries of one index in the same nanosecond. A log appends an
+// entry with the nanosecond in which it makes it. Two leaders whose hosts' clocks are behind may start at one
+// clock, but their entries agree only if both make one of this index in the same nanosecond. A log appends an
 // entry once, after all entries before it, so two histories that share an entry are the same up to it; and
 // apply is deterministic, so their records are the same, too. Entries after the history mark made no events,
 // so a view does not show whether they are the same.
@@ -19,8 +19,8 @@ import (
 // If the store has trimmed the feed past that entry, the terms of leaders tell (inTerm).
 
 // compare compares the store at this head with the file. It returns wait if the store may yet reach the
-// file's history mark, and a staleError if the view cannot continue the file. A return without wait and error
-// proves nothing; precedes does.
+// file's history mark, and a staleError if the view cannot continue the file. If it returns neither, the view
+// may be able to continue the file: precedes checks that.
 //
 // A store that is behind cannot reach the history mark once it has passed the history mark's index, clock or
 // term, because none of these ever falls along a log. So the first entry of a new leader already shows that
@@ -54,7 +54,8 @@ func (c *cursor) old(head *state.Head) error {
 
 // precedes checks whether the file belongs to the history that snap holds, and returns a staleError if it
 // does not. It returns known if it does: the feed holds the file's newest entry or, if the store has trimmed
-// the feed, the store remembers that entry's term.
+// the feed, the store remembers that entry's term. If the store no longer remembers the term, precedes cannot
+// tell, and returns false without an error.
 func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 	wait, err := c.compare(snap.Head())
 	if err != nil {

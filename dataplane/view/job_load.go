@@ -15,7 +15,7 @@ const (
 	// loadWindow is the number of jobs whose records are read in the order of their ids.
 	loadWindow = 1024
 	// loadBytes limits the length of the blobs and errors that are read before the first job of a window is
-	// written. Otherwise a window of large payloads would take a gigabyte.
+	// written, because a window of large payloads may have a gigabyte.
 	loadBytes = 1 << 20
 )
 
@@ -70,9 +70,9 @@ func (l *loadedJob) size() (n int) {
 // of the slice, so that the caller frees a part with its last reference.
 //
 // The caller writes jobs in the order of their numbers. Concurrent requests get numbers and ids in different
-// orders, and the store has the records in the order of ids. A window of jobs is therefore read in that
-// order, in which the next record is mostly one step away and not a search. If the window is longer than
-// loadBytes, the rest of its jobs is read one by one.
+// orders, and the store has the records in the order of ids. A window of jobs is therefore read in the order
+// of ids, in which the next record is mostly one step away and not a search. If the blobs and errors of a
+// window exceed loadBytes, its other jobs are read one by one.
 func loadJobs(r *state.JobIterator, jobs []*loadedJob) iter.Seq2[[]*loadedJob, error] {
 	return func(yield func([]*loadedJob, error) bool) {
 		for window := range slices.Chunk(jobs, loadWindow) {

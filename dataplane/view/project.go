@@ -38,7 +38,7 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_CHAIN_ADVANCED: true,
 	state.EventType_EVENT_GATED:          true,
 	state.EventType_EVENT_UNGATED:        true,
-	// These events end a job, so nothing is left to read.
+	// These events delete a job, so nothing is left to read.
 	state.EventType_EVENT_DELETED: true,
 	state.EventType_EVENT_PURGED:  true,
 }
@@ -128,8 +128,8 @@ func (c *changes) nextDocument() (next uint64) {
 	return next
 }
 
-// A flush yields after so many jobs. Otherwise a flush of thousands of jobs and a search would occupy two cores
-// for as long as the scheduler lets them, ten milliseconds, during which no write is acknowledged.
+// A flush yields after so many jobs. If it did not, a flush of thousands of jobs and a search would occupy two
+// cores for as long as the scheduler lets them, ten milliseconds, during which no write is acknowledged.
 //
 // After each yield the flusher waits for its turn among the callers. Under the most load that a node bears, a
 // view that yields after 32 jobs falls further behind than one that yields after 256, which takes a few

@@ -222,7 +222,7 @@ func (v *View) replace(fresh string) error {
 	return nil
 }
 
-// install renames the new file over the old one and opens it.
+// install deletes the old file, gives the new one its name and opens it.
 func (v *View) install(fresh string) (db *database, c cursor, nextDocument uint64, err error) {
 	if err = remove(v.path); err == nil {
 		err = os.Rename(fresh, v.path)

@@ -145,7 +145,7 @@ func (s *scratch) load(records *state.JobIterator, from job.ID) error {
 }
 
 // ofJobs selects the rows of a list of jobs in a table, ofQueues the rows of a list of queues. ofIDs selects
-// the ids from one up to another as the index on them has them.
+// the ids from one up to another, which it excludes, from the index on ids.
 const (
 	ofJobs   = "SELECT t.* FROM json_each(?) p CROSS JOIN %[1]s t ON t.%[2]s >= p.value << %[3]d AND t.%[2]s < (p.value + 1) << %[3]d ORDER BY t.%[2]s"
 	ofQueues = "SELECT * FROM queue WHERE name IN " + fromList + " ORDER BY name"

@@ -28,7 +28,7 @@ const (
 	// the search returns the jobs it has found and the cursor at which it continues.
 	searchTime = 200 * time.Millisecond
 	searchRows = 250_000
-	// countTime and countRows limit the additional work of counting the jobs behind a full page. A chunk that
+	// countTime and countRows limit the additional work of counting the jobs after a full page. A chunk that
 	// began in time may take countChunk.
 	countTime  = 3 * time.Millisecond
 	countRows  = 10_000

@@ -13,8 +13,8 @@ import (
 
 // pageStart is the position at which a page begins. A cursor encodes a pageStart and a hash of the query and
 // the incarnation, so that nobody can silently use the cursor of one search for another search or another
-// namespace. Numbers never change, so pages neither repeat nor omit a job that fits throughout and keeps its
-// position in the order, regardless of writes between the pages.
+// namespace. A job keeps its number while it is in the shard, so pages neither repeat nor omit a job that fits
+// throughout and keeps its position in the order, regardless of writes between the pages.
 type pageStart struct {
 	set  bool
 	from int64 // newest first: numbers below it; oldest first: numbers from it on
@@ -96,7 +96,7 @@ func parsePageStart(text string, hash uint64) (p pageStart, err error) {
 	return p, nil
 }
 
-// restrict limits the search to the numbers that lie behind the start of the page.
+// restrict limits the search to the numbers from the start of the page on, in the page's order.
 func (p *pageStart) restrict(s *search) {
 	if s.Order == Ascending {
 		s.lo = max(s.lo, p.from)
@@ -158,7 +158,7 @@ func (s *search) windowEnd() int64 {
 	return 0
 }
 
-// cutShort reports whether there may be jobs behind the window.
+// cutShort reports whether there may be jobs after the window.
 func (s *search) cutShort() bool {
 	if s.Order == Ascending {
 		return s.windowEnd() < maxNumber
@@ -198,7 +198,7 @@ func (s *search) total() int64 {
 	return s.start.seen + s.counted
 }
 
-// hash returns a hash, in canonical form, of everything that decides the order of all pages. Queues is not
+// hash returns a hash of everything that decides which jobs the pages have, and in which order. Queues is not
 // part of the hash because it may change between pages.
 func (q *Query) hash(incarnation []byte) uint64 {
 	n := q.indexFilter()

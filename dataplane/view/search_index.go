@@ -17,7 +17,7 @@ type indexFilter struct {
 	args   []any
 }
 
-// indexFilter returns the rows of extra that a query wants. It chooses one column whose index is read, as a
+// indexFilter returns the query's conditions on extra. It chooses one column whose index is read, as a
 // rule the one that finds the fewest jobs. A plus before the other columns keeps SQLite from using their
 // indexes.
 func (q *Query) indexFilter() (n indexFilter) {

@@ -8,7 +8,7 @@ import (
 // Holding counts the jobs of one queue that a worker leases.
 type Holding struct {
 	WorkerID  string
-	Hostname  string // as the worker last gave it for one of these jobs; "" = never
+	Hostname  string // as the worker gave it for one of these jobs; "" = for none
 	Queue     string
 	Active    int64
 	StartedNs int64 // when the first of these jobs started

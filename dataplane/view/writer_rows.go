@@ -113,8 +113,8 @@ type form struct {
 // newRows returns the rows of a table, with a form for each number of columns in short and one for all
 // columns. verb is INSERT with a conflict clause.
 //
-// The verb should say OR FAIL, unless it says more. Otherwise SQLite keeps copies of all pages, so that it
-// can undo the rows before a failed one. Here the rollback of the transaction undoes all of them.
+// If the verb needs no other clause, it is INSERT OR FAIL. Without a clause SQLite keeps copies of all pages, so
+// that it can undo the rows before a failed one. Here the rollback of the transaction undoes all of them.
 func newRows(verb, table, columns, after string, short ...int) rows {
 	names := strings.Split(columns, ",")
 	r := rows{table: table}
@@ -137,7 +137,8 @@ func replacing(columns string) string {
 	return " ON CONFLICT (number) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// putDocumentSQL returns an insert that fails if another job has the id, which is impossible.
+// putDocumentSQL returns an insert that replaces the document of its number. It fails if another number has the
+// id, which is impossible.
 func putDocumentSQL() string {
 	return fmt.Sprintf("INSERT INTO document (%s) VALUES (?%s)%s", documentColumns, strings.Repeat(", ?", strings.Count(documentColumns, ",")), replacing(documentColumns))
 }

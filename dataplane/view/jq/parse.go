@@ -309,7 +309,7 @@ func (p *parser) literal() literal {
 }
 
 // number reads a number. Like SQLite with the numbers of a payload, it returns an int64 for an integer that
-// fits, and a float64 otherwise.
+// fits, and a float64 for any other number.
 func (p *parser) number() any {
 	start := p.at
 	digits := func() (n int) {

@@ -147,8 +147,8 @@ var sqlOperators = map[string]struct {
 }
 
 // compare lets SQLite compare. SQLite orders numbers, texts and blobs as jq orders numbers, strings and all
-// other values, so compare converts a place to a value with the right position among those of the other
-// side's class.
+// other values, so compare converts a place to a value with the right position among the values of the
+// other side's class.
 func (c compiler) compare(n comparison) clause {
 	op := sqlOperators[n.op]
 	class := min(n.left.class(), n.right.class())
