@@ -52,8 +52,8 @@ type Tuning struct {
 	// SegmentBytes is the size of the log's files if Logs is nil; 0 = raftlog's default. Each group
 	// preallocates one file.
 	SegmentBytes int
-	// NoSync leaves the syncs of the log to the operating system, if Logs is nil. A crash of the machine then
-	// loses acknowledged writes.
+	// NoSync leaves the syncs of the log to the operating system, if Logs is nil. A power failure then loses
+	// acknowledged writes.
 	NoSync bool
 	// LogKind is the kind of log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind

@@ -209,7 +209,7 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.term != nil {
-		// A replica that fails gives up leadership as well; the waiting callers need the first cause.
+		// A replica that fails also gives up leadership, but its callers need the first cause.
 		reason := errNotLeader()
 		if r.Err() != nil {
 			reason = r.Unhealthy()

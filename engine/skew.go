@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// MaxSkew is the largest difference allowed between a leader's clock and those of the other voters,
+	// MaxSkew is the largest difference allowed between a leader's clock and the clocks of the other voters,
 	// because leases and timers follow the leader's clock.
 	MaxSkew = 2 * time.Second
 	// skewPause is the wait before a skewed leader tries to transfer leadership again. Leadership returns
@@ -21,7 +21,7 @@ const (
 type skew struct{ next time.Time }
 
 // checkClock transfers leadership away if this host's clock is wrong. The transfer never makes the clocks of
-// entries fall, because a term's clock starts no earlier than that of the newest entry.
+// entries fall, because a term's clock starts no earlier than the newest entry's clock.
 func (g *Group) checkClock(ctx context.Context, s *skew) {
 	if time.Now().Before(s.next) {
 		return

@@ -383,7 +383,7 @@ func Propose[R any](ctx context.Context, c *Cell, o op.Op) (R, Index, error) {
 	return ProposeWithin[R](ctx, 0, c, o)
 }
 
-// ProposeWithin does the same as Propose, but gives up after limit; 0 sets no limit.
+// ProposeWithin is like Propose, but gives up after limit; 0 sets no limit.
 func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o op.Op) (R, Index, error) {
 	if err := op.Admit(o, c.machine.Level()); err != nil {
 		var none R

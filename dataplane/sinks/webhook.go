@@ -71,7 +71,7 @@ type WebhooksConfig struct {
 	Report func(ctx context.Context, o *op.ReportDeliveries) error
 	// NowNs returns the clock by which deliveries are due.
 	NowNs func() int64
-	// Private allows private and reserved addresses and those of this machine.
+	// Private allows private and reserved addresses and this machine's own.
 	Private bool
 	// Transport makes the calls; nil = a transport that enforces Private.
 	Transport http.RoundTripper

@@ -1,6 +1,6 @@
-// Package view is the read model of a shard: a SQLite file that follows the store's feed and answers searches
-// and lists. Every row that clients see is a function of the store's records alone, so the view can throw the
-// file away and build it again at any time. No op reads the file, and writing it never delays an op. DESIGN.md gives the
+// Package view is the read model of a shard: a SQLite file that follows the store's feed and answers searches and
+// lists. Every row that clients see is a function of the store's records alone, so the view can throw the file away
+// and build it again at any time. No op reads the file, and writing it never delays an op. DESIGN.md gives the
 // reasons.
 //
 // The package owns the schema, the projection, search and the job document that clients see. It decides

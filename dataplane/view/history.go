@@ -14,7 +14,7 @@ import (
 // clock, but their entries agree only if both make one of this index in the same nanosecond. A log appends an
 // entry once, after all entries before it, so two histories that share an entry are the same up to it; and
 // apply is deterministic, so their records are the same, too. Entries after the history mark made no events,
-// so a view does not show whether they are the same.
+// so a view shows nothing of them.
 //
 // If the store has trimmed the feed past that entry, the terms of leaders tell (inTerm).
 
@@ -24,8 +24,8 @@ import (
 //
 // A store that is behind cannot reach the history mark once it has passed the history mark's index, clock or
 // term, because none of these ever falls along a log. So the first entry of a new leader already shows that
-// the log lost its tail: its term is higher or, if the group lost its vote as well, its clock is later,
-// unless that clock was set back.
+// the log lost its tail: its term is higher or, if the group lost its vote too, its clock is later, unless
+// that clock was set back.
 func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 	seen := &c.seen
 	switch {

@@ -10,7 +10,7 @@ import (
 )
 
 // Wait prompts a flush and returns when everything up to a raft index can be queried. It waits as long as ctx
-// allows and returns VIEW_BEHIND at the deadline.
+// allows, and returns VIEW_BEHIND at the deadline, or UNHEALTHY once the view is closed.
 func (v *View) Wait(ctx context.Context, index uint64) error {
 	for {
 		v.mu.Lock()

@@ -16,9 +16,9 @@ const (
 	// page has at least one job.
 	maxPageBytes = 8 << 20
 	// maxRange is the largest number of jobs that a search examines one by one through an index that does not
-	// yield them by number, such as the index on ids or those on properties few jobs have. If the counters
-	// say that the queues and states of the query have no more jobs than maxRange, the search examines those,
-	// regardless of the query's other conditions.
+	// yield them by number, such as the index on ids or an index on a property that few jobs have. If the
+	// counters say that the queues and states of the query have no more jobs than maxRange, the search
+	// examines those, regardless of the query's other conditions.
 	maxRange = 10_000
 	// maxQueueBranches is the largest number of queues that a search for a frequent state in all queues reads
 	// one by one. With more queues it walks the jobs.
@@ -156,7 +156,7 @@ type Found struct {
 	Partial bool // the search took too long; it continues at Cursor
 }
 
-// Find does the same as Search for callers that need no documents.
+// Find is like Search, for callers that need no documents.
 func (v *View) Find(ctx context.Context, q Query) (f Found, err error) {
 	err = v.seek(ctx, q, func(ctx context.Context, s *search) error {
 		wanted := s.found[:min(len(s.found), s.Limit)]

@@ -228,8 +228,8 @@ func (s *search) counts(ctx context.Context) (counts [job.States]int64, err erro
 // It can merge the index ranges of every state of every queue, from each of which a page needs no more than a
 // page of jobs.
 //
-// Or it can walk all jobs by number and leave out those of other queues. The fewer jobs the queues have, the
-// more other jobs the walk passes.
+// Or it can walk all jobs by number and leave out the jobs of other queues. The fewer jobs the queues have,
+// the more other jobs the walk passes.
 func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool, err error) {
 	ranges, err := s.ranges(ctx, s.queueList)
 	if err != nil || len(ranges) == 0 {

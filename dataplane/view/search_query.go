@@ -87,8 +87,8 @@ type Query struct {
 type Page struct {
 	Jobs     []api.Job
 	SortKeys []SortKey // of Jobs, by position
-	// Total is the number of jobs on all pages, if the counters give it or counting them is quick. Otherwise
-	// TotalIsEstimate is set and Total is the number counted so far.
+	// Total is the number of jobs on all pages, if the counters give it or counting them is quick. If neither
+	// holds, TotalIsEstimate is set and Total is the number counted so far.
 	Total           int64
 	TotalIsEstimate bool
 	Cursor          string // for the next page; "" on the last

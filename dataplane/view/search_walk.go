@@ -205,7 +205,7 @@ func (s *search) examine(ctx context.Context, bounded bool, look func(context.Co
 }
 
 // yield lets other goroutines run after a chunk. While jobs change, it pauses for as long as the chunk took,
-// so that acks get half of a core that searches would otherwise occupy.
+// so that a search leaves half of its core to acks.
 func (s *search) yield(ctx context.Context, took time.Duration) error {
 	if !s.busy() {
 		runtime.Gosched()

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Usage rows never change and are numbered without a gap, so the last row in the file shows how far the file
-// is: followUsage adds later rows and drops those that the store no longer has. Usage therefore needs no
-// events, and outlives the jobs to which it belongs.
+// Usage rows are immutable and numbered without a gap, so the last row in the file shows how far the file is:
+// followUsage adds later rows and drops those that the store no longer has. Usage therefore needs no events,
+// and outlives the jobs to which it belongs.
 
 const putUsageSQL = `
 INSERT OR REPLACE INTO usage (seq, job_id, queue, attempt, phase, first, input_tokens, output_tokens, cache_creation_tokens,

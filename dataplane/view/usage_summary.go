@@ -171,7 +171,7 @@ const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced), rejected IS NOT
 	sum(coalesce(reported_nano_usd - computed_nano_usd, 0) >> 31), sum(coalesce(reported_nano_usd - computed_nano_usd, 0) & 2147483647)
 FROM usage WHERE seq >= ? AND seq < ? GROUP BY 1, 2, rejected IS NOT NULL`
 
-// halves is the number of sums in halves: those of Sums.wide.
+// halves is the number of sums in halves: the ones in Sums.wide.
 const halves = 8
 
 // sum adds the rows numbered [from, to).

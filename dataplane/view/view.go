@@ -214,7 +214,7 @@ func (v *View) Err() error {
 }
 
 // suspect has the file built again, because a reader found it broken. An unreadable row may be a mistake of
-// ours, which another file will have as well, so such rows cause a rebuild at most once per scrubAgain.
+// ours, which another file will have too, so such rows cause a rebuild at most once per scrubAgain.
 func (v *View) suspect(err error) {
 	if now := clock(); !corrupt(err) {
 		if last := v.suspected.Load(); last != 0 && now-last < int64(scrubAgain) || !v.suspected.CompareAndSwap(last, now) {

@@ -36,8 +36,8 @@ type Located interface {
 // Staging stores the parts of a snapshot while it is received. Stored parts survive a broken transfer, so
 // that none is sent twice. Only one transfer may use a Staging at a time.
 type Staging interface {
-	// Missing returns those of the parts that are not stored yet, in the order given. Of parts with the same
-	// bytes, it returns only the first.
+	// Missing returns the parts that are not stored yet, in the order given. Of parts with the same bytes, it
+	// returns only the first.
 	Missing(parts []Part) ([]Part, error)
 	// Store reads and stores the bytes of a part. If their size or hash differs from the part's, Store keeps
 	// nothing and returns an error.

@@ -78,8 +78,7 @@ func decodeRecord(record []byte, l *raft.Log) (number uint64, err error) {
 	return number, entryCodec.Decode(entry, l)
 }
 
-// recordCodec encodes records for raft-wal. The write number stays 0, because the index serves the same
-// purpose there (see walStore).
+// recordCodec encodes records for raft-wal. The write number stays 0, because a walStore's mark is an index.
 type recordCodec struct{}
 
 // ID returns the codec's permanent number, in the range that the library reserves for external codecs.

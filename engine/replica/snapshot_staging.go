@@ -69,8 +69,8 @@ func (s *staging) path(sum [sha256.Size]byte) string {
 }
 
 // Missing returns the parts that are not stored yet, so that they have to be sent. It makes the given list
-// the newest one, and so removes all other files but those of a running installation. Parts with the same
-// bytes are returned once.
+// the newest one, and so removes all files that neither the list nor a running installation names. Parts with
+// the same bytes are returned once.
 func (s *staging) Missing(parts []image.Part) ([]image.Part, error) {
 	if err := image.Check(parts); err != nil {
 		return nil, err
@@ -85,8 +85,7 @@ func (s *staging) Missing(parts []image.Part) ([]image.Part, error) {
 	return s.missing(parts, true)
 }
 
-// missing returns those of the parts that are not stored. If adopt is set, it looks for them in the machine
-// too.
+// missing returns the parts that are not stored. If adopt is set, it looks for them in the machine too.
 func (s *staging) missing(parts []image.Part, adopt bool) ([]image.Part, error) {
 	var missing []image.Part
 	seen := set{}

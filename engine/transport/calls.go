@@ -67,10 +67,10 @@ func (s *handlers) get(k Kind) Handler {
 }
 
 // Call sends a request to a process. The error is the Handler's, OVERLOADED if the process answers too many
-// calls of this node, PAYLOAD_TOO_LARGE if request or answer exceed MaxCall bytes, or one of the connection:
-// LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT if another
-// process is known under the ID of one of the two. For an error of the connection, Unsent reports whether the
-// request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other.
+// calls of this node, PAYLOAD_TOO_LARGE if the request or the answer exceeds MaxCall bytes, or one of the
+// connection: LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT
+// if another process is known under the ID of one of the two. For an error of the connection, Unsent reports
+// whether the request cannot have arrived, and errors.Is with ErrRefused whether one end refused the other.
 func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	return t.callOn(ctx, to, nil, k, request)
 }

@@ -124,8 +124,8 @@ func (c *conn) write() {
 		}
 		if len(buffer) >= maxUnsent {
 			// The kernel accepts that much only after the peer's kernel has acknowledged earlier bytes, so
-			// the peer is alive. Its answer to a ping may be late, because the ping lies behind bytes that
-			// the peer has not read yet.
+			// the peer is alive. Its answer to a ping may be late, because the peer has not read all bytes
+			// before the ping.
 			c.markAlive()
 		}
 	}

@@ -20,7 +20,8 @@ const Version = 1
 const (
 	headerSize = 18
 	// MaxFrame bounds a frame's payload in bytes: 64 KiB take half a millisecond at 1 Gbit/s. Frames of other
-	// messages come between those of a long message, and an urgent message waits for one write (see batch).
+	// messages come between the frames of a long message, and an urgent message waits for one write (see
+	// batch).
 	MaxFrame = 64 << 10
 	// MaxMessage bounds a message of Raft in bytes: the largest entry, and a frame for the request around it.
 	MaxMessage = entry.MaxBytes + MaxFrame

@@ -36,7 +36,7 @@ type peer struct {
 	in       []*conn      // the connections for its requests, oldest first
 	dial     *dialAttempt // an attempt to open out
 	failures int
-	retryAt  time.Time // until then, refused is returned
+	retryAt  time.Time // before it, refused is returned
 	refused  error
 	lastSeen time.Time
 	clock    clock

@@ -28,7 +28,7 @@ type Config struct {
 	Listener net.Listener
 	// Advertise is the address under which peers reach Listener; "" = the Listener's own.
 	Advertise string
-	// Identity proves this node's identity and checks those of peers.
+	// Identity proves this node's identity and checks the peers' identities.
 	Identity Identity
 	// Key is the key of this node's certificates (see KeyOf). With "", the Transport cannot tell another
 	// process with this node's ID from this process reached by another address.

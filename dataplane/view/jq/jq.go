@@ -47,8 +47,8 @@ func Parse(text string) (*Expr, error) {
 func (e *Expr) String() string { return e.root.String() }
 
 // Where returns a condition on a column of JSON texts. The condition is 1 if the expression is true of the
-// text, and 0 otherwise, also if the text is NULL or not JSON. Everything that the expression contains, names
-// included, is passed as parameters.
+// text, and 0 if it is not, or if the text is NULL or not JSON. Everything that the expression contains,
+// names included, is passed as parameters.
 func (e *Expr) Where(column string) (sql string, args []any) {
 	c := join("coalesce(CASE WHEN json_valid(", column, ") THEN ", compiler{column}.truth(e.root), " END, 0)")
 	return c.sql, c.args
