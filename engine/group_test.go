@@ -173,7 +173,7 @@ func TestBrokenMachineStopsTheGroup(t *testing.T) {
 	n.shut(t)
 }
 
-// TestBrokenMachineAnswersAllWhoWait checks that a failure in one entry answers the proposals queued behind
+// TestBrokenMachineAnswersAllWhoWait checks that a failure in one entry answers the proposals queued after
 // it.
 func TestBrokenMachineAnswersAllWhoWait(t *testing.T) {
 	t.Parallel()

@@ -12,12 +12,12 @@ import (
 
 // The tests of this package use these words. A node is a running group with its machine, in a directory that
 // outlives both. The machine counts in memory and writes its counters to a file only in Flush, so that a
-// crash loses the rest and a replay of the log must restore it. A cluster has members. Each member has a
-// node, a transport, an address and a host with a clock of its own, and the members talk over TCP or over a
-// network in memory. shut and stop close in good order; crash and kill lose everything that was not flushed.
-// virtual runs a cluster in a synctest bubble, and within bounds a call in virtual time. soon is the deadline
-// of everything that must happen, and until polls a condition that has no event. A chaos run records a
-// history of accesses by several clients while harm injects faults.
+// crash loses the changes since the last Flush and a replay of the log must restore them. A cluster has
+// members. Each member has a node, a transport, an address and a host with a clock of its own, and the
+// members talk over TCP or over a network in memory. shut and stop close in good order; crash and kill lose
+// everything that was not flushed. virtual runs a cluster in a synctest bubble, and within bounds a call in
+// virtual time. soon is the deadline of everything that must happen, and until polls a condition that has no
+// event. A chaos run records a history of accesses by several clients while harm injects faults.
 
 // node is a group with its machine, in a directory that outlives both.
 type node struct {

@@ -30,7 +30,7 @@ const (
 	opRefuse                 // the result is a refusal
 	opBreak                  // makes Apply fail
 	opNilResult              // the result is a typed nil
-	opOnce                   // adds 1 to a counter unless the same op did so before; the result is the value
+	opOnce                   // adds 1 to a counter unless an op with this key did so before; the result is the value
 	opLarge                  // adds 1 to a counter; the result is its value, padded so that it is too large for a message
 	opWrite                  // puts a value, "register=n", into a register; the result is the previous value
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/engine/membership"
 )
 
-// lists holds the list of members that every machine of a cluster has, in place of an op of a plane, and the position
+// lists holds the list of members that every machine of a cluster has, as if an op had written it, and the position
 // of each member's view.
 type lists struct {
 	mu      sync.Mutex
@@ -69,7 +69,8 @@ func shape(m *member) string {
 	return strings.Join(all, "")
 }
 
-// inList virtually runs a cluster of one voter with a list, and three more members that wait to be added.
+// inList runs a cluster of one voter with a list in virtual time, and three more members that wait to be
+// added.
 func inList(t *testing.T, f func(c *cluster, l *lists), tune ...func(*engine.Config)) {
 	l := newLists()
 	virtual(t, 1, func(t *testing.T, c *cluster) {
@@ -80,7 +81,8 @@ func inList(t *testing.T, f func(c *cluster, l *lists), tune ...func(*engine.Con
 	}, append(tune, l.tune)...)
 }
 
-// The leader drives towards the list, in both directions, and hands its lead over if it is not listed.
+// TestTheLeaderFollowsTheList checks that the leader adds and removes members towards the list, and transfers
+// leadership if it is not listed itself.
 func TestTheLeaderFollowsTheList(t *testing.T) {
 	inList(t, func(c *cluster, l *lists) {
 		a, b, d := c.members[0], c.members[1], c.members[3]
@@ -96,7 +98,7 @@ func TestTheLeaderFollowsTheList(t *testing.T) {
 	})
 }
 
-// A learner gets no vote before its view has caught up.
+// TestTheViewMustCatchUp checks that a learner gets no vote before its view has caught up.
 func TestTheViewMustCatchUp(t *testing.T) {
 	inList(t, func(c *cluster, l *lists) {
 		a, b := c.members[0], c.members[1]
@@ -115,7 +117,8 @@ func TestTheViewMustCatchUp(t *testing.T) {
 	})
 }
 
-// A listed member that is dead keeps its vote, and one that is not listed is replaced.
+// TestADeadVoterIsReplaced checks that a dead member keeps its vote while it is listed, and is replaced when
+// it is not.
 func TestADeadVoterIsReplaced(t *testing.T) {
 	inList(t, func(c *cluster, l *lists) {
 		a, b, d := c.members[0], c.members[1], c.members[3]
@@ -131,7 +134,8 @@ func TestADeadVoterIsReplaced(t *testing.T) {
 	})
 }
 
-// While there is a list, the autopilot promotes and removes nobody.
+// TestTheListReplacesTheAutopilot checks that the autopilot promotes and removes nobody while there is a
+// list.
 func TestTheListReplacesTheAutopilot(t *testing.T) {
 	inList(t, func(c *cluster, l *lists) {
 		a, b := c.members[0], c.members[1]
@@ -147,7 +151,7 @@ func TestTheListReplacesTheAutopilot(t *testing.T) {
 	}, func(c *engine.Config) { c.Autopilot = &engine.Autopilot{} })
 }
 
-// The members tell their leader the highest feature level that they understand.
+// TestMembersLevel checks that the members tell their leader the highest feature level that they understand.
 func TestMembersLevel(t *testing.T) {
 	levels := map[string]uint32{"a": 5, "b": 3, "c": 4}
 	virtual(t, 3, func(t *testing.T, c *cluster) {

@@ -141,9 +141,8 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRemoveKeepsAQuorum stops two of three members. None may be removed, because the rest could not go on.
-// TestALearnerIsRemovedWithoutATransport opens the only voter of a group without a transport. It removes the learner,
-// although it cannot notify it.
+// TestALearnerIsRemovedWithoutATransport opens the only voter of a group without a transport. The voter removes the
+// learner, although it cannot notify the learner.
 func TestALearnerIsRemovedWithoutATransport(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 1, calm)
@@ -155,6 +154,8 @@ func TestALearnerIsRemovedWithoutATransport(t *testing.T) {
 	alone.add(t, "k")
 }
 
+// TestRemoveKeepsAQuorum kills one of three members. The leader must remove the dead follower but not the live one,
+// without which only one of two voters would be alive.
 func TestRemoveKeepsAQuorum(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 3, calm)

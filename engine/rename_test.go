@@ -19,9 +19,9 @@ func named(id string) func(*engine.Config) {
 	}
 }
 
-// A renamed directory keeps its content and its incarnation, and it is not renamed again: neither with a log
-// that holds every entry, nor with one that a snapshot has emptied, nor after a crash between the change of
-// the log and that of group.json.
+// TestRenameOfTheOnlyVoter checks that a renamed directory keeps its content and its incarnation and is not
+// renamed again: neither with a log that holds every entry, nor with a log that a snapshot has emptied, nor
+// after a crash between the changes of the log and of group.json.
 func TestRenameOfTheOnlyVoter(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(*testing.T, *node){
@@ -81,7 +81,8 @@ func snapshot(t *testing.T, n *node) {
 	}
 }
 
-// A member of a larger group is not renamed, because its group knows it by its name. It opens under its own.
+// TestRenameRefusesAGroupWithOtherMembers checks that a member of a larger group is not renamed, because its
+// group knows it by its name. It opens under its own name.
 func TestRenameRefusesAGroupWithOtherMembers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 1, calm)

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// An op of one term of leadership is committed in that term or not at all: a follower does not forward it, and a
-// later term does not take it.
+// TestProposeInTerm checks that an op of one term of leadership is committed in that term or not at all: a
+// follower does not forward it, and a later term does not take it.
 func TestProposeInTerm(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		propose := func(m *member, term uint64, key string) error {

@@ -317,7 +317,7 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 }
 
 // TestLoneGroupBecomesACluster opens a directory of a group that never had other members as a member of a
-// cluster. Until then, the address in its configuration is its name.
+// cluster. While it is alone, the address in its configuration is its name.
 func TestLoneGroupBecomesACluster(t *testing.T) {
 	virtual(t, 0, func(t *testing.T, c *cluster) {
 		m := c.add()

@@ -233,8 +233,8 @@ func (w *writer) finish(f *fleet, at string) {
 	}
 }
 
-// A group grows from one member to three, one of them moves to another node, and it shrinks to that one, under
-// writes, over TCP and on real disks.
+// TestMembersMoveUnderWrites grows a group from a to a, b and c, replaces a by d, and shrinks the group to d,
+// while jobs are written, over TCP and on real disks.
 func TestMembersMoveUnderWrites(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil, "a", "b", "c", "d")
@@ -255,9 +255,9 @@ func TestMembersMoveUnderWrites(t *testing.T) {
 	}
 }
 
-// A leader is cut off with an old list while the others replace all members but it, and those they replaced lose
-// their data. When it is let back, its host's old list is refused, and it adds nobody of the old list, even when it
-// leads again.
+// TestACutOffLeaderBringsNothingBack cuts a leader off with an old list while the others replace all other members,
+// and the replaced ones lose their data. When the leader is back, its host's old list must be refused, and the
+// leader must add nobody of the old list, even when it leads again.
 func TestACutOffLeaderBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	network := memnet.New()

@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// member is one shard: a real store with a log before it, so that it can crash.
+// member is one shard: a real store with a log, so that the store can crash.
 type member struct {
 	t       testing.TB
 	number  uint32

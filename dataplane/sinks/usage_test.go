@@ -492,7 +492,7 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 	})
 }
 
-// TestAMissingRowIsNotSkipped checks that the sink does not deliver the rows behind a gap.
+// TestAMissingRowIsNotSkipped checks that the sink does not deliver the rows after a gap.
 func TestAMissingRowIsNotSkipped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.report(3)

@@ -20,12 +20,12 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The tests of this package use these words. A world is a store, the log before it and the usage sink behind
-// it. report makes a worker report usage, which the world adds up by meter. The receiver is the far end of
-// the sink: it applies each row once and in order, and before and after make it fail without or with an
-// effect. crash drops everything that the store had not flushed, and open replays the log. exact compares the
-// sums of the receiver with the reported ones. The tests of the outbox and of webhooks have harnesses of
-// their own in their files.
+// The tests of this package use these words. A world is a store, the log of its entries and the usage sink
+// that reads it. report makes a worker report usage, which the world adds up by meter. The receiver is the
+// far end of the sink: it applies each row once and in order, and its hooks before and after make it fail
+// before or after the effect. crash drops everything that the store had not flushed, and open replays the
+// log. exact compares the sums of the receiver with the reported ones. The tests of the outbox and of
+// webhooks have harnesses of their own in their files.
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -128,8 +128,8 @@ func (r *receiver) sent() int {
 	return len(r.frames)
 }
 
-// world is a real store with a log before it, so that it can crash: it replays unflushed entries from the
-// log.
+// world is a real store with a log, so that the store can crash: open replays the entries that were not
+// flushed.
 type world struct {
 	t        testing.TB
 	disk     *vfs.MemFS

@@ -198,7 +198,7 @@ func (h *shard) enqueueRich(r *rand.Rand, queue string) (id job.ID) {
 	return id
 }
 
-// paid marks a job's batch and chain as settled with, so that the job may settle.
+// paid marks a job as counted in its batch, and its chain as ended, so that the job may settle.
 func paid(j *job.Job) {
 	if j.Batch != nil {
 		j.Batch.Counted = true

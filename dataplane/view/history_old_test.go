@@ -117,8 +117,8 @@ func TestAFileThatLacksNothingGoesOn(t *testing.T) {
 	}
 }
 
-// TestFilesThatMayBeWrongDoNotAnswer opens files behind the feed that may belong to another history than the
-// store's.
+// TestFilesThatMayBeWrongDoNotAnswer opens files that are older than the start of the feed and may belong to
+// another history than the store's.
 func TestFilesThatMayBeWrongDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	loseTail := func(h *shard) { // all but the first entry

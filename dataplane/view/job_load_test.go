@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// loadJobs yields jobs in the order of their numbers with the right records, although their ids are in another
-// order, and holds no more than loadBytes and two jobs.
+// TestLoadJobs checks that loadJobs yields jobs in the order of their numbers with the right records, although
+// their ids are in another order, and holds no more than loadBytes and two jobs.
 func TestLoadJobs(t *testing.T) {
 	t.Parallel()
 	const long = loadBytes / 4
@@ -73,7 +73,8 @@ func TestLoadJobs(t *testing.T) {
 	}
 }
 
-// readAhead yields the values and the error of its source, and stops the source when the caller stops.
+// TestReadAhead checks that readAhead yields the values and the error of its source, and stops the source
+// when the caller stops.
 func TestReadAhead(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("broken")

@@ -165,7 +165,7 @@ func TestRunningViewIsTrimmedToItsCursor(t *testing.T) {
 }
 
 // TestAViewOfAnEmptyStoreFallsBehindTheTrim checks that a view built before the first event notices a trim
-// like any other view. Otherwise it would wait for ever for trimmed events.
+// like any other view. If it did not, it would wait for ever for trimmed events.
 func TestAViewOfAnEmptyStoreFallsBehindTheTrim(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -135,8 +135,8 @@ func TestResourceRows(t *testing.T) {
 	}
 }
 
-// TestNoSecretInTheView checks that the view does not have the secret of a webhook while the webhook exists,
-// either.
+// TestNoSecretInTheView checks that the view never has the secret of a webhook, even while the webhook
+// exists.
 func TestNoSecretInTheView(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)

@@ -106,7 +106,7 @@ func TestSearchByIndexedProperties(t *testing.T) {
 			}
 		}
 	}
-	// The same with a prefix of an id.
+	// Search with a prefix of an id too.
 	q := Query{IDPrefix: ids[40].String(), ChainID: id(1), Limit: 5}
 	if found, total := pages(t, h, q); len(found) != 1 || total != 1 {
 		t.Errorf("%+v found %q (%d)", q, found, total)

@@ -54,7 +54,7 @@ func (z *zoo) bear() {
 		j.Priority = uint32(z.r.IntN(job.Priorities))
 		z.enrich(tx, z.r, j)
 		if j.Batch != nil {
-			j.Batch.Counted = true // otherwise the job may not settle
+			j.Batch.Counted = true // so that the job may settle
 		}
 		if j.Chain != nil {
 			j.Chain.Ended = true

@@ -22,10 +22,10 @@ import (
 )
 
 // The tests of this package use these words. A world is a set of machines, their network and the shards of
-// all clusters, in virtual time and by a seed. A machine is the disk of a node, and its process while it
-// runs; it is also the transport of its process. crash ends the process; what the process has written stays.
-// live runs the process again after each crash. A shard is a group whose state all its members see at once,
-// so that the tests need no Raft. chance draws a number from the seed, and delay passes some time on the
+// all clusters, in virtual time and by a seed. A machine is a node's disk, the node's process while the node
+// runs, and the transport of the process. crash ends the process; what the process has written stays. live
+// runs the process again after each crash. A shard is a group whose state all its members see at once, so
+// that the tests need no Raft. chance draws a number from the seed, and delay passes some time on the
 // network. The world remembers every cluster that a disk ever named, because a second foundation is the fault
 // that the tests look for.
 
@@ -97,7 +97,7 @@ func (w *world) addresses(context.Context) ([]string, error) {
 	return all, nil
 }
 
-// config starts the machine's process at a new address.
+// config starts the machine's process, at a new address unless the machine has a fixed one.
 func (m *machine) config(cfg Config) Config {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

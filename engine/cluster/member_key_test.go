@@ -57,7 +57,7 @@ func TestKeysOfNodesThatAreGoneAreBounded(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatWasReplacedIsRefusedAtItsStart checks that a member keeps its key, and those of the
+// TestADirectoryThatWasReplacedIsRefusedAtItsStart checks that a member keeps its key, and the keys of the
 // others, over a restart at another address, and that a directory whose ID was given to another one is
 // refused when it starts.
 func TestADirectoryThatWasReplacedIsRefusedAtItsStart(t *testing.T) {

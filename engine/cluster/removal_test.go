@@ -19,7 +19,7 @@ type roll struct {
 	Group
 	leader  string
 	members []engine.Member
-	later   []engine.Member // after half of aliveWithin; nil = the same
+	later   []engine.Member // after half of aliveWithin; nil = unchanged
 	since   time.Time
 	fails   error // returned by Remove
 	removed []string

@@ -153,8 +153,8 @@ func (w *world) elect(t *rapid.T) {
 	}
 }
 
-// The changes for random lists, configurations, deaths and stale leaders never leave fewer up-to-date voters than a
-// majority, unless there were fewer before, and reach the list once all members are alive.
+// TestHistories plays random lists, configurations, deaths and stale leaders. No change may take the majority of
+// the voters that is up to date, and the changes must reach the list once all members are alive.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

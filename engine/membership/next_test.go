@@ -130,7 +130,8 @@ func (s *scene) make(c Change) {
 	s.Index++
 }
 
-// print prints the configuration: the leader in brackets, learners behind a plus, the dead behind an exclamation mark.
+// print prints the configuration: the leader in brackets, learners with a plus, dead members with an exclamation
+// mark.
 func (s *scene) print() string {
 	var b strings.Builder
 	b.WriteString(" ->")

@@ -189,7 +189,8 @@ func (*note) Validate() error { return nil }
 
 func (*note) Apply(int64) (*durationpb.Duration, error) { return &durationpb.Duration{}, nil }
 
-// A text that the codec refuses is an error of Validate, before the op enters the backlog.
+// TestAProposalWithoutUTF8IsInvalid checks that Validate refuses a text that the codec refuses, so that the
+// op never enters the backlog.
 func TestAProposalWithoutUTF8IsInvalid(t *testing.T) {
 	t.Parallel()
 	table := optable.New([]*optable.Row[int64, *note]{1: optable.NewRow[*note]("note", pipeline.ClassManage, (*note).Apply)})

@@ -78,7 +78,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeStarvesNobody checks that a fetch behind n others is in one of the next n+1 entries, however many
+// TestTakeStarvesNobody checks that a fetch with n older ones is in one of the next n+1 entries, however many
 // settles and enqueues arrive.
 func TestTakeStarvesNobody(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestTakeStarvesNobody(t *testing.T) {
 }
 
 // TestTheLargestEntryIsBounded checks that an entry of the largest ops of every class, and of as many small ones as
-// fit, does not exceed the bound of the log, and that each class is in every second entry all the same.
+// fit, does not exceed the bound of the log, and that each class is still in every second entry.
 func TestTheLargestEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	var q queue

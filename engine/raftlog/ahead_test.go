@@ -83,8 +83,8 @@ func TestSegmentsArePreparedAhead(t *testing.T) {
 	}
 }
 
-// TestATailIsPreparedAgain opens a tail again. The bytes behind it must be cleared, and those before it must
-// stay.
+// TestATailIsPreparedAgain opens a tail again. The bytes after the tail must be cleared, and the bytes before
+// its end must stay.
 func TestATailIsPreparedAgain(t *testing.T) {
 	t.Parallel()
 	disk := &paper{bytes: bytes.Repeat([]byte{7}, 1000)}

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimDir); dir != "" {
 		die(dir)
 	}
-	// Badger leaves these goroutines behind when a damaged log cannot be opened, which some tests do.
-	// TestCloseJoins checks that it leaves none otherwise.
+	// Badger leaves these goroutines when a damaged log cannot be opened, as in some tests. TestCloseJoins
+	// checks that a log that was opened and closed leaves none.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/badger/v4.(*DB).updateSize"),
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/ristretto/v2/z.(*AllocatorPool).freeupAllocators"))
 }
 
-// TestCloseJoins checks that a closed log leaves no goroutine behind. It is not parallel, because other tests
-// have goroutines of their own.
+// TestCloseJoins checks that a closed log leaves no goroutine. It is not parallel, because other tests have
+// goroutines of their own.
 func TestCloseJoins(t *testing.T) {
 	for _, kind := range Kinds() {
 		before := goleak.IgnoreCurrent()
@@ -80,8 +80,8 @@ func open(t *testing.T, dir string, kind Kind) Store {
 }
 
 // forks is held while a process is started. Until the child runs its own program, it holds all files of this
-// process, and with them the locks of logs that are closed here in the meantime. A log can be opened again
-// only after that.
+// process, and with them the locks of logs that are closed here in the meantime. Only when the child runs its
+// program can such a log be opened again.
 var forks sync.RWMutex
 
 func openWith(f *Factory, dir string, kind Kind) (Store, error) {

@@ -12,9 +12,9 @@ import (
 )
 
 // The tests of this package use these words. A tape is a machine in memory that remembers every op of its
-// entries, and a word is such an op. Flush copies the tape aside, and a restart continues from the copy. A
-// memory is a log in memory whose writes fail on request. run opens a replica on both and waits until it
-// leads. bootstrapped returns a log whose first entry makes the replica the only member.
+// entries, and a word is one of these ops. Flush copies the tape aside, and a restart continues from the
+// copy. A memory is a log in memory whose writes fail on request. run opens a replica on a tape and a memory
+// and waits until it leads. bootstrapped returns a log whose first entry makes the replica the only member.
 
 // tape is a machine in memory that remembers the entries it was given. Flush copies them aside.
 type tape struct {

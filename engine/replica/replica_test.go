@@ -180,7 +180,7 @@ func TestFoundNeedsAnEmptyMachineAndLog(t *testing.T) {
 	}
 }
 
-// TestLastClockLooksIntoTheLog puts the newest clock only into the log, behind entries of other kinds.
+// TestLastClockLooksIntoTheLog puts the newest clock only into the log, before entries of other kinds.
 func TestLastClockLooksIntoTheLog(t *testing.T) {
 	t.Parallel()
 	log := newMemory()

@@ -109,7 +109,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestAChangeThatDidNotStartWroteNothing checks the error of a change that waited in vain for raft's one place.
+// TestAChangeThatDidNotStartWroteNothing checks the error of a change that waited in vain for another change to
+// end.
 func TestAChangeThatDidNotStartWroteNothing(t *testing.T) {
 	pair(t, func(t *testing.T, leader, _ *Replica) {
 		err := leader.callerError(raft.ErrEnqueueTimeout)

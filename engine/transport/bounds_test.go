@@ -176,8 +176,8 @@ func TestTextsOfErrorsAreCut(t *testing.T) {
 	}
 }
 
-// TestTheLargestEntryFits checks that a follower takes the largest entry that a leader can append, because one
-// that it refused would keep it behind for ever.
+// TestTheLargestEntryFits checks that a follower takes the largest entry that a leader can append, because a
+// follower that refused one could never catch up.
 func TestTheLargestEntryFits(t *testing.T) {
 	t.Parallel()
 	largest := &raft.Log{Data: make([]byte, entry.MaxBytes), Extensions: make([]byte, 8)}

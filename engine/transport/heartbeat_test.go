@@ -154,7 +154,7 @@ func TestRequestsForABusyRaftAreBounded(t *testing.T) {
 		a, _ := w.group("a"), w.group("b")
 		failed := make(chan error, 100)
 		go func() { failed <- vote(w, a, "a") }()
-		synctest.Wait() // one request is being handed to raft; 64 may wait behind it
+		synctest.Wait() // one request is being handed to raft; 64 may wait after it
 		for range 69 {
 			go func() { failed <- vote(w, a, "a") }()
 		}

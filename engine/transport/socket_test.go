@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheKernelTakesLittleAhead checks the bound on unsent bytes, because a heartbeat waits behind them.
-// Without the bound, the kernel accepts megabytes besides the receiver's buffer.
+// TestTheKernelTakesLittleAhead checks the bound on unsent bytes, because a heartbeat waits until they are
+// sent. Without the bound, the kernel accepts megabytes besides the receiver's buffer.
 func TestTheKernelTakesLittleAhead(t *testing.T) {
 	t.Parallel()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
