@@ -42,7 +42,7 @@ func (g *Group) runAutopilot(ctx context.Context) {
 			return
 		}
 		log.Warn("the leader removed a dead member", "member", remove, "silent_for", g.config.Autopilot.RemoveAfter)
-		g.notifyRemoved(ctx, p) // it may be alive and only not answer
+		g.notifyRemoved(ctx, p) // it may be alive although it does not answer
 	}
 }
 

@@ -144,7 +144,7 @@ func decodeAnswer(data []byte) (a answer, err error) {
 func encodeError(err error) []byte {
 	data, failed := json.Marshal(toAPIError(err))
 	if failed != nil { // JSON cannot encode the details
-		e := *toAPIError(err).(*api.Error) //nolint:errorlint // outward answers nothing else
+		e := *toAPIError(err).(*api.Error) //nolint:errorlint // toAPIError returns nothing else
 		e.Details = nil
 		data, _ = json.Marshal(e)
 	}

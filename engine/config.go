@@ -43,8 +43,8 @@ const MinHeartbeat = 20 * time.Millisecond
 
 // Tuning holds the settings that the groups of a process usually share. Every field has a default.
 type Tuning struct {
-	// Transport reaches the other members. If it is nil, the group has one member, and no other can join
-	// while it is open.
+	// Transport reaches the other members. If it is nil, the group can lead only if this node is its sole
+	// voter, and no node can join while the group is open.
 	Transport *transport.Transport
 	// Logs opens log stores; processes with many groups share one. Default: a Factory for this group, with
 	// SegmentBytes and NoSync.
@@ -57,11 +57,11 @@ type Tuning struct {
 	NoSync bool
 	// LogKind is the kind of log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind
-	// SnapshotBytes is the length of log that makes a snapshot due. It bounds disk use and the replay after a
-	// crash. Default 64 MiB.
+	// SnapshotBytes is the number of appended bytes after which a snapshot is due. It bounds disk use and the
+	// replay after a crash. Default 64 MiB.
 	SnapshotBytes int64
-	// TrailingBytes is the length of the log before a snapshot's position that is kept. 0 = 8 MiB, negative =
-	// one entry.
+	// TrailingBytes is how much of the log before a snapshot's position is kept. 0 = 8 MiB, negative = one
+	// entry.
 	TrailingBytes int64
 	// Heartbeat is the time without a message from a leader after which a follower stands for election; raft
 	// waits up to twice as long, at random. Election is the time that a candidate waits for votes. Both
@@ -86,7 +86,7 @@ type Autopilot struct {
 // DefaultStableAfter is how long a learner must have kept up before it gets a vote.
 const DefaultStableAfter = 5 * time.Second
 
-// Codec decodes the ops that followers forward to the leader, and encodes and decodes their results. Both
+// Codec decodes the ops that followers forward to the leader, and encodes and decodes their results. All
 // members must use the same table of ops.
 type Codec interface {
 	// Decode decodes an op as it is encoded in an entry.
@@ -124,8 +124,8 @@ type Config struct {
 	// Rename reports whether a directory of the given node becomes a directory of NodeID when it is opened. The
 	// node must be the only member of its group. nil = Open refuses the directory of another node.
 	Rename func(old string) bool
-	// Codec encodes ops for other members. If it is nil, this member forwards no ops and takes no forwarded
-	// ones.
+	// Codec carries forwarded ops and their results between members. If it is nil, this member forwards no
+	// ops and takes no forwarded ones.
 	Codec Codec
 	// Admit may refuse an op before the leader takes it; nil admits every op. It runs on the leader, on the
 	// goroutine that proposes or, for a forwarded op, handles the call, and must not block.

@@ -162,7 +162,7 @@ func (g *Group) resultOf(op Op, a answer) (any, error) {
 		return nil, err
 	case outcomeUnknown:
 		err := decodeError(a.body)
-		return nil, unknown(err, toAPIError(err).(*api.Error)) //nolint:errorlint // outward answers nothing else
+		return nil, unknown(err, toAPIError(err).(*api.Error)) //nolint:errorlint // toAPIError returns nothing else
 	}
 	result, err := g.config.Codec.DecodeResult(op.Number(), a.body)
 	if err != nil { // the op was applied and must not be repeated

@@ -43,7 +43,7 @@ type Group struct {
 	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
 	number  uint64             // of term
 	endTerm context.CancelFunc // ends the work that runs for term
-	changed chan struct{}      // closed and replaced when term, its start, the known leader, the members, closed or the replica's health changes
+	changed chan struct{}      // closed and replaced when one of these changes: term, whether it has started, the known leader, the members, closed, the replica's health
 	closed  bool
 	ended   bool // no goroutine may be started any more
 
@@ -56,7 +56,8 @@ type Group struct {
 
 // Open runs the group in c.Dir. A new directory becomes a new group with this node as its only voter or, with
 // c.Join, a future member of an existing group. Open returns before the group has a leader (see Ready). If
-// machine and log do not fit, Open changes neither and returns UNHEALTHY with the remedy.
+// machine and log do not fit together, Open changes neither and returns UNHEALTHY with the remedy. It returns
+// CONFLICT for a directory of another group, node, history or kind of log.
 func Open(c Config) (*Group, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -78,7 +79,8 @@ func (g *Group) open() (err error) {
 	}
 	renamed := c.NodeID != "" && g.identity.NodeID != c.NodeID
 	if renamed {
-		// group.json gets the name once the log has it, so that a crash between the two repeats the renaming.
+		// group.json gets the name once the log has it, so that a crash between the two writes repeats the
+		// renaming.
 		g.identity.NodeID = c.NodeID
 	}
 	path := filepath.Join(c.Dir, logDir)
@@ -155,7 +157,7 @@ func (g *Group) bootstrap(log raftlog.Store) error {
 }
 
 // bootstrapAlone makes this node the sole voter of an empty group, or of a group whose machine was filled
-// from a backup. Both can be repeated until Founded is recorded.
+// from a backup. Either can be repeated until Founded is recorded.
 func (g *Group) bootstrapAlone(log raftlog.Store) error {
 	id := &g.identity
 	if !id.Restored {
@@ -203,8 +205,8 @@ func (g *Group) spawn(f func()) bool {
 	return true
 }
 
-// leadership implements replica.Config.Leadership: it ends the pipeline of the last term and starts the next
-// one.
+// leadership implements replica.Config.Leadership: it ends the pipeline of the last term and, if this node
+// leads, starts the next one.
 func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -398,7 +400,7 @@ func damaged(err error) error {
 	return api.Wrap(err, api.Unhealthy, err.Error())
 }
 
-// toAPIError wraps any error that is not an *api.Error.
+// toAPIError returns the *api.Error that err is or wraps. It turns any other error into INTERNAL.
 func toAPIError(err error) error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ type identity struct {
 	// Before that, opening the directory bootstraps it, again if need be, or joins a group. Afterwards an
 	// empty log means that the log was lost.
 	Founded bool `json:"founded"`
-	// Joined says that the directory was created to join an existing group. It never bootstraps one.
+	// Joined says that the directory was created to join an existing group. Opening it never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
 	// Restored says that the machine was filled from a backup. The node that first opens the directory
 	// bootstraps a group from the machine's content.
@@ -52,7 +52,8 @@ func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 }
 
 // loadIdentity reads the directory's identity, or creates one in a directory without a log or a manifest. An
-// existing identity must match the group, node and incarnation that c names.
+// existing identity must match the group, node and incarnation that c names, except that c.Rename may accept
+// another node and that a restored directory gets its node here.
 func loadIdentity(c Config) (identity, error) {
 	path := filepath.Join(c.Dir, identityName)
 	data, err := os.ReadFile(path)
@@ -114,7 +115,7 @@ func createIdentity(c Config) (identity, error) {
 	}
 	for _, s := range strays {
 		if s.Name() == identityName+".tmp" {
-			continue // a crash while the first one was written
+			continue // left by a crash while the first one was written
 		}
 		if s.Name() == logDir || filepath.Ext(s.Name()) == ".json" {
 			return identity{}, api.Errorf(api.Unhealthy, "%s holds %s but no %s: put that file back, or start in an empty directory", c.Dir, s.Name(), identityName)

@@ -60,8 +60,8 @@ func (g *Group) admit(id string) bool {
 const removedNoticeInterval = 10 * time.Second
 
 // nonMembers records nodes that send without being members. Most of them are members that were removed while
-// they were away: they stand for election because they cannot know of their removal. There are at most as
-// many as nodes with a certificate.
+// they were away: they stand for election because they cannot know of their removal. Their number is bounded,
+// because each has a certificate of the cluster.
 type nonMembers struct {
 	mu       sync.Mutex
 	notified map[string]time.Time

@@ -35,8 +35,8 @@ func (g *Group) followList(ctx context.Context, list []membership.Listed) (chang
 func (g *Group) make(ctx context.Context, c membership.Change, p replica.Peer) error {
 	switch c.Kind {
 	case membership.Add:
-		// Without Learn the transport would keep its address for the member, and updateAddresses would write
-		// that one back.
+		// Without Learn the transport would keep the member's old address, and updateAddresses would write it
+		// back.
 		g.config.Transport.Learn(p.ID, p.Address)
 		return g.replica.Put(p, c.Index)
 	case membership.Promote:

@@ -90,9 +90,9 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changeRemove, ID: id})
 }
 
-// Transfer transfers leadership to the voter named to, or to the most up-to-date voter if to is "". It
-// returns once another member leads; at once if to leads already. It returns STATE_CONFLICT if to is not a
-// voter or no other voter answers.
+// Transfer transfers leadership to the voter with ID to, or with "" to the most up-to-date voter. It returns
+// once another member leads, or at once if that voter leads already. It returns STATE_CONFLICT if the ID is
+// no voter's or no other voter answers.
 func (g *Group) Transfer(ctx context.Context, to string) error {
 	return g.change(ctx, change{What: changeTransfer, ID: to})
 }
@@ -161,8 +161,8 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 		if is && p.Address == c.Address {
 			return nil
 		}
-		// Without Learn the transport would keep its address for the member, and updateAddresses would write
-		// that one back.
+		// Without Learn the transport would keep the member's old address, and updateAddresses would write it
+		// back.
 		g.config.Transport.Learn(c.ID, c.Address)
 		return g.replica.Put(replica.Peer{ID: c.ID, Address: c.Address, Voter: is && p.Voter}, since)
 	case changePromote:
@@ -254,7 +254,7 @@ func (g *Group) handleRemoved(_ context.Context, _ transport.Peer, request []byt
 }
 
 // removed reports whether a leader told this member of its removal in a configuration newer than the member's
-// own. If the member is added again, it receives a newer configuration.
+// own. A member that is added again receives a newer configuration, and removed is false again.
 func (g *Group) removed() bool {
 	_, since := g.replica.AppliedMembers()
 	return since < g.removedAt.Load()

@@ -98,14 +98,15 @@ func (g *Group) verifyAt(ctx context.Context, leader replica.Peer) error {
 	return g.Await(ctx, read.at.Index)
 }
 
-// Await returns once this node has applied the entry at index, or VIEW_BEHIND if ctx ends first.
+// Await returns nil once this node has applied the entry at index, VIEW_BEHIND if ctx ends first, or the
+// error of a failed or closed group.
 func (g *Group) Await(ctx context.Context, index uint64) error {
 	return toAPIError(g.replica.Await(ctx, index))
 }
 
-// verifyTerm confirms that no other term has begun. Then the machine holds every acknowledged change, because
-// the term's first entry comes after all entries that earlier leaders acknowledged, and this leader applies
-// an entry before it acknowledges it.
+// verifyTerm confirms that this node still leads in the given term. Then the machine holds every acknowledged
+// change, because the term's first entry comes after all entries that earlier leaders acknowledged, and this
+// leader applies an entry before it acknowledges it.
 func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 	select {
 	case <-term.Started():
@@ -211,8 +212,8 @@ func (g *Group) askIndex() (read readIndex, err error) {
 	return read, f.numbers(&read.at.Index, &read.at.Term)
 }
 
-// handleIndex notes the position, then confirms that this node leads. The position includes every change that was
-// acknowledged before the request, because a leader applies an entry before it acknowledges it.
+// handleIndex notes the applied position, then confirms that this node leads. The position includes every change
+// that was acknowledged before the request, because a leader applies an entry before it acknowledges it.
 func (g *Group) handleIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]byte, error) {
 	term, err := g.currentTerm()
 	if err != nil {

@@ -19,8 +19,7 @@ const (
 	quickChunk = time.Millisecond
 	slowChunk  = 4 * time.Millisecond
 	idleFactor = 8
-	// retryChunk is the number of jobs that a search examines if it could not finish even its first chunk in
-	// time.
+	// retryChunk bounds the next chunk of a search that could not finish even its first chunk in time.
 	retryChunk = 8
 
 	// maxNumber is greater than the number of any job, because the id of an iteration has no room for a

@@ -9,9 +9,9 @@ import (
 )
 
 // Advertise returns the address under which other nodes shall reach a listener. If given is not "", it is
-// that address, and the listener's port completes it if it has none. If given is "", it is the listener's
-// address or, for a listener on all addresses, one that other machines can use. If the machine has none, it
-// is a loopback address, and warning says so.
+// that address, and the listener's port completes it if it has none; it must be one that others can connect
+// to. If given is "", it is the listener's address or, for a listener on all addresses, one that other
+// machines can use. If the machine has none, it is a loopback address, and warning says so.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }

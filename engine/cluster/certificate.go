@@ -174,7 +174,7 @@ func (i *identity) Client(peerID string) *tls.Config {
 }
 
 // verify checks that the other side is a member: its certificate is signed by the cluster's authority, for
-// this use, valid now, and, unless peerID is "", issued to that node.
+// the given use, valid now, and, unless peerID is "", issued to that node.
 func (i *identity) verify(s tls.ConnectionState, use x509.ExtKeyUsage, peerID string) error {
 	if len(s.PeerCertificates) == 0 {
 		return api.Errorf(api.Unauthorized, "the other side showed no certificate: it is no member of a cluster")

@@ -40,7 +40,7 @@ type Config struct {
 	Listener  net.Listener
 	Advertise string
 	// Token is the secret that all members share, of MinToken to MaxToken bytes. "" = read it from TokenFile,
-	// or with Bootstrap create it there.
+	// or with Bootstrap create it there. A Token that differs from the file's is refused.
 	Token string
 	// HTTP is the URL under which clients reach this node. The node tells it to the other members.
 	HTTP string

@@ -111,7 +111,7 @@ func encodeRecord(r *record) []byte {
 }
 
 // NodeID returns the ID of the node in a data directory: the recorded one or, in a new directory, the given
-// one or else fresh. It returns CONFLICT if both are set and differ.
+// one or else fresh. It returns CONFLICT if the given ID differs from the recorded one.
 func NodeID(dir, given, fresh string) (string, error) {
 	r, err := readRecord(dir)
 	switch {
@@ -127,8 +127,8 @@ func NodeID(dir, given, fresh string) (string, error) {
 	return fresh, nil
 }
 
-// CheckStandalone refuses a directory that a process must not open without its cluster, because other members
-// rely on it, because it has not finished joining, or because it was removed.
+// CheckStandalone refuses with CONFLICT a directory that a process must not open without its cluster, because
+// other members rely on it, because it has not finished joining, or because it was removed.
 func CheckStandalone(dir string) error {
 	r, err := readRecord(dir)
 	switch {

@@ -39,7 +39,7 @@ func (r *record) becomeCandidate() error {
 func (r *record) isCandidate() bool { return r.Promise.To == r.NodeID }
 
 // consider decides on another node's candidacy. A candidate withdraws in favour of a node with a smaller ID.
-// A node keeps a promise to another node until it knows that the candidacy of that node has ended.
+// A node keeps its promise to another node until it knows that the promised candidacy has ended.
 func (r *record) consider(q promise) error {
 	switch p := r.Promise; {
 	case r.inCluster():

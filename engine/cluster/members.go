@@ -91,7 +91,8 @@ func (c *Cluster) Level() (level uint32, ok bool) {
 	return level, true
 }
 
-// Members returns a shard's members as its leader sees them, sorted by ID.
+// Members returns a shard's members as its leader sees them, sorted by ID. It returns LEADER_UNAVAILABLE
+// while the shard has no leader.
 func (c *Cluster) Members(ctx context.Context, shard int) ([]engine.Member, error) {
 	r, groups := c.state()
 	if shard < 0 || shard >= len(groups) {
@@ -137,8 +138,8 @@ func (c *Cluster) Invite(ctx context.Context, address string) error {
 	return v.err()
 }
 
-// Remove removes a node from all shards. If any shard would lose its quorum, Remove refuses before it changes
-// anything. It can be repeated until it succeeds.
+// Remove removes a node from all shards. If any shard would lose its quorum, Remove returns STATE_CONFLICT
+// before it changes anything. It can be repeated until it succeeds.
 func (c *Cluster) Remove(ctx context.Context, id string) error {
 	r, groups := c.state()
 	if !c.hasMember(groups, id) {

@@ -272,8 +272,9 @@ func (p *Pipeline) admit(pr *proposal) error {
 	return nil
 }
 
-// abandon withdraws a proposal that waits for an entry. It returns nil if the answer has arrived in the
-// meantime, and an error that wraps ErrUnknown if an entry with the proposal is being written.
+// abandon withdraws a proposal that waits for an entry, and returns OVERLOADED. It returns nil if the answer
+// has arrived in the meantime, and an error that wraps ErrUnknown if an entry with the proposal is being
+// written.
 func (p *Pipeline) abandon(pr *proposal, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

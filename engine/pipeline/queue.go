@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// These constants are the bounds, as defaults except for MaxOpBytes. Bytes count encoded ops.
+// These constants bound the work. All but MaxOpBytes are defaults of Limits. Bytes count encoded ops.
 const (
 	// MaxOpBytes is the largest size of one op.
 	MaxOpBytes = 20 << 20

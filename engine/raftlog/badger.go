@@ -26,8 +26,8 @@ type badgerBackend struct {
 }
 
 // These constants bound one Badger log. Badger holds up to badgerMemTables in memory and maps a file of twice
-// the size for each. A transaction takes up to 15 % of a memtable. A value larger than that, or than 1 MiB,
-// would go to the value log, so badgerPart is smaller.
+// a memtable's size for each. A transaction takes up to 15 % of a memtable. A value larger than that, or than
+// 1 MiB, would go to the value log, so badgerPart is smaller.
 const (
 	badgerMemTable  = 8 << 20
 	badgerMemTables = 2

@@ -20,8 +20,8 @@ import (
 // Store is a group's log, with its term and vote. All kinds keep the same contract:
 //
 //   - A method that returns nil has made its change durable (but see Factory.NoSync). After a failed write every later
-//     write fails, because the content of the disk is unknown until the log is opened again. The log then holds every
-//     acknowledged change and perhaps some of the others.
+//     write fails, because the content of the disk is unknown until the log is opened again. An opened log
+//     holds every acknowledged change and perhaps some unacknowledged ones.
 //   - The log has no gaps. An empty log accepts any index; after that StoreLogs accepts only the next one, and refuses
 //     all others with nothing written. Raft deletes its log before it continues after a snapshot (IsMonotonic).
 //   - DeleteRange deletes a prefix or a suffix. It ignores indexes outside of the log and refuses a range in the middle.

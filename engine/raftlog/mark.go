@@ -68,7 +68,7 @@ func (m *mark) raise(value uint64) error {
 	return err
 }
 
-// lower is called before a deletion and is durable. If the log's end were deleted first, a crash in between
+// lower lowers the mark durably, before a deletion. If the log's end were deleted first, a crash in between
 // would look like a loss.
 func (m *mark) lower(value uint64) error {
 	if value >= m.value {

@@ -35,8 +35,8 @@ type Machine interface {
 
 	// Restore replaces the whole content by the parts of an Image and makes it durable before it returns. A
 	// crash leaves the old content or the complete new one. After an error the content is the old one, or the
-	// machine refuses further calls. If the source implements Positioned, Restore refuses it if its position
-	// is not the one in its content.
+	// machine refuses further calls. Restore refuses a Positioned source whose position differs from its
+	// content's.
 	Restore(from image.Source) error
 }
 

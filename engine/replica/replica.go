@@ -23,8 +23,8 @@ import (
 const (
 	// DefaultSnapshotBytes bounds the log that a restart after a crash replays, and with it the log on disk.
 	DefaultSnapshotBytes = 64 << 20
-	// DefaultTrailingBytes is the length of the log before a snapshot's position that is kept, so that a
-	// replica that was away for a moment needs no snapshot.
+	// DefaultTrailingBytes is how much of the log before a snapshot's position is kept, so that a replica
+	// that was away for a moment needs no snapshot.
 	DefaultTrailingBytes = 8 << 20
 )
 
@@ -78,10 +78,10 @@ type Config struct {
 	// DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
 	// DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
-	// SnapshotBytes is the length of log that makes a snapshot due; 0 = DefaultSnapshotBytes.
+	// SnapshotBytes is the number of appended bytes after which a snapshot is due; 0 = DefaultSnapshotBytes.
 	SnapshotBytes int64
-	// TrailingBytes is the length of the log before a snapshot's position that is kept; 0 =
-	// DefaultTrailingBytes, negative = one entry.
+	// TrailingBytes is how much of the log before a snapshot's position is kept; 0 = DefaultTrailingBytes,
+	// negative = one entry.
 	TrailingBytes int64
 	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
 	// possibly before Open returns. Raft waits with the next notice until Leadership returns, so Leadership
