@@ -96,7 +96,7 @@ func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err err
 }
 
 // auditFrom returns the number of the first record to add. It empties the table if the file's newest record
-// is not the store's record of that number, unless the store has only trimmed it.
+// is not the store's record of that number, unless the store has merely trimmed that record.
 func (w *writer) auditFrom(snap *state.Snapshot) (uint64, error) {
 	var newest [2]driver.Value
 	if found, err := w.first(w.newestAudit, newest[:]); !found {

@@ -40,8 +40,8 @@ func files(path string) []string {
 	return []string{path, path + "-wal", path + "-shm", path + "-journal"}
 }
 
-// remove deletes a closed database. It deletes the main file first, because the others mean nothing without
-// it if a crash leaves them behind.
+// remove deletes a closed database. It deletes the main file first, because a crash may then leave only files
+// that mean nothing without it.
 func remove(path string) error {
 	for _, name := range files(path) {
 		if err := ignoreMissing(os.Remove(name)); err != nil {

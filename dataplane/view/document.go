@@ -37,7 +37,7 @@ func Read(r state.Reader, id job.ID) (*api.Job, error) {
 	return &doc, err
 }
 
-// readBlobs reads the blobs whose bits are set in wanted, which has the bits of job.Job.Blobs.
+// readBlobs reads the blobs whose bits are set in wanted, a set like job.Job.Blobs.
 func readBlobs(r state.Reader, id job.ID, wanted uint32) (b Blobs, err error) {
 	for kind := range job.BlobKinds {
 		if wanted&(1<<kind) == 0 {

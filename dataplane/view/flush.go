@@ -15,7 +15,7 @@ const (
 	// retryDelay is the wait after a failed projection before the flusher tries again.
 	retryDelay = time.Second
 	// replayTimeout is the longest time that the view keeps a file unused while the store is behind the file
-	// and does not move. A store waits for a leader to say how much of its log was agreed on, so the bound
+	// and does not move. A store waits for a leader to say how much of its log is committed, so the bound
 	// matters for a group without a majority. It also bounds the wait for a group that lost its log's tail
 	// and its vote, and has a clock that was set back.
 	replayTimeout = time.Minute
@@ -255,9 +255,9 @@ func (v *View) flush() (more bool, err error) {
 	}()
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	// A snapshot of the group may have replaced the store, so the flusher checks the history again. It
-	// accepts a feed that no longer holds the history mark, because the store trims the feed up to the position
-	// that the view has read.
+	// A snapshot of the group may have replaced the store's content, so the flusher checks the history again.
+	// It accepts a feed that no longer holds the history mark, because the store trims the feed up to the
+	// position that the view has read.
 	if _, err := v.cursor.precedes(snap); err != nil {
 		return false, err
 	}

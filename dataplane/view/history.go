@@ -29,8 +29,8 @@ import (
 func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 	seen := &c.seen
 	switch {
-	// A file made from an empty store has no incarnation, and an empty store, such as a crash soon after the
-	// start leaves behind, has none yet. Either may belong to any incarnation.
+	// A file made from an empty store has no incarnation, and an empty store, as after a crash soon after the
+	// start, has none yet. Either may belong to any incarnation.
 	case len(c.incarnation) > 0 && len(head.GetIncarnation()) > 0 && !bytes.Equal(c.incarnation, head.GetIncarnation()):
 		return false, stale("it is of incarnation %x, the store of %x", c.incarnation, head.GetIncarnation())
 	case seen.seq > head.GetFeedNextSeq():

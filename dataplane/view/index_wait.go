@@ -39,10 +39,10 @@ func (v *View) Wait(ctx context.Context, index uint64) error {
 	}
 }
 
-// Approach waits at most limit until everything up to a raft index can be queried. After that time it returns
-// nil all the same, because the file answers with its age. It does not wait for a file whose answers are
-// already older than limit, because such a file will not catch up in that time. If there is no file, Approach
-// waits for one as long as ctx allows and returns VIEW_BEHIND at the deadline.
+// Approach waits at most limit until everything up to a raft index can be queried. After limit it returns nil
+// too, because the file answers with its age. It does not wait for a file whose answers are already older
+// than limit, because such a file will not catch up in that time. If there is no file, Approach waits for one
+// as long as ctx allows and returns VIEW_BEHIND at the deadline.
 func (v *View) Approach(ctx context.Context, index uint64, limit time.Duration) error {
 	if _, age := v.Lag(); age <= limit {
 		within, cancel := context.WithTimeout(ctx, limit)

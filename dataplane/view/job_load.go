@@ -67,7 +67,7 @@ func (l *loadedJob) size() (n int) {
 }
 
 // loadJobs reads the records of jobs and yields the jobs in the given order, part by part. It takes them out
-// of the slice, so that the caller frees a part with its last reference.
+// of the slice, so that a part's memory is free once the caller drops the part.
 //
 // The caller writes jobs in the order of their numbers. Concurrent requests get numbers and ids in different
 // orders, and the store has the records in the order of ids. A window of jobs is therefore read in the order

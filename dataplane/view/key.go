@@ -10,7 +10,7 @@ import (
 )
 
 // The feed has no events for API keys. Keys are few and seldom change, so the writer compares the key
-// pointers of a snapshot with those that it wrote last, and writes all keys anew if any differs.
+// pointers of a snapshot with the pointers that it wrote last, and writes all keys anew if any differs.
 
 const putKeySQL = `
 INSERT INTO api_key (id, namespace, name, hash, roles, queue_scope, enabled, expires_ns, created_ns)

@@ -51,8 +51,8 @@ var rewrites = map[state.EventType]bool{
 	state.EventType_EVENT_MOVED:     true,
 }
 
-// changes is the set of records that a part of the feed touched. Their number of changes and the order of
-// changes do not matter, because the rows are made from the records as they are now.
+// changes is the set of records that a part of the feed touched. It does not matter how often and in which
+// order they changed, because the rows are made from the records as they are now.
 type changes struct {
 	jobs    map[uint64]touchedJob // by number
 	queues  map[string]bool
@@ -218,8 +218,9 @@ func (c *changes) writeJob(w *writer, snap *state.Snapshot, l *loadedJob, empty 
 	return err
 }
 
-// job writes a job's rows: always its hot row and its row of extra, the document of a new job, and blobs and
-// errors if they may have changed. more reports whether the job has properties that few jobs have.
+// job writes a job's rows: always its hot row and, if it has one, its row of extra; the document of a new
+// job, and blobs and errors if they may have changed. more reports whether the job has properties that few
+// jobs have.
 func (w *writer) job(snap *state.Snapshot, l *loadedJob) (more bool, err error) {
 	if err := w.hot(l.job, l.fresh); err != nil {
 		return false, err

@@ -68,11 +68,11 @@ func (r *rates) add(counts map[queueSecond]api.Rates) {
 		switch {
 		case slot.second == at.second:
 			slot.count = slot.count.Plus(count)
-		case slot.second < at.second: // a count that arrives late is more than a minute old
+		case slot.second < at.second: // a count of an older second is over a minute late, and dropped
 			slot.second, slot.count = at.second, count
 		}
 	}
-	if newest >= r.swept+ratePeriod { // queues are created and deleted
+	if newest >= r.swept+ratePeriod { // because queues are created and deleted
 		r.swept = newest
 		for queue, m := range r.queues {
 			if m.since(newest) == (api.Rates{}) {

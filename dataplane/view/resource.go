@@ -10,7 +10,7 @@ import (
 )
 
 // A resource is something declared for the namespace. The view has rows for the kinds whose tables the
-// contract promises, and nothing of the other kinds. It shows no later effects of a resource either, such as
+// contract promises, and none for the other kinds. It shows no later effects of a resource either, such as
 // the money that a budget has spent, so that events about them change no row.
 
 // resourceTable is the table of one kind of resource. Its first columns are common to all kinds: id, name and

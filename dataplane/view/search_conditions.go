@@ -29,7 +29,8 @@ func (c *conditions) document(text string, args ...any) {
 	c.onDocument, c.documentArgs = append(c.onDocument, text), append(c.documentArgs, args...)
 }
 
-// where returns all conditions as SQL. It puts those on the document last, because a document can be long.
+// where returns all conditions as SQL. It puts the conditions on the document last, because a document can be
+// long.
 func (c *conditions) where() (text string, args []any) {
 	var b strings.Builder
 	for _, one := range c.onHot {

@@ -12,8 +12,8 @@ import (
 
 // Times of jobs have no index, because an index on a column that changes with every transition makes every
 // transition more expensive. But jobs that are created together run at about the same time. The table
-// time_range therefore has, for each 4,096 numbers, the earliest and the latest value that each of their
-// times ever had, so that a search can exclude ranges of numbers. A range may be too wide, never too narrow.
+// time_range therefore has, for each 4,096 numbers, the earliest and the latest value that each time of their
+// jobs ever had, so that a search can exclude ranges of numbers. A range may be too wide, never too narrow.
 // It is thus no function of the records, and no dump contains it.
 
 // timeRangeShift is the number of jobs' numbers in a range, as a power of two.
@@ -83,8 +83,8 @@ func (w *writer) saveTimeRanges() error {
 	return w.exec(w.trimTimeRanges)
 }
 
-// restrictToTimes restricts the search to the numbers of those ranges that can have jobs with the times of
-// the query.
+// restrictToTimes restricts the search to the numbers from the first to the last range that can have jobs
+// with the query's times.
 func (s *search) restrictToTimes(ctx context.Context) error {
 	var conditions []string
 	var args []any

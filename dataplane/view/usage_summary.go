@@ -109,8 +109,8 @@ func (u *UsageSums) Dearest(most int) (keys []string, truncated bool) {
 }
 
 // SumUsage sums the usage reported from fromNs on and before toNs, of the queues that covers accepts, or of
-// all queues if covers is nil. Each query of it is as of the last flush, which may be a later one for later
-// rows.
+// all queues if covers is nil. It runs many queries, each as of the last flush, so later rows may be as of a
+// later flush.
 func (v *View) SumUsage(ctx context.Context, fromNs, toNs int64, by GroupBy, covers func(queue string) bool) (*UsageSums, error) {
 	all := &UsageSums{Groups: map[string]*Sums{}}
 	var from, to int64

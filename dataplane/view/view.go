@@ -48,8 +48,8 @@ type View struct {
 	// nanoseconds of the process's clock; 0 if nothing is new.
 	behindSince atomic.Int64
 
-	// reached is the last moment, by the same clock, up to which the file shows everything; 0 while there is
-	// no such moment.
+	// reached is the last moment, by the process's clock, up to which the file shows everything; 0 while
+	// there is none.
 	reached atomic.Int64
 
 	// pace is the number of events per second that the last flushes have projected; 0 = none yet.
@@ -58,7 +58,7 @@ type View struct {
 	// building is set while the flusher builds a new file.
 	building atomic.Bool
 
-	// shown is the time, by the same clock, when a flush last showed something new.
+	// shown is the time, by the process's clock, when a flush last showed something new.
 	shown atomic.Int64
 
 	// damage is a fault that a reader found in the file.
@@ -198,7 +198,7 @@ func (v *View) Close() error {
 }
 
 // Cursor returns the sequence number of the first event that is not in the view, and the raft index up to
-// which everything is. Both are 0 while there is no view.
+// which the view shows everything. Both are 0 while there is no view.
 func (v *View) Cursor() (seq, index uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

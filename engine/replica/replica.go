@@ -130,8 +130,8 @@ type Replica struct {
 	closeErr     error
 }
 
-// Open compares machine and log, refuses to start if they do not fit (with an *api.Error UNHEALTHY that gives
-// the reason and the remedy), and starts raft.
+// Open compares machine and log, refuses to start if they do not fit together (with an *api.Error UNHEALTHY
+// that gives the reason and the remedy), and starts raft.
 func Open(c Config) (_ *Replica, err error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -70,9 +70,9 @@ func (r *Replica) Last() uint64 { return r.raft.LastIndex() }
 const changeTimeout = 5 * time.Second
 
 // Put adds p as a member, gives it its vote, or changes its address. A voter stays a voter. The caller based
-// its decision on the configuration of entry since. If the newest configuration is another one, Put refuses
-// with nothing written, so that a member that another caller has just removed does not come back; since = 0
-// skips the check.
+// its decision on the configuration of entry since. If the newest configuration is another one, Put returns
+// LEADER_UNAVAILABLE with nothing written, so that a member that another caller has just removed does not
+// come back; since = 0 skips the check.
 func (r *Replica) Put(p Peer, since uint64) error {
 	return r.change(func() raft.Future {
 		id, address := raft.ServerID(p.ID), raft.ServerAddress(p.Address)
@@ -83,7 +83,7 @@ func (r *Replica) Put(p Peer, since uint64) error {
 	})
 }
 
-// Remove removes a member, unless the configuration has changed since that entry (see Put).
+// Remove removes a member. It checks since as Put does.
 func (r *Replica) Remove(id string, since uint64) error {
 	return r.change(func() raft.Future { return r.raft.RemoveServer(raft.ServerID(id), since, changeTimeout) })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The machine has no log of its own. After a crash it holds its last flush, and the raft log holds the later entries.
-// Both are compared before raft starts: raft is configured not to restore its snapshot, so it would accept
+// The machine has no log of its own. After a crash it holds its last flush, and the raft log holds the later
+// entries. Both are compared before raft starts: raft is configured not to restore its snapshot, so it would accept
 // any machine, and apply an entry twice or skip one.
 
 // diskState describes the files that opening a replica finds.

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Status describes a replica at one moment.
+// Status describes a replica.
 type Status struct {
 	Term     uint64
 	State    string // Follower, Candidate, Leader, Removed or Shutdown

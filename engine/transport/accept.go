@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// accept accepts connections until the listener is closed. Another error of the listener (out of files) may
-// be temporary, so accept tries again.
+// accept accepts connections until the listener is closed. Another error of the listener, such as too many
+// open files, may be temporary, so accept tries again.
 func (t *Transport) accept() {
 	handshakes := make(chan struct{}, maxHandshakes)
 	wait := minAcceptWait
@@ -71,7 +71,7 @@ func (t *Transport) receive(raw net.Conn, known func()) {
 	conn.serve()
 }
 
-// serverHandshake performs the handshake on the side of the listener.
+// serverHandshake performs the handshake on the accepting side.
 func (t *Transport) serverHandshake(s *socket) (*link, hello, error) {
 	config := secured(t.identity.Server())
 	config.SessionTicketsDisabled = true // a resumed session would not check the certificate again

@@ -104,7 +104,7 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// write sends the queued frames, as many as there are in one write.
+// write sends the queued frames, as many as one write takes at a time.
 func (c *conn) write() {
 	var buffer []byte
 	for {
