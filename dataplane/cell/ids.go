@@ -59,8 +59,8 @@ func (c *Cell) RequestID() []byte {
 }
 
 // NowNs returns the clock that the next entry would carry, in Unix nanoseconds. A member that does not lead
-// can only estimate it: the last entry may be old, so it returns its own clock unless that is behind the last
-// entry.
+// can only estimate it: the last entry may be old, so NowNs returns the later one of the last entry's clock
+// and the host's.
 func (c *Cell) NowNs() int64 {
 	now := c.group.ClockNs()
 	if c.group.Leader() {

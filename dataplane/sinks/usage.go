@@ -42,7 +42,7 @@ type Receiver interface {
 // UsageConfig holds the parameters of a usage sink.
 type UsageConfig struct {
 	Store     *state.Store
-	Namespace string // the namespace that used it
+	Namespace string // the namespace whose usage it is
 	Stream    string // the shard's name among the namespace's sources: "shard/<n>"
 	Receiver  Receiver
 	// OnAcked is called on Run's goroutine when the receiver has confirmed more rows; nil is not called.
@@ -122,7 +122,7 @@ func (u *Usage) Run(ctx context.Context) {
 	}
 }
 
-// linger pauses, so that rows accumulate or after a failure. Settle ends the pause.
+// linger pauses, after a failure or so that rows accumulate. Settle ends the pause.
 func (u *Usage) linger(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -38,7 +38,8 @@ const (
 	attemptTimeout = 10 * time.Second
 	// idleConnection is the time for which an idle connection is kept for the next call.
 	idleConnection = 30 * time.Second
-	// maxAnswerBytes bounds the bytes read of an answer, separately for headers and body. They are not used.
+	// maxAnswerBytes bounds the bytes read of an answer, separately for headers and body. Their content is
+	// not used.
 	maxAnswerBytes = 64 << 10
 
 	// minRetryDelay and maxRetryDelay bound the pause between the attempts of a delivery, which doubles each

@@ -68,7 +68,7 @@ func (r *rates) add(counts map[queueSecond]api.Rates) {
 		switch {
 		case slot.second == at.second:
 			slot.count = slot.count.Plus(count)
-		case slot.second < at.second: // a count of an older second is over a minute late, and dropped
+		case slot.second < at.second: // replaces a count of over a minute ago; a count that comes so late is dropped
 			slot.second, slot.count = at.second, count
 		}
 	}
