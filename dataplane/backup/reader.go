@@ -28,7 +28,8 @@ type Reader struct {
 	end   *Trailer
 }
 
-// NewReader reads a backup's header.
+// NewReader reads a backup's header. It returns UNSUPPORTED for a newer format, and VALIDATION_ERROR for a
+// file that is damaged or no backup.
 func NewReader(from io.Reader) (*Reader, error) {
 	r := &Reader{from: from, chain: newChain()}
 	begin := make([]byte, len(magic))

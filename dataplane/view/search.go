@@ -136,9 +136,10 @@ func (s *search) look(ctx context.Context) error {
 	return s.walk(ctx)
 }
 
-// Search finds jobs. A fault in q is a VALIDATION_ERROR, a search that gets no connection in time OVERLOADED,
-// and a search before the view is built VIEW_BEHIND. A search that takes too long returns a partial page.
-// Results are as of the last flush: call Wait to see later changes.
+// Search finds jobs. A fault in q is a VALIDATION_ERROR, or an INVALID_FILTER if only PayloadJQ is wrong. A
+// search that gets no connection in time is OVERLOADED, a search before the view is built VIEW_BEHIND, and a
+// search that finds the file damaged UNHEALTHY. A search that takes too long returns a partial page. Results
+// are as of the last flush: call Wait to see later changes.
 func (v *View) Search(ctx context.Context, q Query) (page Page, err error) {
 	err = v.seek(ctx, q, func(ctx context.Context, s *search) (err error) {
 		page, err = s.page(ctx)

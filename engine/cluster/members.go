@@ -245,7 +245,8 @@ func (c *Cluster) answerRemoved(_ context.Context, from transport.Peer, q remove
 	return verdict{}
 }
 
-// Transfer transfers the leadership of all shards to a node; "" = to any node but the present leader.
+// Transfer transfers the leadership of all shards to a node; "" = to any node but the present leader. It
+// tries every shard and joins the errors.
 func (c *Cluster) Transfer(ctx context.Context, to string) error {
 	_, groups := c.state()
 	if to != "" && !c.hasMember(groups, to) {

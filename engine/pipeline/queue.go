@@ -204,9 +204,9 @@ func (q *queue) full(l *Limits) bool { return q.ops >= l.EntryOps || q.bytes >= 
 //
 // No class starves. Every entry reserves a share for each waiting class and includes the oldest op of each,
 // regardless of the other classes and of the op's size. Only the remaining room is given out by class. So
-// each entry makes progress in each waiting class, and a proposal with n older ones of its class is in one of
-// the next n+1 entries. There is one exception: if the oldest ops together exceed maxOldestBytes, a class may
-// miss every second entry.
+// each entry makes progress in each waiting class, and a proposal with n older proposals of its class before
+// it is in one of the next n+1 entries. There is one exception: if the oldest ops together exceed
+// maxOldestBytes, a class may miss every second entry.
 func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 	ops, bytes := l.EntryOps, l.EntryBytes
 	included := q.chooseOldest()

@@ -78,8 +78,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeStarvesNobody checks that a fetch with n older ones is in one of the next n+1 entries, however many
-// settles and enqueues arrive.
+// TestTakeStarvesNobody checks that a fetch with n older fetches before it is in one of the next n+1 entries,
+// however many settles and enqueues arrive.
 func TestTakeStarvesNobody(t *testing.T) {
 	t.Parallel()
 	var q queue

@@ -122,7 +122,7 @@ func TestAnImpostorDoesNotTakeAKnownName(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 
-		// Calling the impostor's address does not make the node take it for the real one either.
+		// A call to the impostor's address does not make a take the impostor for the real node, either.
 		for range 2 {
 			got, err = w.node["a"].Call(within(t), transport.Peer{Address: impostor.Address()}, ask, nil)
 			if err != nil || string(got) != "the impostor" {
