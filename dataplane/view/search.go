@@ -15,10 +15,10 @@ const (
 	// maxPageBytes ends a page early, because a thousand payloads of the largest size would be a gigabyte. A
 	// page has at least one job.
 	maxPageBytes = 8 << 20
-	// maxRange is the largest number of jobs that a search examines one by one through an index that does not
-	// yield them by number, such as the index on ids or an index on a property that few jobs have. If the
-	// counters say that the queues and states of the query have no more jobs than maxRange, the search
-	// examines those, regardless of the query's other conditions.
+	// maxRange is the most jobs that a search examines one by one through an index that does not yield them
+	// by number: the index on ids, or an index on a property that few jobs have. If the counters say that the
+	// queues and states of the query have no more jobs than maxRange, the search examines those, regardless
+	// of the query's other conditions.
 	maxRange = 10_000
 	// maxQueueBranches is the largest number of queues that a search for a frequent state in all queues reads
 	// one by one. With more queues it walks the jobs.

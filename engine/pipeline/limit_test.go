@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// TestTimeLimit checks that a time limit ends a proposal as the end of its context does, whether it is queued
-// or in flight, and that the timer does not end a later proposal that reuses the memory.
+// TestTimeLimit checks that a time limit ends a proposal, queued or in flight, as the end of its context
+// does. The timer must not end a later proposal that reuses the memory.
 func TestTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := start(t, func(c *Config) { c.Limits.InFlight = 1 })

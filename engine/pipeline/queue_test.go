@@ -101,7 +101,7 @@ func TestTakeStarvesNobody(t *testing.T) {
 }
 
 // TestTheLargestEntryIsBounded checks that an entry of the largest ops of every class, and of as many small ones as
-// fit, does not exceed the bound of the log, and that each class is still in every second entry.
+// fit, does not exceed the bound of the log. Each class must still be in every second entry.
 func TestTheLargestEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	var q queue

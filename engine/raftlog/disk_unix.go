@@ -16,7 +16,7 @@ func onDisk(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// freeBytes returns how much can still be written to dir's disk.
+// freeBytes returns the bytes that this process may still write to dir's disk.
 func freeBytes(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
