@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// followList makes at most one change of the configuration towards the list of members, and reports whether
-// it made one. It reads the configuration before it decides, and Raft refuses the change if the configuration
-// is newer by then.
+// followList makes at most one membership.Change towards the list of members, and reports whether it made
+// one. Raft refuses a change of the configuration if the configuration is no longer the one for which it was
+// chosen.
 func (g *Group) followList(ctx context.Context, list []membership.Listed) (changed bool) {
 	members, since := g.replica.AppliedMembers()
 	c := membership.Next(g.situation(list, members, since))
@@ -70,7 +70,7 @@ func (g *Group) situation(list []membership.Listed, members []replica.Peer, sinc
 }
 
 // list returns the list of members in the machine and a channel that is closed when a newer one is applied; both are
-// nil in a group that never has one.
+// nil in a group without a list.
 func (g *Group) list() (list []membership.Listed, changed <-chan struct{}) {
 	if g.config.List == nil {
 		return nil, nil

@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Cut is a consistent set of snapshots of a namespace's shards: every message that one
-// shard has received, the other has sent, and every message that it has not received, the
-// other still keeps. Each snapshot shows its store after a whole entry.
+// Cut is a consistent set of snapshots of a namespace's shards: of any two shards, each
+// has sent every message that the other has received, and still keeps every message that
+// the other has not received. Each snapshot shows its store after a whole entry.
 //
 // Shards have no common clock, and a store on this node may be some entries behind its
 // leader. Take therefore freezes the stores one after the other, which takes microseconds,
@@ -32,7 +32,8 @@ const (
 )
 
 // Take takes a snapshot of each store; the stores are in the order of shards. It returns
-// VIEW_BEHIND if a store does not catch up within cutWait. The caller must close the Cut.
+// VIEW_BEHIND if a store does not catch up within cutWait, or before ctx ends. The caller
+// must close the Cut.
 func Take(ctx context.Context, stores []*state.Store) (_ *Cut, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cutWait)
 	defer cancel()
@@ -79,7 +80,7 @@ func passed(ctx context.Context, s *state.Store, index uint64) error {
 	return nil
 }
 
-// late returns a shard whose snapshot is older than another's snapshot shows, or -1.
+// late returns a shard of which another shard's snapshot knows a later state, or -1.
 func (c *Cut) late() (int, error) {
 	if len(c.shards) == 1 {
 		return -1, nil

@@ -43,6 +43,7 @@ func (c *conditions) where() (text string, args []any) {
 }
 
 // joins returns the joins with the tables that the conditions read and that the branch has not joined yet.
+// hot asks for the table hot even if no condition reads it.
 func (c *conditions) joins(b *branch, hot bool) string {
 	text := ""
 	if (hot || len(c.onHot) > 0) && !b.hot {
@@ -104,7 +105,7 @@ func (s *search) conditions() (err error) {
 	if s.PayloadJQ != "" {
 		e, err := jq.Parse(s.PayloadJQ)
 		if err != nil {
-			return err // normalize has refused it
+			return err // not expected, because normalize refuses such a filter
 		}
 		text, args := e.Where("d2.payload")
 		c.document("("+text+")", args...)

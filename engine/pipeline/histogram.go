@@ -41,8 +41,7 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(d-1)/uint64(time.Microsecond)), Buckets-1)
 }
 
-// Read returns the counts so far. A duration that is counted at the same time may be in some of the figures
-// and not yet in others.
+// Read returns the counts so far. A duration that is counted meanwhile may be in Counts and not yet in Sum.
 func (h *Histogram) Read() Distribution {
 	d := Distribution{Sum: time.Duration(h.sum.Load())}
 	for i := range h.counts {

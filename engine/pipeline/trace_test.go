@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// spans is a Tracer that identifies spans by bytes: those of contexts by the test's own, those of entries
-// from 100 up.
+// spans is a Tracer whose spans are bytes. A test chooses the spans of its contexts; the spans of entries
+// count up from 100.
 type spans struct {
 	begun []string // "spans of ops/ops in the entry", per entry
 	ended []string // "span index code", per entry

@@ -9,8 +9,8 @@ import (
 )
 
 // boltBackend keeps a log in one file, a B+tree. An append writes every page on the path from the root and
-// syncs twice. The file never shrinks: freed space is reused, so the file keeps the largest size of the log,
-// rounded up to 16 MiB.
+// syncs twice. The file never shrinks: freed space is reused, so the file keeps the largest size that the log
+// had, plus at most 16 MiB.
 //
 // It uses bbolt directly. raft-boltdb was rejected because it is as thin as this and has no checksums; bbolt
 // checks only its two meta pages.
@@ -29,8 +29,8 @@ func openBolt(f *Factory, h *logDir) (_ Store, err error) {
 		b.db, err = bbolt.Open(path, 0o644, &bbolt.Options{
 			Timeout: boltTimeout,
 			NoSync:  f.NoSync,
-			// Opening rebuilds the free list from the tree, which it reads anyway. A free list in the file
-			// would be written with every append.
+			// bbolt rebuilds the free list from the tree, which openBolt reads anyway. A free list in the
+			// file would be written with every append.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		})

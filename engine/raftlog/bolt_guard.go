@@ -30,7 +30,7 @@ func guarded(f func() error) (err error) {
 
 // checkBolt reads a whole bolt file before it is opened for writing. Opening counts free pages on a goroutine
 // of the library, which panics if the tree is damaged; no caller can recover that panic, so the process would
-// end. checkBolt calls visit for every pair, unless visit is nil.
+// end. checkBolt calls visit for every pair, unless visit is nil. It accepts a missing file.
 func checkBolt(path string, visit func(bucket string, value []byte) error) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -48,7 +48,7 @@ func checkBolt(path string, visit func(bucket string, value []byte) error) error
 func walkBolt(tx *bbolt.Tx, visit func(bucket string, value []byte) error) error {
 	return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 		return bucket.ForEach(func(key, value []byte) error {
-			// Iterating over the pages does not check the keys in the pages above them.
+			// Iterating does not check the keys in the branch pages, by which Get finds a pair.
 			if found := bucket.Get(key); !bytes.Equal(found, value) {
 				return fmt.Errorf("a key of %d bytes is not found where it lies: %w", len(key), errDamaged)
 			}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// onDisk returns the space that a file takes, because the libraries map files that are larger than their
-// content.
+// onDisk returns the space that a file takes on the disk, and not its length, because the libraries map files
+// that are longer than their content.
 func onDisk(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

@@ -17,7 +17,7 @@ var growth = struct {
 	fixed                         map[Kind]int64 // space that a kind takes even for a small log
 	multiple                      map[Kind]int64
 }{
-	trailing: 1 << 20, step: 3 << 20, entry: 32 << 10, rounds: 40, // 30 times the log's largest size, and more than any bound
+	trailing: 1 << 20, step: 3 << 20, entry: 32 << 10, rounds: 40, // they append 30 times the largest size of the log, and more than any bound
 	fixed:    map[Kind]int64{WAL: 2 << 20, Pebble: 9 * pebbleMemTable, Bolt: 16 << 20, Badger: 2 * (badgerMemTables + badgerTables) * badgerMemTable},
 	multiple: map[Kind]int64{WAL: 2, Pebble: 3, Bolt: 3, Badger: 4},
 }

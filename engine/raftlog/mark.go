@@ -12,10 +12,10 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// mark records, outside of the library's files, up to which write the log was acknowledged. Every library
-// truncates its log at the first record that it cannot read, because it takes the record for a write torn by
-// a crash. But the record may be an acknowledged one that was damaged later, and no library can tell. The
-// mark shows the difference: a log that ends before its mark has lost acknowledged entries, and is refused.
+// mark records, outside of the library's files, up to which write the log was acknowledged. The libraries
+// drop the end of a log that they cannot read, because they take it for a write torn by a crash. But it may
+// be an acknowledged write that was damaged later, and no library can tell. The mark shows the difference: a
+// log that ends before its mark has lost acknowledged entries, and is refused.
 //
 // The mark is written after each acknowledged write and is not synced. Writing it costs a microsecond, and it
 // survives the process. After a crash of the machine it may be too low, which makes the check weaker and

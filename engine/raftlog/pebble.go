@@ -17,7 +17,7 @@ import (
 // range tombstone; once that is flushed, the tables it covers are dropped as a whole.
 type pebbleBackend struct {
 	db  *pebble.DB
-	dir string // a directory on the same disk
+	dir string // the log's; its disk must keep pebbleReserve free
 
 	mu     sync.Mutex
 	failed error // an error that Pebble reported only to its logger or listener

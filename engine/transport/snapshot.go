@@ -91,7 +91,7 @@ func appendMissing(to []byte, indexes []int) []byte {
 	return to
 }
 
-// decodeMissing decodes distinct indexes into a table of the given number of parts.
+// decodeMissing decodes the parts that the receiver lacks: distinct indexes, each less than parts.
 func decodeMissing(b []byte, parts int) ([]int, error) {
 	c := cursor{rest: b}
 	indexes := make([]int, c.count(1))
