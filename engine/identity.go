@@ -35,9 +35,9 @@ type identity struct {
 	Restored bool `json:"restored,omitempty"`
 }
 
-// InitRestored prepares the empty directory dir for a group whose machine was filled from a backup. The group
-// is a copy of another history, so it keeps the machine's position but has the given, new incarnation. When
-// it is opened, it has one member.
+// InitRestored prepares dir, which must be empty or absent, for a group whose machine was filled from a
+// backup. It returns CONFLICT if dir holds anything. The group is a copy of another history, so it keeps the
+// machine's position but has the given, new incarnation. When it is opened, it has one member.
 func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 	if err := durable.MakeDir(dir, 0o755); err != nil {
 		return err

@@ -118,8 +118,9 @@ func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 	if g.peers != nil && g.voters() > 1 {
 		_, err := g.confirming.join(g.spawn, g.confirm).wait(ctx)
 		if now, gone := g.currentTerm(); err == nil && (gone != nil || now != term) {
-			// This node has left the term since, so the round may have confirmed a later term of it. Another
-			// leader may have acknowledged entries in between, after a position noted before.
+			// This node has left the term since, so the round may have confirmed a later term of this node.
+			// Between the two terms another leader may have acknowledged entries after the position that
+			// handleIndex noted.
 			err = errUnconfirmed()
 		}
 		return toAPIError(err)

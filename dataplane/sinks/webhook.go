@@ -82,7 +82,7 @@ type WebhooksConfig struct {
 // Webhooks sends deliveries to their webhooks, at least once. The deliveries of one job to one webhook are
 // sent one after the other in the order in which they were queued: each is delivered or given up before the
 // next is tried. The result of an attempt is committed before its line continues. So a sink can stop at any
-// moment and continue on another member; the delivery in progress is then sent again.
+// moment and continue on another member, which sends the deliveries in progress again.
 //
 // Each webhook has lines of its own, and a job's deliveries are in one of them, so that an unreachable
 // webhook delays no other. Deliveries without a job, such as alerts, share one line. Without deliveries no
@@ -94,7 +94,7 @@ type Webhooks struct {
 	calls  chan struct{} // a token for each call in progress to a webhook whose last attempt did not fail
 	trials chan struct{} // likewise, to the other webhooks
 
-	queuedUntilNs int64 // deliveries queued before this entry clock are in lines; only Run's goroutine uses it
+	queuedUntilNs int64 // deliveries queued before this entry clock were put into lines; only Run's goroutine uses it
 
 	mu    sync.Mutex
 	known map[job.ID]bool    // deliveries in a line
@@ -154,7 +154,7 @@ func newTransport(private bool) *http.Transport {
 // OnDelivery implements the store's hook for new or postponed deliveries.
 func (w *Webhooks) OnDelivery() { signal(w.wake) }
 
-// Run sends deliveries until ctx ends, while the shard leads.
+// Run sends deliveries until ctx ends. The caller runs it while the shard leads, once at a time.
 func (w *Webhooks) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer w.client.CloseIdleConnections()
@@ -177,8 +177,8 @@ func (w *Webhooks) Run(ctx context.Context) {
 }
 
 // queueDue adds the new deliveries to their lines. A delivery queued since the last call is due no earlier
-// than that call's entry clock, which never goes back. So deliveries that are already in a line, possibly
-// very many, are not read again.
+// than that call's entry clock, which never goes back. So most deliveries that are already in a line,
+// possibly very many, are not read again.
 func (w *Webhooks) queueDue(ctx context.Context, running *sync.WaitGroup) error {
 	nowNs := w.cfg.Store.Head().GetClockNs()
 	ids, err := w.cfg.Store.DueSince(state.TimerDelivery, w.queuedUntilNs, math.MaxInt64, job.MaxDeliveries)

@@ -82,7 +82,7 @@ func (r *rates) add(counts map[queueSecond]api.Rates) {
 	}
 }
 
-// since returns the sum of the counts in the minute that ends with a second.
+// since returns the sum of the counts in the minute that ends with the given second.
 func (m *minute) since(second int64) (sum api.Rates) {
 	for i := range m {
 		if age := second - m[i].second; age >= 0 && age < ratePeriod {

@@ -90,7 +90,7 @@ func (s *search) addConditions(parts ...func(*conditions)) {
 	}
 }
 
-// isSmall reports whether a range of an index is small.
+// isSmall reports whether a range of an index has at most limits.few rows.
 func (s *search) isSmall(ctx context.Context, tables, where string, args []any) (bool, error) {
 	var n int
 	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.limits.few+1), args...).Scan(&n)
@@ -110,7 +110,7 @@ func (s *search) onlyWithErrors() bool {
 // errorCount returns roughly how many errors there are.
 func (s *search) errorCount(ctx context.Context) (n int64) {
 	if err := s.tx.QueryRowContext(ctx, "SELECT coalesce(sum(failed_total), 0) FROM queue").Scan(&n); err != nil {
-		return maxNumber // a fault here is a fault of the search, too, which reports it
+		return maxNumber // the search will meet the fault, too, and report it
 	}
 	return n
 }

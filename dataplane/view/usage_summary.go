@@ -93,7 +93,8 @@ func (u *UsageSums) group(key string, sums *Sums) {
 	of.Add(sums)
 }
 
-// Dearest returns the keys of at most so many groups, the dearest first.
+// Dearest returns the keys of at most so many groups, the dearest first. truncated reports that there are
+// more groups.
 func (u *UsageSums) Dearest(most int) (keys []string, truncated bool) {
 	keys = make([]string, 0, len(u.Groups))
 	for key := range u.Groups {

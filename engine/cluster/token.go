@@ -58,7 +58,7 @@ func tokenSum(body string) string {
 	return hex.EncodeToString(sum[:tokenSumBytes])
 }
 
-// CheckToken refuses a text that cannot be a cluster's secret.
+// CheckToken returns VALIDATION_ERROR for a text that cannot be a cluster's join token.
 func CheckToken(text string) error {
 	_, err := readSecret(text)
 	return err

@@ -29,8 +29,8 @@ type Op interface {
 
 // OrderedOp is an op that decides when it enters the backlog, so that a caller who proposes several ops from
 // several goroutines can admit them one after the other. AdmitInOrder calls admit at most once and returns
-// its error, or the reason for not calling it. The Pipeline calls AdmitInOrder on the proposer's goroutine at
-// each attempt, but not on a node that forwards the op to another member.
+// its error, or the reason for not calling it. The Pipeline calls AdmitInOrder on the proposer's goroutine,
+// at each attempt to propose the op. A node that forwards the op to another member does not call it.
 type OrderedOp interface {
 	AdmitInOrder(admit func() error) error
 }

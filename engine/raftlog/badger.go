@@ -59,7 +59,7 @@ func openBadger(f *Factory, h *logDir) (Store, error) {
 		WithNumGoroutines(1).
 		WithValueThreshold(1 << 20).
 		WithValueLogFileSize(badgerValueLog).
-		WithCompression(options.None). // entries mostly hold compressed or random bytes; and no cache is needed
+		WithCompression(options.None). // entries mostly hold compressed or random bytes; uncompressed blocks need no cache
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0).
 		WithChecksumVerificationMode(options.OnTableAndBlockRead))

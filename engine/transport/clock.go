@@ -14,7 +14,7 @@ const (
 	// dropped stays open for minutes. It counts pings and not seconds, and only pings that were sent on time,
 	// so that a process that was suspended or starved does not end all its connections.
 	maxMissedPings = 3
-	// maxPingDelay is how late a ping may be to count. Its answer may be late by as much.
+	// maxPingDelay is how late a ping may be and still count.
 	maxPingDelay = pingEvery / 4
 	// samples is the number of the newest pings from which the offset is chosen. The quickest of them was
 	// disturbed least. Older pings describe a clock that may have changed.

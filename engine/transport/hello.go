@@ -16,7 +16,8 @@ const (
 	forSnapshot purpose = 1
 )
 
-// hello is the first frame each way. Its magic, version and node ID never change.
+// hello is the first frame each way. All versions of the protocol encode its magic, version and node ID
+// alike.
 type hello struct {
 	version uint64
 	node    string
