@@ -181,7 +181,8 @@ func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 }
 
 // withLeader calls try with the present leader until try returns true. It calls try again after a pause, or
-// at once when the leader may have changed. If ctx ends first, it returns LEADER_UNAVAILABLE.
+// at once when the leader may have changed. If ctx ends first, it returns LEADER_UNAVAILABLE; if the group is
+// closed or has failed, it returns that error.
 func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
 	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
 		leader, changed, err := g.leader()

@@ -402,7 +402,7 @@ func (c *Cell) Shard() uint32 { return c.cfg.Shard }
 // Ready waits until the cell takes writes.
 func (c *Cell) Ready(ctx context.Context) error { return c.group.Ready(ctx) }
 
-// Verify returns once every write that any leader acknowledged before the call is applied here.
+// Verify returns nil once every write that any leader acknowledged before the call is applied here.
 func (c *Cell) Verify(ctx context.Context) error { return c.group.Verify(ctx) }
 
 // Leader reports whether this member leads its group.

@@ -78,7 +78,7 @@ func (b *Outbox) Err() error {
 	return errors.Join(errs...)
 }
 
-// Run delivers ops until ctx ends, while the shard leads.
+// Run delivers ops until ctx ends. The caller runs it while the shard leads, once at a time.
 func (b *Outbox) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	b.mu.Lock()

@@ -98,7 +98,7 @@ func (u *Usage) Err() error {
 	return nil
 }
 
-// Run delivers usage until ctx ends.
+// Run delivers usage until ctx ends. The caller runs it while the shard leads, once at a time.
 func (u *Usage) Run(ctx context.Context) {
 	u.known = false
 	backoff := minBackoff
@@ -134,8 +134,8 @@ func (u *Usage) linger(ctx context.Context, d time.Duration) {
 }
 
 // Settle waits until the receiver has every row. It is called before a store is deleted, when no rows are
-// added any more, and needs Run to be running. If ctx ends first, the error says how many rows are left.
-// After the call the receiver sets refused frames aside, because they would keep the store from being deleted.
+// added any more, and needs Run to be running. If ctx ends first, the error says how many rows are left. From
+// this call on the receiver sets refused frames aside, because they would keep the store from being deleted.
 func (u *Usage) Settle(ctx context.Context) error {
 	u.settling.Store(true)
 	for {

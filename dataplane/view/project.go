@@ -132,8 +132,8 @@ func (c *changes) nextDocument() (next uint64) {
 // cores for as long as the scheduler lets them, ten milliseconds, during which no write is acknowledged.
 //
 // After each yield the flusher waits for its turn among the callers. Under the most load that a node bears, a
-// view that yields after 32 jobs falls further behind than one that yields after 256, which takes a few
-// milliseconds. A view that is behind by more than lateAfter therefore yields less often.
+// view that yields after 32 jobs falls further behind than one that yields after 256. A view that is behind
+// by more than lateAfter therefore yields less often, every few milliseconds.
 const (
 	yieldJobs     = 32
 	lateYieldJobs = 256

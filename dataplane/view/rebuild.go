@@ -67,7 +67,7 @@ func (v *View) answer(requests []chan error, err error) {
 // rebuild builds a new file from a snapshot and replaces the old file by it.
 //
 // One long transaction in the old file was rejected. A new file also replaces a broken one, and needs neither
-// a log as large as the data nor a sync before its end.
+// a log as large as the data nor a sync before it is complete.
 func (v *View) rebuild(ctx context.Context, reason string) error {
 	v.building.Store(true)
 	defer v.building.Store(false)
@@ -148,7 +148,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 
 // jobChunks yields all jobs, by chunks for one transaction each. The snapshot yields jobs in the order of their
 // ids. Concurrent requests get ids and numbers in different orders, and SQLite begins a new segment of the full
-// text wherever a number falls, so each chunk is sorted by number.
+// text wherever a number is lower than the one before, so each chunk is sorted by number.
 func jobChunks(snap *state.Snapshot) iter.Seq2[[]*loadedJob, error] {
 	return func(yield func([]*loadedJob, error) bool) {
 		var chunk []*loadedJob
@@ -198,7 +198,7 @@ func loadChunk(ctx context.Context, w *writer, records *state.JobIterator, chunk
 }
 
 // replace closes the file in use and opens the new one under its name. Queries wait meanwhile. A crash in
-// between leaves either no file or the new one.
+// between leaves the old file, the new one or none.
 func (v *View) replace(fresh string) error {
 	if err := syncFile(fresh); err != nil {
 		return err

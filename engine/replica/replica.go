@@ -74,8 +74,8 @@ type Config struct {
 	Joining bool
 	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
 	Rename bool
-	// Heartbeat is the time without a message from a leader after which a follower stands for election; 0 =
-	// DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
+	// Heartbeat is the least time without a message from a leader after which a follower stands for election;
+	// 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
 	// DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
 	// SnapshotBytes is the number of appended bytes after which a snapshot is due; 0 = DefaultSnapshotBytes.

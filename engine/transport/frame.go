@@ -10,8 +10,8 @@ import (
 )
 
 // Version is the version of the protocol. Peers of different versions refuse each other when they connect.
-// The frame header and the magic, version and node ID of a hello never change, so that each can read the
-// other's version.
+// All versions encode the frame header, and the magic, version and node ID of a hello, alike, so that each
+// peer can read the other's version.
 const Version = 1
 
 // A frame is a header and up to MaxFrame bytes. A longer message is sent as several frames, and frames of
