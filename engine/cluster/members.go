@@ -138,8 +138,8 @@ func (c *Cluster) Invite(ctx context.Context, address string) error {
 	return v.err()
 }
 
-// Remove removes a node from all shards. If any shard would lose its quorum, Remove returns STATE_CONFLICT
-// before it changes anything. It can be repeated until it succeeds.
+// Remove removes a node from all shards. It returns NOT_FOUND if no shard has the node, and STATE_CONFLICT,
+// before it changes anything, if any shard would lose its quorum. It can be repeated until it succeeds.
 func (c *Cluster) Remove(ctx context.Context, id string) error {
 	r, groups := c.state()
 	if !c.hasMember(groups, id) {
@@ -246,7 +246,7 @@ func (c *Cluster) answerRemoved(_ context.Context, from transport.Peer, q remove
 }
 
 // Transfer transfers the leadership of all shards to a node; "" = to any node but the present leader. It
-// tries every shard and joins the errors.
+// tries every shard and joins the errors. It returns NOT_FOUND if no shard has the node.
 func (c *Cluster) Transfer(ctx context.Context, to string) error {
 	_, groups := c.state()
 	if to != "" && !c.hasMember(groups, to) {

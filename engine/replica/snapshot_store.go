@@ -146,8 +146,8 @@ func (s *snapshots) openReceived(id string) (*raft.SnapshotMeta, io.ReadCloser, 
 	return meta, io.NopCloser(bytes.NewReader(encoded)), nil
 }
 
-// Create is called by raft for both kinds of snapshot. For its own, Persist calls persisted on the sink; for
-// one from another replica, raft writes the received bytes.
+// Create is called by raft for both kinds of snapshot. For the replica's own, Persist calls persisted on the
+// sink; for one from another replica, raft writes the received bytes.
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, c raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	at := s.identity
 	at.Index, at.Term = index, term

@@ -200,7 +200,7 @@ func (t *Transport) group(name string) *Group {
 // ErrClosed is returned by a Transport or Group that is closed.
 var ErrClosed = errors.New("the transport is closed")
 
-// Close ends all connections and stops listening. Groups should be closed before.
+// Close ends all connections and stops listening. Groups should be closed first.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {
