@@ -67,8 +67,9 @@ func (a *indexWaiters) reached(index uint64) {
 	a.waiters = later
 }
 
-// Await returns once the machine has applied the entry, or VIEW_BEHIND if ctx ends first. Raft's own entries
-// never reach the machine, so with the index of such an entry Await waits for a later one.
+// Await returns nil once the machine has applied the entry. It returns VIEW_BEHIND if ctx ends first,
+// UNHEALTHY if the replica stops, and LEADER_UNAVAILABLE if it is closed. Raft's own entries never reach the
+// machine, so with the index of such an entry Await waits for a later one.
 func (r *Replica) Await(ctx context.Context, index uint64) error {
 	if r.machine.Applied().Index >= index {
 		return nil
