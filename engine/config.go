@@ -121,6 +121,9 @@ type Config struct {
 	// until that group's leader adds it. nil = a new directory bootstraps a group with this node as its only
 	// voter.
 	Join *entry.Incarnation
+	// Incarnation is the only incarnation that the directory may hold. A new directory that bootstraps a group gives it
+	// this incarnation. nil = the directory may hold any, and the bootstrap of a new one draws it at random.
+	Incarnation *entry.Incarnation
 	// Rename reports whether a directory of the given node becomes a directory of NodeID when it is opened. The
 	// node must be the only member of its group. nil = Open refuses the directory of another node.
 	Rename func(old string) bool
@@ -207,6 +210,7 @@ func (c Config) validate() error {
 	require(c.Heartbeat >= MinHeartbeat, "Heartbeat is %v, the least is %v", c.Heartbeat, MinHeartbeat)
 	require(c.Election >= c.Heartbeat, "Election is %v, which is less than Heartbeat (%v)", c.Election, c.Heartbeat)
 	require(c.Transport != nil || c.Join == nil, "Join needs a Transport")
+	require(c.Join == nil || c.Incarnation == nil, "Join names the incarnation already")
 	require(c.Transport == nil || c.NodeID == c.Transport.ID(), "NodeID is not the Transport's: members know each other by certificates")
 	if len(wrong) > 0 {
 		return api.Errorf(api.ValidationError, "engine configuration: %w", errors.Join(wrong...))

@@ -70,6 +70,9 @@ func loadIdentity(c Config) (identity, error) {
 	if id.Group != c.Group {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to group %q, not to %q: choose another directory", c.Dir, id.Group, c.Group)
 	}
+	if c.Incarnation != nil && id.Incarnation != *c.Incarnation {
+		return identity{}, api.Errorf(api.Conflict, "%s holds history %v of group %q, and the group is of history %v: put back the directory of that history", c.Dir, id.Incarnation, id.Group, *c.Incarnation)
+	}
 	if id.Restored && !id.Founded {
 		err := id.setNodeID(c) // the node that first opens it becomes its owner
 		return id, err
@@ -124,6 +127,8 @@ func createIdentity(c Config) (identity, error) {
 	id := identity{Group: c.Group, NodeID: c.NodeID}
 	if c.Join != nil {
 		id.Incarnation, id.Joined = *c.Join, true
+	} else if c.Incarnation != nil {
+		id.Incarnation = *c.Incarnation
 	} else if _, err := io.ReadFull(c.Rand, id.Incarnation[:]); err != nil {
 		return identity{}, fmt.Errorf("mint an incarnation: %w", err)
 	}

@@ -123,7 +123,7 @@ func (dir *Directory) rememberUnknown(credential string, now time.Time) {
 
 // rememberRevoked adds the keys of a replaced entry that no entry contains any more to unknownKeys, so that
 // requests with them are refused without a wait. The caller holds the lock.
-func (dir *Directory) rememberRevoked(old *entry) {
+func (dir *Directory) rememberRevoked(old *indexed) {
 	for id := range old.keys {
 		if dir.keys[id] == nil {
 			dir.addUnknown(id, time.Now().Add(UnknownKeyTTL))

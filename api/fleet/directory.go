@@ -15,9 +15,9 @@ import (
 // hosts use it for every request, without a call to the control plane. It is safe for concurrent use.
 type Directory struct {
 	mu      sync.RWMutex
-	entries map[string]*entry  // by id of the namespace
-	names   map[orgName]*entry // open namespaces only
-	keys    map[string]*keyRef // by id of the key
+	entries map[string]*indexed  // by id of the namespace
+	names   map[orgName]*indexed // open namespaces only
+	keys    map[string]*keyRef   // by id of the key
 	// unknownKeys maps the ids of revoked and unknown keys to the time until which they are refused
 	// without waiting for a document.
 	unknownKeys map[string]time.Time
@@ -26,14 +26,14 @@ type Directory struct {
 // orgName is the name of a namespace, which is unique within its organisation.
 type orgName struct{ org, name string }
 
-// entry is an indexed document. It does not change.
-type entry struct {
+// indexed is an entry of the directory, a document. It does not change.
+type indexed struct {
 	doc  Doc
 	keys map[string]tenancy.Key
 }
 
 // Key makes an entry the keyring.Source of its own namespace.
-func (p *entry) Key(id string) (tenancy.Key, bool) {
+func (p *indexed) Key(id string) (tenancy.Key, bool) {
 	if p == nil {
 		return tenancy.Key{}, false
 	}
@@ -45,19 +45,19 @@ func (p *entry) Key(id string) (tenancy.Key, bool) {
 // token.
 type keyRef struct {
 	count int
-	last  *entry // the newest entry with the key; it may have left the directory
+	last  *indexed // the newest entry with the key; it may have left the directory
 	org   string
 }
 
 // NewDirectory returns an empty directory, which refuses every request.
 func NewDirectory() *Directory {
-	return &Directory{entries: map[string]*entry{}, names: map[orgName]*entry{}, keys: map[string]*keyRef{}}
+	return &Directory{entries: map[string]*indexed{}, names: map[orgName]*indexed{}, keys: map[string]*keyRef{}}
 }
 
 // Put stores a document, whose slices the caller must not change any more. It returns false if the directory
 // has the same or a newer document of the namespace.
 func (dir *Directory) Put(d Doc) bool {
-	p := newEntry(d)
+	p := newIndexed(d)
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
 	old := dir.entries[d.Namespace]
@@ -88,7 +88,7 @@ func (dir *Directory) Put(d Doc) bool {
 }
 
 // forget removes an entry from the indexes. The caller holds the lock.
-func (dir *Directory) forget(p *entry) {
+func (dir *Directory) forget(p *indexed) {
 	name := orgName{p.doc.Org, p.doc.Name}
 	if dir.names[name] == p { // another namespace may have the name by now
 		delete(dir.names, name)
@@ -103,8 +103,8 @@ func (dir *Directory) forget(p *entry) {
 
 // newEntry indexes a document. A namespace that is not to be open has no keys, whatever the document
 // says. A key with an invalid hash is left out.
-func newEntry(d Doc) *entry {
-	p := &entry{doc: d}
+func newIndexed(d Doc) *indexed {
+	p := &indexed{doc: d}
 	if d.Desired != Open {
 		p.doc.Keys = nil
 		return p
@@ -199,7 +199,7 @@ func (dir *Directory) Authenticate(credential, hint string, now time.Time) (tena
 	if kind == keyring.Org && at != nil {
 		return dir.authenticateOrg(at.org, id, credential, hint, now)
 	}
-	var p *entry
+	var p *indexed
 	if at != nil {
 		p = dir.entries[at.last.doc.Namespace]
 	}
@@ -237,7 +237,7 @@ func (dir *Directory) authenticateOrg(org, id, credential, hint string, now time
 }
 
 // wanted returns the open namespace of an organisation by id, or else by name.
-func (dir *Directory) wanted(org, hint string) *entry {
+func (dir *Directory) wanted(org, hint string) *indexed {
 	if p := dir.entries[hint]; p != nil && p.doc.Org == org && p.doc.Desired == Open {
 		return p
 	}
@@ -246,7 +246,7 @@ func (dir *Directory) wanted(org, hint string) *entry {
 
 // anyWith returns an entry of the organisation that contains the key. It scans all entries, but only for
 // requests for a namespace that does not exist.
-func (dir *Directory) anyWith(org, id string) *entry {
+func (dir *Directory) anyWith(org, id string) *indexed {
 	for _, p := range dir.entries {
 		if _, ok := p.keys[id]; ok && p.doc.Org == org {
 			return p

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // These are the routes. A member sends its fleet credential only to JoinPath, and to the other routes the
@@ -75,6 +76,12 @@ const (
 	Absent = "absent" // the host closes it and deletes its data; gateways forget it
 )
 
+// The values of Doc.Role.
+const (
+	Found = "found" // the store founds the namespace's groups unless it has them
+	Join  = "join"  // the store has the namespace's groups and founds none
+)
+
 // Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
 // earlier ones.
 type Doc struct {
@@ -87,10 +94,16 @@ type Doc struct {
 	Host       string `json:"host"`            // id of the host of its placement; "" = none yet
 	Address    string `json:"address"`         // that host's base URL
 	Store      string `json:"store,omitempty"` // on which its data is; a host with another store has none of it
-	Ready      bool   `json:"ready"`           // the host has it open, so that requests may be sent there
-	Keys       []Key  `json:"keys"`            // the namespace's keys and its organisation's tokens
-	Roles      []Role `json:"roles,omitempty"` // the custom roles that keys name
-	Trace      string `json:"trace,omitempty"` // traceparent of the operation under way
+	// Role is the role of Store. Documents of earlier versions have none: in them, the store of a namespace that is not
+	// Ready may found.
+	Role string `json:"role,omitempty"`
+	// Incarnations holds, by shard, the incarnations of the namespace's groups. If it is empty, the namespace is of an
+	// earlier version and its host has not reported them yet.
+	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
+	Ready        bool                `json:"ready"`           // the host has it open, so that requests may be sent there
+	Keys         []Key               `json:"keys"`            // the namespace's keys and its organisation's tokens
+	Roles        []Role              `json:"roles,omitempty"` // the custom roles that keys name
+	Trace        string              `json:"trace,omitempty"` // traceparent of the operation under way
 }
 
 // Key is the form of a key in a document: without the secret, only with its hash.
@@ -141,6 +154,8 @@ type CellReport struct {
 	Generation int64  `json:"generation"` // of the document that the state is about
 	State      string `json:"state"`
 	Error      string `json:"error,omitempty"`
+	// Incarnations holds, by shard, the incarnations of the groups of a namespace that is Opened.
+	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
 }
 
 // ReportEvery is the time between two reports without a change.

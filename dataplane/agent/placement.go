@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
@@ -12,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -26,9 +28,12 @@ type placement struct {
 	// generation and number belong to the document that state is about.
 	generation int64
 	number     int64
-	busy       bool          // a worker is running
-	changed    chan struct{} // holds a token after a new document, which ends the pause before a retry
-	tried      chan struct{} // closed after the first attempt
+	// incarnations are those of the open groups, by shard.
+	incarnations []entry.Incarnation
+
+	busy    bool          // a worker is running
+	changed chan struct{} // holds a token after a new document, which ends the pause before a retry
+	tried   chan struct{} // closed after the first attempt
 }
 
 func newPlacement(d fleet.Doc) *placement {
@@ -48,11 +53,19 @@ func (p *placement) settled() bool {
 	if p.state == fleet.Waiting {
 		return p.number == p.doc.Number
 	}
-	want := fleet.Opened
-	if p.doc.Desired == fleet.Absent {
-		want = fleet.Gone
+	if p.generation != p.doc.Generation {
+		return false
 	}
-	return p.state == want && p.generation == p.doc.Generation
+	if p.doc.Desired == fleet.Absent {
+		return p.state == fleet.Gone
+	}
+	return p.state == fleet.Opened && isOf(p.doc, p.incarnations)
+}
+
+// isOf reports whether open groups are those of a document. Every group is, while the control plane does not know the
+// incarnations.
+func isOf(d fleet.Doc, open []entry.Incarnation) bool {
+	return len(d.Incarnations) == 0 || slices.Equal(d.Incarnations, open)
 }
 
 // ensureWorker starts a worker for a placement, or wakes the running one. The caller holds mu.
@@ -123,9 +136,10 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 
 // finishChange records the result of an attempt.
 func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
+	open, _ := a.host.Incarnations(tenancy.NamespaceID(d.Namespace)) // an error says that the namespace is not open
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p.generation, p.number, p.reason = d.Generation, d.Number, ""
+	p.generation, p.number, p.reason, p.incarnations = d.Generation, d.Number, "", open
 	switch {
 	case errors.As(err, new(errElsewhere)):
 		p.state, p.reason = fleet.Waiting, err.Error()
@@ -171,21 +185,33 @@ func (a *Agent) change(d fleet.Doc) error {
 		}
 		return errElsewhere{d.Store, a.cfg.Store}
 	}
-	if _, err := a.host.Cells(ns); err == nil {
-		return nil // only its keys or its generation changed
+	if open, err := a.host.Incarnations(ns); err == nil {
+		if isOf(d, open) {
+			return nil // only its keys or its generation changed
+		}
+		// Other members of the groups would refuse these, so the namespace is closed and the open below says why.
+		if err := a.host.Shut(ctx, ns); err != nil {
+			return err
+		}
 	}
 	return a.traced(ctx, telemetry.SpanOpenCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 		ctx, cancel := context.WithTimeout(ctx, OpenLimit)
 		defer cancel()
-		return a.open(ctx, ns, d.Ready)
+		return a.open(ctx, ns, specOf(d))
 	})
 }
 
+// specOf returns how a document wants its namespace opened. Only the role found founds a namespace, because once the
+// control plane has recorded the founding, an empty directory has lost the namespace's data.
+func specOf(d fleet.Doc) host.Spec {
+	founds := d.Role == fleet.Found || d.Role == "" && !d.Ready
+	return host.Spec{Opened: !founds, Incarnations: d.Incarnations}
+}
+
 // open opens a namespace and waits until it takes writes. If it does not, open closes it again, so that an
-// open namespace always works and a closed one is tried again. If the control plane has already seen the
-// namespace open here, open does not create it.
-func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, ready bool) error {
-	if err := a.host.Add(ctx, ns, host.Spec{Opened: ready}); err != nil {
+// open namespace always works and a closed one is tried again.
+func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, spec host.Spec) error {
+	if err := a.host.Add(ctx, ns, spec); err != nil {
 		return err
 	}
 	if err := a.host.Ready(ctx, ns); err != nil {

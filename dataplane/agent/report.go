@@ -55,6 +55,7 @@ func (a *Agent) report() fleet.Report {
 	for _, p := range a.placements {
 		r.Cells = append(r.Cells, fleet.CellReport{
 			Namespace: p.doc.Namespace, Generation: p.generation, State: cmp.Or(p.state, fleet.Opening), Error: p.reason,
+			Incarnations: p.incarnations,
 		})
 	}
 	slices.SortFunc(r.Cells, func(x, y fleet.CellReport) int { return cmp.Compare(x.Namespace, y.Namespace) })

@@ -59,6 +59,8 @@ type Config struct {
 	// Join makes a new cell a future member of an existing group; nil = the cell bootstraps one. See
 	// engine.Config.
 	Join *entry.Incarnation
+	// Incarnation is the only incarnation that the cell may have, new or not; nil = any. See engine.Config.
+	Incarnation *entry.Incarnation
 	// Engine holds the settings of the group.
 	Engine engine.Tuning
 	// FeedKeep is how many events a reader of the feed may be behind; 0 = DefaultFeedKeep.
@@ -194,10 +196,12 @@ func (c *Cell) openGroup() (err error) {
 		Codec:     op.NewCodec(),
 		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
-		Join:      cfg.Join,
 		Tuning:    cfg.Engine,
 		Tracer:    cfg.Tracer,
 		Logger:    cfg.Logger,
+
+		Join:        cfg.Join,
+		Incarnation: cfg.Incarnation,
 	})
 	if err != nil {
 		return fmt.Errorf("open the group %s: %w", cfg.Group, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 
 	"go.opentelemetry.io/otel/trace"
@@ -319,6 +320,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 	if spec.Join != nil {
 		c.Join = &spec.Join[shard]
 	}
+	if spec.Incarnations != nil {
+		c.Incarnation = &spec.Incarnations[shard]
+	}
 	return c
 }
 
@@ -337,6 +341,16 @@ func (h *Host) Cells(ns tenancy.NamespaceID) ([]*cell.Cell, error) {
 		return nil, err
 	}
 	return t.cells, nil
+}
+
+// Incarnations returns, by shard, the incarnations of the groups of a namespace that is open and ready.
+func (h *Host) Incarnations(ns tenancy.NamespaceID) ([]entry.Incarnation, error) {
+	cells, err := h.Cells(ns)
+	all := make([]entry.Incarnation, 0, len(cells))
+	for _, c := range cells {
+		all = append(all, c.Engine().Applied().Incarnation)
+	}
+	return all, err
 }
 
 func (h *Host) tenant(ns tenancy.NamespaceID) (*tenant, error) {

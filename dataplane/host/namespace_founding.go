@@ -161,6 +161,8 @@ func (h *Host) whole(ns tenancy.NamespaceID, spec Spec) (f founding, o opened, e
 		return f, o, damaged("%s is of another founding (%s, %d shards) than the one that was open here (%s, %d shards, in %s)", path, f.Birth, f.Shards, o.Birth, o.Shards, record)
 	case o.Birth == "" && f.Complete && !f.Restored:
 		return f, o, damaged("%s is missing, and %s says that the namespace has been open: was it copied from another machine?", record, path)
+	case spec.Opened && !f.Complete:
+		return f, o, damaged("%s says that the founding of namespace %s was cut short, and the namespace is known to have been open on this host", path, ns)
 	}
 	return f, o, h.checkShards(ns, f)
 }

@@ -3,10 +3,12 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -183,11 +185,53 @@ func TestAFoundingThatWasCutShortGoesOn(t *testing.T) {
 func TestANamespaceThatWasOpenIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, spec := range []Spec{{Opened: true}, {}} {
+	for _, spec := range []Spec{{Opened: true, Incarnations: []entry.Incarnation{{1}}}, {Opened: true}, {}} {
 		h := openHost(t, Config{DataDir: dir})
 		if err := h.Add(t.Context(), "a", spec); api.CodeOf(err) != api.Unhealthy || !strings.Contains(err.Error(), "ns/a/shards.json is missing") {
 			t.Errorf("%+v: %v", spec, err)
 		}
+	}
+}
+
+// A founding that was cut short goes on with the same incarnations, at each step where it can stop. With other
+// incarnations it is refused, and so is a namespace that is known to have been open.
+func TestAFoundingGoesOnWithItsIncarnations(t *testing.T) {
+	t.Parallel()
+	given, others := []entry.Incarnation{{1}, {2}}, []entry.Incarnation{{1}, {3}}
+	for name, undo := range map[string][]string{
+		"before the first shard":            {"ns/a/0", "ns/a/1", "opened/a.json"},
+		"before the second shard":           {"ns/a/1", "ns/a/0/shard.json", "opened/a.json"},
+		"before the shards are named":       {"ns/a/0/shard.json", "ns/a/1/shard.json", "opened/a.json"},
+		"before the host has recorded it":   {"opened/a.json"},
+		"before it is recorded as complete": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			h := openHost(t, Config{DataDir: dir})
+			ready(t, h, "a", Spec{Incarnations: given})
+			must(t, h.Close(t.Context()))
+			rewrite("ns/a/shards.json", `,"complete":true`, "")(t, dir, "")
+			for _, path := range undo {
+				must(t, os.RemoveAll(filepath.Join(dir, path)))
+			}
+			h = openHost(t, Config{DataDir: dir})
+			if err := h.Add(t.Context(), "a", Spec{Incarnations: given, Opened: true}); api.CodeOf(err) != api.Unhealthy || !strings.Contains(err.Error(), "cut short") {
+				t.Errorf("as a namespace that was open: %v", err)
+			}
+			ready(t, h, "a", Spec{Incarnations: given})
+			if got, err := h.Incarnations("a"); err != nil || !slices.Equal(got, given) {
+				t.Errorf("the incarnations are %v (%v), want %v", got, err, given)
+			}
+			must(t, h.Shut(t.Context(), "a"))
+			for _, opened := range []bool{false, true} {
+				err := h.Add(t.Context(), "a", Spec{Incarnations: others, Opened: opened})
+				if api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), given[1].String()) || !strings.Contains(err.Error(), others[1].String()) {
+					t.Errorf("with other incarnations: %v", err)
+				}
+			}
+			ready(t, h, "a", Spec{Incarnations: given, Opened: true})
+		})
 	}
 }
 

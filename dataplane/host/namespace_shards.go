@@ -26,6 +26,9 @@ type Spec struct {
 	// Opened says that the namespace is known to have been open on this host, so that it is opened as it is
 	// on disk and never founded.
 	Opened bool
+	// Incarnations holds, by shard, the incarnations that the groups have or are founded with; nil = those on
+	// disk, and random ones for a new namespace. The number of incarnations is the number of shards.
+	Incarnations []entry.Incarnation
 }
 
 func (s Spec) check(ns tenancy.NamespaceID) error {
@@ -34,6 +37,8 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 		return api.Errorf(api.ValidationError, "namespace %s cannot have %d shards: give it 1 to %d", ns, s.Shards, MaxShards)
 	case len(s.Join) > 0 && len(s.Join) != s.Shards:
 		return api.Errorf(api.ValidationError, "namespace %s is to have %d shards and to join the groups of %d: name one group for each shard", ns, s.Shards, len(s.Join))
+	case len(s.Incarnations) > MaxShards || s.Shards > 0 && len(s.Incarnations) > 0 && len(s.Incarnations) != s.Shards:
+		return api.Errorf(api.ValidationError, "namespace %s cannot have %d incarnations: give one for each of its shards, which are 1 to %d", ns, len(s.Incarnations), MaxShards)
 	}
 	return nil
 }
@@ -43,6 +48,9 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 // queues would seem to be empty. settleShards refuses a namespace whose data on disk is incomplete: see
 // whole.
 func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, error) {
+	if spec.Shards == 0 {
+		spec.Shards = len(spec.Incarnations)
+	}
 	found, opened, err := h.whole(ns, spec)
 	if err != nil {
 		return Spec{}, founding{}, fmt.Errorf("the data of namespace %s: %w", ns, err)

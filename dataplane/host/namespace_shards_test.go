@@ -87,7 +87,8 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 func TestSpecsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, Config{})
-	for _, spec := range []Spec{{Shards: -1}, {Shards: MaxShards + 1}, {Shards: 2, Join: make([]entry.Incarnation, 1)}} {
+	for _, spec := range []Spec{{Shards: -1}, {Shards: MaxShards + 1}, {Shards: 2, Join: make([]entry.Incarnation, 1)},
+		{Shards: 2, Incarnations: make([]entry.Incarnation, 1)}, {Incarnations: make([]entry.Incarnation, MaxShards+1)}} {
 		if err := h.Add(t.Context(), "a", spec); api.CodeOf(err) != api.ValidationError {
 			t.Errorf("%+v: %v, want %s", spec, err, api.ValidationError)
 		}
