@@ -54,7 +54,7 @@ func TestCrashAtEveryPointOfReconcile(t *testing.T) {
 	p.startHost("h1", keyring.Host)
 	_, admin := p.org("acme")
 	life(t, p, p.cloud(admin))
-	want := []string{"place before", "place after", "settle before", "settle after", "remove before", "remove after"}
+	want := []string{"place before", "place after", "found before", "found after", "settle before", "settle after", "remove before", "remove after"}
 	passed := func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -124,7 +124,7 @@ func crashAt(t *testing.T, point string) {
 	}
 	want := map[string]int{
 		"create-org": 1, "create-credential": 1, "create-namespace": 1, "place-namespace": 1,
-		"settle-namespace": 1, "delete-namespace": 1, "remove-namespace": 1,
+		"found-namespace": 1, "settle-namespace": 1, "delete-namespace": 1, "remove-namespace": 1,
 	}
 	if !maps.Equal(count, want) {
 		t.Errorf("audited were %v, want %v", count, want)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/resourceid"
 )
@@ -193,6 +195,8 @@ type host struct {
 	owes  *billing.Frame      // the last usage of a namespace, until the control plane has answered it
 	owed  string              // the reason why owes is not delivered
 	wrong []string            // errors: documents that it must not receive
+	// histories are the incarnations of the groups that it has founded, by namespace.
+	histories map[string][]entry.Incarnation
 
 	kick     chan struct{} // holds one: there is something to report
 	reported atomic.Bool   // the control plane has taken a report
@@ -215,7 +219,7 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	h := &host{t: p.t, member: m, store: join.Store, docs: map[string]wire.Doc{}, kick: make(chan struct{}, 1)}
+	h := &host{t: p.t, member: m, store: join.Store, docs: map[string]wire.Doc{}, histories: map[string][]entry.Incarnation{}, kick: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	p.t.Cleanup(func() {
@@ -313,7 +317,7 @@ func (h *host) report() wire.Report {
 	defer h.mu.Unlock()
 	r := wire.Report{Number: h.member.Number()}
 	for _, d := range h.docs {
-		c := wire.CellReport{Namespace: d.Namespace, Generation: d.Generation, State: wire.Opened}
+		c := wire.CellReport{Namespace: d.Namespace, Generation: d.Generation}
 		switch {
 		case h.deaf || d.Host != h.member.ID():
 			continue
@@ -323,10 +327,30 @@ func (h *host) report() wire.Report {
 			c.State, c.Error = wire.Failed, "its usage is not delivered: "+h.owed
 		case d.Desired == wire.Absent:
 			c.State = wire.Gone
+			delete(h.histories, d.Namespace)
+		default:
+			c.State, c.Error, c.Incarnations = h.open(d)
 		}
 		r.Cells = append(r.Cells, c)
 	}
 	return r
+}
+
+// open founds a namespace if its document lets it, and returns the report of it. The caller holds mu.
+func (h *host) open(d wire.Doc) (state, fault string, incarnations []entry.Incarnation) {
+	own, founded := h.histories[d.Namespace]
+	switch {
+	case d.Store != h.store:
+		return wire.Waiting, "its data is on " + d.Store, nil
+	case !founded && d.Role != wire.Found:
+		return wire.Failed, "its data is missing", nil
+	case !founded:
+		own = d.Incarnations
+		h.histories[d.Namespace] = own
+	case len(d.Incarnations) > 0 && !slices.Equal(own, d.Incarnations):
+		return wire.Failed, "its history is another", nil
+	}
+	return wire.Opened, "", own
 }
 
 // doc returns the newest document of a namespace.

@@ -15,6 +15,7 @@ import (
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
@@ -42,7 +43,11 @@ func TestANamespacesLife(t *testing.T) {
 	d, _ := g.doc(ns.ID)
 	want := wire.Doc{
 		Number: d.Number, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
-		Host: h.member.ID(), Address: "http://h1.test", Store: h.store, Ready: true, Keys: d.Keys,
+		Host: h.member.ID(), Address: "http://h1.test", Store: h.store, Role: wire.Join, Incarnations: d.Incarnations,
+		Ready: true, Keys: d.Keys,
+	}
+	if len(d.Incarnations) != 1 || d.Incarnations[0] == (entry.Incarnation{}) {
+		t.Errorf("the gateway's document has the incarnations %v", d.Incarnations)
 	}
 	if diff := cmp.Diff(want, d, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the gateway's document (-want +got):\n%s", diff)

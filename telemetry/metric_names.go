@@ -235,8 +235,12 @@ var (
 	}
 )
 
-// Gateways of the cloud.
+// The cloud.
 var (
+	ForeignNamespaces = Metric{
+		Name: "corvo_foreign_namespaces",
+		Help: "Namespaces whose host has opened groups of other incarnations than the control plane has recorded, counted by its leader.",
+	}
 	GatewayDocumentsAge = Metric{
 		Name: "corvo_gateway_documents_age_seconds",
 		Help: "Time since the gateway's documents were last up to date, in seconds; 0 while the control plane is connected.",

@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -51,10 +52,13 @@ type Namespace struct {
 	HostID     string // id of the host it is placed on; "" = not placed yet
 	Store      string // on which its data is; "" = not placed yet, or on the first store that the host names
 	StoreLost  bool   // the host has joined with another store since
-	Operation  string // id of the operation under way; "" = none
-	Trace      string // that operation's traceparent
-	DocNumber  int64  // number of the newest document about it
-	CreatedNs  int64
+	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, of an earlier version.
+	Incarnations []entry.Incarnation
+	Founded      bool   // the founding of the groups is recorded
+	Operation    string // id of the operation under way; "" = none
+	Trace        string // that operation's traceparent
+	DocNumber    int64  // number of the newest document about it
+	CreatedNs    int64
 }
 
 // OperationStatus is the progress of an operation.

@@ -4,9 +4,11 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // Kind names the action of a step.
@@ -18,6 +20,7 @@ const (
 	None   Kind = ""       // the namespace is as it should be
 	Await  Kind = "await"  // another process must act first: see Reason
 	Place  Kind = "place"  // choose Host for the namespace
+	Found  Kind = "found"  // record that the host has founded the groups with Incarnations
 	Settle Kind = "settle" // the namespace works: finish its create
 	Remove Kind = "remove" // the host has deleted the namespace's data, or there was never a host: finish its delete
 )
@@ -27,6 +30,8 @@ type Step struct {
 	Kind   Kind
 	Host   string // of a Place
 	Reason string // of an Await, for people
+	// Incarnations are those of a Found, by shard.
+	Incarnations []entry.Incarnation
 }
 
 // Host is a data-plane host as the planner sees it.
@@ -43,6 +48,13 @@ type CellReport struct {
 	Generation int64  // on which the host acts
 	State      string // a word of wire.CellReport
 	Error      string
+	// Incarnations are those of the open groups, by shard.
+	Incarnations []entry.Incarnation
+}
+
+// Equal reports whether two reports say the same.
+func (c CellReport) Equal(other CellReport) bool {
+	return c.Generation == other.Generation && c.State == other.State && c.Error == other.Error && slices.Equal(c.Incarnations, other.Incarnations)
 }
 
 // Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
@@ -57,6 +69,8 @@ func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 		return provision(ns, hosts, cell)
 	case fleet.Deleting:
 		return remove(ns, hosts, cell)
+	case fleet.Active:
+		return record(ns, cell)
 	}
 	return Step{}
 }
@@ -70,13 +84,43 @@ func provision(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	}
 	switch cell.State {
 	case wire.Opened:
-		return Step{Kind: Settle}
+		return settle(ns, hosts, cell)
 	case wire.Failed:
 		return await("%s cannot open it and tries again: %s", naming(ns, hosts), cell.Error)
 	case wire.Waiting:
 		return await("%s does not open it: %s", naming(ns, hosts), cell.Error)
 	}
 	return await("%s is opening it", naming(ns, hosts))
+}
+
+// settle finishes a create once the founding is recorded. These are two steps, so that no tenant writes while a
+// document that lets the host found may still be on its way.
+func settle(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
+	switch {
+	case len(cell.Incarnations) != ns.Spec.Shards:
+		return await("%s reports the incarnations of %d groups, and the namespace has %d shards: start the control plane's version there", naming(ns, hosts), len(cell.Incarnations), ns.Spec.Shards)
+	case Foreign(ns, cell):
+		return await("%s has %v open, and the namespace's groups are %v: delete the namespace and create it again", naming(ns, hosts), cell.Incarnations, ns.Incarnations)
+	case !ns.Founded:
+		return Step{Kind: Found, Incarnations: cell.Incarnations}
+	}
+	return Step{Kind: Settle}
+}
+
+// record records the first report on a namespace of an earlier version, which knew no incarnations.
+func record(ns fleet.Namespace, cell CellReport) Step {
+	if ns.Founded || ns.HostID == "" || cell.State != wire.Opened || cell.Generation != ns.Generation {
+		return Step{}
+	}
+	if len(cell.Incarnations) != ns.Spec.Shards || Foreign(ns, cell) {
+		return Step{}
+	}
+	return Step{Kind: Found, Incarnations: cell.Incarnations}
+}
+
+// Foreign reports whether a host has opened groups of other incarnations than the namespace's.
+func Foreign(ns fleet.Namespace, cell CellReport) bool {
+	return cell.State == wire.Opened && len(cell.Incarnations) > 0 && len(ns.Incarnations) > 0 && !slices.Equal(cell.Incarnations, ns.Incarnations)
 }
 
 // Fault returns the reason, for people, for which the host of an active namespace cannot serve it; "" if none
@@ -87,6 +131,8 @@ func Fault(ns fleet.Namespace, cell CellReport) string {
 		return ""
 	case ns.StoreLost:
 		return fmt.Sprintf("its data is on %s, and host %s has joined with another store since: start the host with the directory of that store, or delete the namespace", ns.Store, ns.HostID)
+	case Foreign(ns, cell):
+		return fmt.Sprintf("host %s has the groups %v open, and the namespace's are %v: stop the host, and start it with the directory of the namespace's", ns.HostID, cell.Incarnations, ns.Incarnations)
 	case cell.State == wire.Failed || cell.State == wire.Waiting:
 		return fmt.Sprintf("host %s does not serve it: %s", ns.HostID, cell.Error)
 	}

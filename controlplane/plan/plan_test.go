@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
@@ -25,7 +27,20 @@ type scenario struct {
 }
 
 func ns(phase fleet.Phase, host string, generation int64) fleet.Namespace {
-	return fleet.Namespace{ID: "ns_1", Name: "orders", Phase: phase, HostID: host, Generation: generation, Spec: fleet.Spec{Region: "eu"}}
+	return fleet.Namespace{ID: "ns_1", Name: "orders", Phase: phase, HostID: host, Generation: generation, Spec: fleet.Spec{Region: "eu", Shards: 1}}
+}
+
+var own, other = []entry.Incarnation{{1}}, []entry.Incarnation{{2}}
+
+// minted returns the namespace with incarnations, whose founding may be recorded.
+func minted(n fleet.Namespace, founded bool) fleet.Namespace {
+	n.Incarnations, n.Founded = own, founded
+	return n
+}
+
+// opened returns a report of the generation that the groups are open.
+func opened(generation int64, incarnations []entry.Incarnation) CellReport {
+	return CellReport{Generation: generation, State: wire.Opened, Incarnations: incarnations}
 }
 
 func host(id string, placed int, alive bool) Host {
@@ -51,12 +66,22 @@ var scenarios = []scenario{
 	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Failed, Error: "disk full"}},
 	{"the host died before opening", ns(fleet.Provisioning, "h1", 1), dead, CellReport{}},
 	{"the host died before opening, another lives", ns(fleet.Provisioning, "h1", 1), append([]Host{host("h2", 0, true)}, dead...), CellReport{}},
-	{"the host died after opening, before it was settled", ns(fleet.Provisioning, "h1", 1), dead, CellReport{Generation: 1, State: wire.Opened}},
-	{"the host is registered no more", ns(fleet.Provisioning, "h1", 1), nil, CellReport{Generation: 1, State: wire.Opened}},
-	{"open", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opened}},
-	{"open at a stale generation", ns(fleet.Provisioning, "h1", 2), alive, CellReport{Generation: 1, State: wire.Opened}},
-	{"open at a generation of the future", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 2, State: wire.Opened}},
-	{"active", ns(fleet.Active, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"the host died after opening, before that was recorded", minted(ns(fleet.Provisioning, "h1", 1), false), dead, opened(1, own)},
+	{"the host died after its founding was recorded, before it was settled", minted(ns(fleet.Provisioning, "h1", 1), true), dead, opened(1, own)},
+	{"the host is registered no more", minted(ns(fleet.Provisioning, "h1", 1), false), nil, opened(1, own)},
+	{"open, not recorded", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(1, own)},
+	{"open and recorded", minted(ns(fleet.Provisioning, "h1", 1), true), alive, opened(1, own)},
+	{"open with other incarnations", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(1, other)},
+	{"recorded, open with other incarnations", minted(ns(fleet.Provisioning, "h1", 1), true), alive, opened(1, other)},
+	{"open without incarnations", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(1, nil)},
+	{"of an earlier version, open", ns(fleet.Provisioning, "h1", 1), alive, opened(1, own)},
+	{"open at a stale generation", minted(ns(fleet.Provisioning, "h1", 2), false), alive, opened(1, own)},
+	{"open at a generation of the future", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(2, own)},
+	{"active", minted(ns(fleet.Active, "h1", 1), true), alive, opened(1, own)},
+	{"active with other incarnations", minted(ns(fleet.Active, "h1", 1), true), alive, opened(1, other)},
+	{"active, of an earlier version, open", ns(fleet.Active, "h1", 1), alive, opened(1, own)},
+	{"active, of an earlier version, open at a stale generation", ns(fleet.Active, "h1", 2), alive, opened(1, own)},
+	{"active, of an earlier version, opening", ns(fleet.Active, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opening}},
 	{"active on a dead host", ns(fleet.Active, "h1", 1), dead, CellReport{}},
 	{"deleted before it was placed", ns(fleet.Deleting, "", 2), alive, CellReport{}},
 	{"deleted before it was placed, no host", ns(fleet.Deleting, "", 2), nil, CellReport{}},
@@ -111,7 +136,11 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 		for i := range random.IntN(4) {
 			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3)})
 		}
+		if random.IntN(2) == 0 {
+			n = minted(n, random.IntN(2) == 0)
+		}
 		cell := CellReport{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
+		cell.Incarnations = [][]entry.Incarnation{nil, own, other}[random.IntN(3)]
 		step := Next(n, hosts, cell)
 		witness := cell.Generation == n.Generation
 		ok := false
@@ -127,8 +156,13 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 					ok = ok && h.Alive && h.Region == n.Spec.Region
 				}
 			}
+		case Found:
+			ok = (n.Phase == fleet.Provisioning || n.Phase == fleet.Active) && n.HostID != "" && witness && cell.State == wire.Opened && !n.Founded
+			ok = ok && len(cell.Incarnations) == 1 && slices.Equal(step.Incarnations, cell.Incarnations)
+			ok = ok && (n.Incarnations == nil || slices.Equal(n.Incarnations, cell.Incarnations))
 		case Settle:
 			ok = n.Phase == fleet.Provisioning && n.HostID != "" && witness && cell.State == wire.Opened
+			ok = ok && n.Founded && slices.Equal(n.Incarnations, cell.Incarnations)
 		case Remove:
 			ok = n.Phase == fleet.Deleting && (n.HostID == "" || witness && cell.State == wire.Gone)
 		}
@@ -176,6 +210,10 @@ func TestFault(t *testing.T) {
 		{ns, CellReport{State: wire.Failed, Error: "no room"}, []string{"host_a", "no room"}},
 		{ns, CellReport{State: wire.Waiting, Error: "elsewhere"}, []string{"host_a", "elsewhere"}},
 		{lost, CellReport{State: wire.Opened}, []string{"host_a", "store_a"}},
+		{minted(ns, true), opened(1, own), nil},
+		{minted(ns, true), opened(1, nil), nil},
+		{minted(ns, true), opened(1, other), []string{"host_a", own[0].String(), other[0].String()}},
+		{ns, opened(1, own), nil},
 		{creating, CellReport{State: wire.Failed, Error: "no room"}, nil},
 	} {
 		got := Fault(c.ns, c.cell)

@@ -21,7 +21,8 @@ type Observations struct {
 	mu    sync.Mutex
 	term  uint64 // of the leadership in which the reports came
 	hosts map[string]*observed
-	fresh chan struct{} // closed and replaced when a report says something new
+	fresh chan struct{}   // closed and replaced when a report says something new
+	news  map[string]bool // namespaces on which a report has said something new since the last News
 }
 
 // observed holds the observations of one host or gateway.
@@ -33,7 +34,7 @@ type observed struct {
 
 // NewObservations returns the empty observations of a process that has just started.
 func NewObservations(now func() time.Time) *Observations {
-	return &Observations{now: now, hosts: make(map[string]*observed), fresh: make(chan struct{})}
+	return &Observations{now: now, hosts: make(map[string]*observed), fresh: make(chan struct{}), news: make(map[string]bool)}
 }
 
 func (o *Observations) host(id string) *observed {
@@ -59,7 +60,7 @@ func (o *Observations) Touch(id string) {
 func (o *Observations) Observe(term uint64, id string, r wire.Report) {
 	cells := make(map[string]plan.CellReport, len(r.Cells))
 	for _, c := range r.Cells {
-		cells[c.Namespace] = plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error}
+		cells[c.Namespace] = plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error, Incarnations: c.Incarnations}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,9 +68,14 @@ func (o *Observations) Observe(term uint64, id string, r wire.Report) {
 		return
 	}
 	h := o.host(id)
+	for ns, c := range cells {
+		if !c.Equal(h.cells[ns]) {
+			o.news[ns] = true
+		}
+	}
 	revived := !o.alive(h)
 	h.reported = h.seen
-	if revived || !maps.Equal(cells, h.cells) {
+	if revived || !maps.EqualFunc(cells, h.cells, plan.CellReport.Equal) {
 		close(o.fresh)
 		o.fresh = make(chan struct{})
 	}
@@ -90,6 +96,7 @@ func (o *Observations) lead(term uint64) {
 		return
 	}
 	o.term = term
+	clear(o.news)
 	for _, h := range o.hosts {
 		h.reported, h.cells = time.Time{}, nil
 	}
@@ -126,6 +133,15 @@ func (o *Observations) Cell(host, namespace string) plan.CellReport {
 		return h.cells[namespace]
 	}
 	return plan.CellReport{}
+}
+
+// News returns the namespaces on which a host has reported something new since the last call.
+func (o *Observations) News() map[string]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	news := o.news
+	o.news = make(map[string]bool)
+	return news
 }
 
 // Fresh returns a channel that is closed when a report differs from the host's last one, or a host is alive

@@ -59,9 +59,11 @@ type Reconciler struct {
 
 	// The loop alone uses retries.
 	retries map[string]*retry // by namespace
+	settled map[string]bool   // namespaces without an operation that the next pass looks at
 
 	mu      sync.Mutex
 	waiting map[string]string // why its operation waits or its last step failed, by namespace
+	foreign map[string]bool   // the namespaces that Foreign counts
 }
 
 // retry is a namespace whose last step failed.
@@ -83,6 +85,8 @@ func New(c Config) *Reconciler {
 		cfg:     c,
 		tracer:  c.Tracer.Tracer("github.com/corvo/corvo/controlplane/reconcile"),
 		retries: make(map[string]*retry),
+		settled: make(map[string]bool),
+		foreign: make(map[string]bool),
 	}
 }
 
@@ -105,8 +109,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 // of this process are old.
 func (r *Reconciler) lead(ctx context.Context, term uint64) error {
 	r.cfg.Observations.Lead(term)
-	r.retries = make(map[string]*retry)
+	r.retries, r.settled = make(map[string]*retry), make(map[string]bool)
 	defer r.wait(nil)
+	defer r.forgetForeign()
 	for ctx.Err() == nil {
 		// Both channels are taken before the pass, so that a change during the pass starts the next one at
 		// once.
@@ -151,10 +156,13 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 		if failed != nil && r.cfg.Now().Before(failed.due) {
 			waiting[id] = failed.String()
 			retries[id] = failed
+			r.lookAgain(ns)
 			sleep = min(sleep, failed.due.Sub(r.cfg.Now()))
 			continue
 		}
-		step := plan.Next(ns, hosts, r.cfg.Observations.Cell(ns.HostID, id))
+		cell := r.cfg.Observations.Cell(ns.HostID, id)
+		r.compare(ns, cell)
+		step := plan.Next(ns, hosts, cell)
 		if step.Kind == plan.None {
 			continue
 		}
@@ -165,6 +173,7 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 		if err := r.step(ctx, term, ns, step); err != nil && ctx.Err() == nil {
 			next := failed.again(r.cfg.Now(), err)
 			waiting[id], retries[id] = next.String(), next
+			r.lookAgain(ns)
 			sleep = min(sleep, next.due.Sub(r.cfg.Now()))
 			r.cfg.Logger.Warn("a step of the reconciler failed; it is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
 			continue
@@ -180,6 +189,9 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 // Observations.
 func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
 	work, err := r.cfg.Store.Unsettled(ctx)
+	if err == nil {
+		work, err = r.addReported(ctx, work)
+	}
 	if err != nil || len(work) == 0 {
 		return nil, nil, err
 	}
@@ -241,6 +253,8 @@ func (r *Reconciler) propose(ctx context.Context, term uint64, ns fleet.Namespac
 	switch step.Kind {
 	case plan.Place:
 		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host}
+	case plan.Found:
+		o = &store.FoundNamespace{Meta: meta, Id: id, Generation: ns.Generation, Incarnations: bytesOf(step.Incarnations)}
 	case plan.Settle:
 		o = &store.SettleNamespace{Meta: meta, Id: id, Generation: ns.Generation}
 	case plan.Remove:

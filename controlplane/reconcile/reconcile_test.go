@@ -21,6 +21,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -75,8 +76,17 @@ func populate(t *testing.T, s *store.Store) {
 	propose(t, s, &store.CreateOrg{Meta: meta, Id: "org_1", Name: "acme"})
 	propose(t, s, &store.CreateNamespace{
 		Meta: &store.Meta{Principal: "test", Trace: traceparent}, Id: "ns_1", Org: "org_1", Name: "orders", OperationId: "op_1",
-		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: 1, Shards: 1},
+		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: 1, Shards: 1}, Incarnations: bytesOf(minted),
 	})
+}
+
+// minted are the incarnations of the namespace.
+var minted = []entry.Incarnation{{1, 2}}
+
+// opened is a report of host_1 that it has opened the namespace.
+func opened(t *testing.T, s *store.Store, incarnations []entry.Incarnation) wire.Report {
+	t.Helper()
+	return wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened, Incarnations: incarnations}}}
 }
 
 // logged collects the log of a reconciler.
@@ -109,7 +119,8 @@ func TestStepsAreSpansOfTheOperation(t *testing.T) {
 	}
 	observations.Observe(leading(t, s), "host_1", wire.Report{})
 	r.pass(t.Context(), leading(t, s))
-	observations.Observe(leading(t, s), "host_1", wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened}}})
+	observations.Observe(leading(t, s), "host_1", opened(t, s, minted))
+	r.pass(t.Context(), leading(t, s))
 	r.pass(t.Context(), leading(t, s))
 	if got := r.Waiting("ns_1"); got != "" {
 		t.Errorf("an active namespace waits for %q", got)
@@ -124,7 +135,7 @@ func TestStepsAreSpansOfTheOperation(t *testing.T) {
 			t.Errorf("span %s is of trace %s, its parent %s", span.Name(), id, span.Parent().SpanID())
 		}
 	}
-	if strings.Join(names, ", ") != "reconcile place, reconcile settle" {
+	if strings.Join(names, ", ") != "reconcile place, reconcile found, reconcile settle" {
 		t.Errorf("the spans are %q", names)
 	}
 }
@@ -149,7 +160,7 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	propose(t, s, &store.DeleteNamespace{Meta: &store.Meta{Principal: "test"}, Id: "ns_1", OperationId: "op_2"})
-	for _, step := range []plan.Step{{Kind: plan.Place, Host: "host_1"}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
+	for _, step := range []plan.Step{{Kind: plan.Place, Host: "host_1"}, {Kind: plan.Found, Incarnations: minted}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
 		if err := r.step(t.Context(), leading(t, s), stale, step); err != nil {
 			t.Errorf("%s of an older generation: %v", step.Kind, err)
 		}
@@ -268,7 +279,7 @@ func TestObservations(t *testing.T) {
 			{"h", "ns_2"}: {},
 			{"g", "ns_1"}: {},
 		} {
-			if got := o.Cell(of[0], of[1]); got != want {
+			if got := o.Cell(of[0], of[1]); !got.Equal(want) {
 				t.Errorf("host %s reports %s as %+v, want %+v", of[0], of[1], got, want)
 			}
 		}
@@ -295,12 +306,12 @@ func TestObservations(t *testing.T) {
 			t.Error("the return of a host is no news")
 		}
 		o.Observe(1, "h", wire.Report{})
-		if o.Cell("h", "ns_1") != (plan.CellReport{}) {
+		if !o.Cell("h", "ns_1").Equal(plan.CellReport{}) {
 			t.Error("a report is all a host has, and what it left out is remembered")
 		}
 		o.Observe(1, "h", report)
 		o.Lead(2)
-		if _, seen := o.Seen("h"); o.Alive("h") || o.Cell("h", "ns_1") != (plan.CellReport{}) || !seen {
+		if _, seen := o.Seen("h"); o.Alive("h") || !o.Cell("h", "ns_1").Equal(plan.CellReport{}) || !seen {
 			t.Error("a report of an earlier term counts in the next one, or its request is forgotten")
 		}
 		o.Observe(1, "h", report)

@@ -171,6 +171,9 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 		if c.Namespace == "" || !cellStates[c.State] || c.Generation < 0 {
 			f.add(fmt.Sprintf("cells[%d]", i), "is not a cell: it needs a namespace, a generation and a known state")
 		}
+		if len(c.Incarnations) > store.MaxShards {
+			f.add(fmt.Sprintf("cells[%d].incarnations", i), "has %d entries: a namespace has at most %d shards", len(c.Incarnations), store.MaxShards)
+		}
 		if len(c.Error) > maxReportError {
 			c.Error = strings.ToValidUTF8(c.Error[:maxReportError], "")
 		}

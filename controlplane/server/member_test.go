@@ -17,6 +17,7 @@ import (
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
@@ -86,6 +87,15 @@ func (f *front) settle(ns, host string) {
 	f.t.Helper()
 	meta := &store.Meta{Principal: "test"}
 	f.propose(&store.PlaceNamespace{Meta: meta, Id: ns, Generation: f.generation(ns), HostId: host})
+	n, err := f.store.Namespace(f.t.Context(), "", ns)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	founded := &store.FoundNamespace{Meta: meta, Id: ns, Generation: n.Generation}
+	for _, i := range n.Incarnations {
+		founded.Incarnations = append(founded.Incarnations, i[:])
+	}
+	f.propose(founded)
 	f.propose(&store.SettleNamespace{Meta: meta, Id: ns, Generation: f.generation(ns)})
 }
 
@@ -413,11 +423,21 @@ func TestReports(t *testing.T) {
 		{host, `{"cells":[{"namespace":"n","generation":1,"state":"on fire"}]}`},
 		{gateway, `{"cells":[{"namespace":"n","generation":1,"state":"open"}]}`},
 		{host, `{"cells":[` + strings.Repeat(`{"namespace":"n","generation":1,"state":"open"},`, MaxReportCells) + `{}]}`},
+		{host, withIncarnations(store.MaxShards + 1)},
 	} {
 		if a := f.send("POST", wire.ReportPath, c.key, c.body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("the report %.60s: %d %.200s", c.body, a.status, a.body)
 		}
 	}
+	if a := f.send("POST", wire.ReportPath, host, withIncarnations(store.MaxShards)); a.status != http.StatusOK {
+		t.Errorf("a report of %d shards: %d %.200s", store.MaxShards, a.status, a.body)
+	}
+}
+
+// withIncarnations returns a report with the incarnations of a namespace's shards.
+func withIncarnations(shards int) string {
+	all := strings.Repeat(`,"`+entry.Incarnation{1}.String()+`"`, shards)
+	return `{"cells":[{"namespace":"n","generation":1,"state":"open","incarnations":[` + all[1:] + `]}]}`
 }
 
 // A gateway has a second token for hosts, which is refused at the control plane. A host has no such token.

@@ -181,8 +181,13 @@ func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	incarnations, err := s.newIncarnations(spec.Shards)
+	if err != nil {
+		return err
+	}
 	made, err := propose[*store.CreateNamespaceResult](r.Context(), s, &store.CreateNamespace{
 		Meta: q.meta, Id: id, Org: string(org.ID), Name: body.Name, Spec: fromSpec(spec), OperationId: operation,
+		Incarnations: incarnations,
 	})
 	if err != nil {
 		return err

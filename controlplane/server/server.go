@@ -86,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 	s.lastUsed.exists = func(id string) bool { _, ok := s.store.Credential(id); return ok }
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.refusals = s.newRefusals()
-	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes)
+	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes, telemetry.ForeignNamespaces)
 	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {
@@ -121,6 +121,18 @@ func (s *Server) Drain() {
 	s.drain()
 	s.mu.Unlock()
 	s.streams.Wait()
+}
+
+// measure reports how much usage is set aside, and how many namespaces have other groups open than theirs.
+func (s *Server) measure(to *telemetry.Scrape) {
+	to.Gauge(telemetry.ForeignNamespaces, float64(s.cfg.Reconciler.Foreign()))
+	aside, err := s.store.AsideTotals(context.Background())
+	if err != nil {
+		s.cfg.Logger.Error("the metrics of the usage set aside are missing in a scrape", "error", err)
+		return
+	}
+	to.Gauge(telemetry.UsageAsideFrames, float64(aside.Frames))
+	to.Gauge(telemetry.UsageAsideBytes, float64(aside.Bytes))
 }
 
 // request is an HTTP request with its principal and the metadata that a write's op carries.

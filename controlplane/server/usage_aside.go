@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/store"
-	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -135,17 +133,6 @@ func asideSeq(r *http.Request) (int64, error) {
 		return 0, api.Errorf(api.NotFound, "no usage is set aside under number %s", text.Quote(r.PathValue("seq")))
 	}
 	return seq, nil
-}
-
-// measure reports how much usage is set aside.
-func (s *Server) measure(to *telemetry.Scrape) {
-	aside, err := s.store.AsideTotals(context.Background())
-	if err != nil {
-		s.cfg.Logger.Error("the metrics of the usage set aside are missing in a scrape", "error", err)
-		return
-	}
-	to.Gauge(telemetry.UsageAsideFrames, float64(aside.Frames))
-	to.Gauge(telemetry.UsageAsideBytes, float64(aside.Bytes))
 }
 
 func toAside(a store.AsideUsage) api.AsideUsage {

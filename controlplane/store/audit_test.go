@@ -33,6 +33,7 @@ func everyOp() []struct {
 		{join("h1", "http://h1"), " cred_h1 join-host host_h1"},
 		{newNamespace("org_acme", "a"), "org_acme token create-namespace ns_a"},
 		{place("a", "h1"), "org_acme reconciler place-namespace ns_a"},
+		{found("a"), "org_acme reconciler found-namespace ns_a"},
 		{settle("a"), "org_acme reconciler settle-namespace ns_a"},
 		{newKey(keyring.Namespace, "ns_a", "k1"), "org_acme token create-credential k1"},
 		{newKey(keyring.Org, "org_acme", "t1"), "org_acme token create-credential t1"},
@@ -49,7 +50,7 @@ func everyOp() []struct {
 		{dropRole("ns_a", "auditor"), "org_acme token delete-role ns_a/auditor"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
 		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
-		{&RemoveAsideUsage{Meta: by("op"), Seq: 20}, "org_acme op remove-aside-usage ns_a/20"},
+		{&RemoveAsideUsage{Meta: by("op"), Seq: 21}, "org_acme op remove-aside-usage ns_a/21"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
@@ -105,7 +106,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 18 {
+	if len(own) != 19 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

@@ -21,6 +21,9 @@ func (o *CreateNamespace) Validate() error {
 	p.add("name", checkName(o.Name))
 	p.add("operation_id", checkID(o.OperationId))
 	o.GetSpec().check(&p)
+	if shards := o.GetSpec().GetShards(); shards >= 1 && shards <= MaxShards {
+		checkIncarnations(&p, o.Incarnations, int(shards))
+	}
 	return p.err()
 }
 
@@ -75,6 +78,11 @@ func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
 	tx.touch(&n)
 	if err := tx.insertNamespace(n); err != nil {
 		return nil, err
+	}
+	if len(o.Incarnations) > 0 { // ops of earlier versions have none
+		if err := tx.putFounding(o.Id, o.Incarnations, 0); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.touchOrg(org.ID); err != nil {
 		return nil, err

@@ -124,7 +124,7 @@ func openDatabase(path string) (_ *database, err error) {
 		return nil, fmt.Errorf("%s has schema version %d, this binary knows %d: use the binary that wrote it, or a newer one", path, version, schemaVersion)
 	}
 	if _, err = db.writer.ExecContext(context.Background(), storesSQL); err != nil {
-		return nil, fmt.Errorf("%s: add the tables of stores: %w", path, err)
+		return nil, fmt.Errorf("%s: add the tables that earlier builds lack: %w", path, err)
 	}
 	if db.readers, err = sql.Open("sqlite", dsn(path, "rw", "query_only(1)", "wal_autocheckpoint(0)", "cache_size(-4000)")); err != nil {
 		return nil, err

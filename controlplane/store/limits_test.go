@@ -106,7 +106,9 @@ func TestValidate(t *testing.T) {
 		{"spec.region", func() op { return ns(func(o *CreateNamespace) { o.Spec.Region = long(MaxRegion) }) }, func() op { return ns(func(o *CreateNamespace) { o.Spec.Region = long(MaxRegion + 1) }) }},
 		{"spec.tier", func() op { return ns(func(o *CreateNamespace) { o.Spec.Tier = "dedicated" }) }, func() op { return ns(func(o *CreateNamespace) { o.Spec.Tier = "gold" }) }},
 		{"spec.replicas", func() op { return ns(func(o *CreateNamespace) { o.Spec.Replicas = 5 }) }, func() op { return ns(func(o *CreateNamespace) { o.Spec.Replicas = 2 }) }},
-		{"spec.shards", func() op { return ns(func(o *CreateNamespace) { o.Spec.Shards = MaxShards }) }, func() op { return ns(func(o *CreateNamespace) { o.Spec.Shards = MaxShards + 1 }) }},
+		{"spec.shards", func() op {
+			return ns(func(o *CreateNamespace) { o.Spec.Shards, o.Incarnations = MaxShards, founding(MaxShards).Incarnations })
+		}, func() op { return ns(func(o *CreateNamespace) { o.Spec.Shards = MaxShards + 1 }) }},
 		{"credential", nil, func() op { return &CreateCredential{} }},
 		{"credential.kind", nil, func() op { return key(func(c *Credential) { c.Kind = "admin" }) }},
 		{"credential.name", func() op { return key(func(c *Credential) { c.Name = long(tenancy.MaxKeyName) }) }, func() op { return key(func(c *Credential) { c.Name = long(tenancy.MaxKeyName + 1) }) }},
@@ -165,6 +167,10 @@ func TestValidate(t *testing.T) {
 		{"old_expires_ns", nil, func() op { return &RotateCredential{OldId: "a", NewId: "b", NewHash: hash("b")} }},
 		{"new_id", nil, func() op { return &RotateCredential{OldId: "a", NewId: "a", NewHash: hash("b"), OldExpiresNs: 1} }},
 		{"generation", nil, func() op { return &SettleNamespace{Id: "a"} }},
+		{"incarnations", func() op { return founding(MaxShards) }, func() op { return founding(MaxShards + 1) }},
+		{"incarnations", func() op { return founding(1) }, func() op { return founding(0) }},
+		{"incarnations[0]", nil, func() op { return &FoundNamespace{Id: "a", Generation: 1, Incarnations: [][]byte{hash("a")}} }},
+		{"incarnations", nil, func() op { return ofBefore(newNamespace("org_acme", "a")) }},
 		{"host_id", nil, func() op { return &PlaceNamespace{Id: "a", Generation: 1} }},
 		{"expect_version", nil, func() op { return &UpdateNamespace{Id: "a", ExpectVersion: -1} }},
 		{"operation_id", nil, func() op { return &DeleteNamespace{Id: "a"} }},
@@ -189,7 +195,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	err := (&CreateNamespace{Id: "?", Name: "?", Org: "?", OperationId: "?"}).Validate()
-	if faults, _ := err.(*api.Error).Details["fields"].([]api.FieldError); len(faults) != 5 {
+	if faults, _ := err.(*api.Error).Details["fields"].([]api.FieldError); len(faults) != 5 { // without a spec there are no shards
 		t.Errorf("the faults of an op that is all wrong are %v", faults)
 	}
 }
@@ -284,7 +290,7 @@ func TestFinding(t *testing.T) {
 	if _, err := s.Namespace(t.Context(), "", "n1"); refused(err, api.NotFound) != nil {
 		t.Error(err)
 	}
-	w.ok(newHost("h"), place("n1", "h"), settle("n1"))
+	w.ok(newHost("h"), place("n1", "h"), found("n1"), settle("n1"))
 	open, err := s.Unsettled(t.Context())
 	if err != nil || len(open) != 2 || open[1].Name != "n3" {
 		t.Errorf("unsettled are %+v, %v", open, err)

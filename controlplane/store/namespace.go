@@ -14,15 +14,21 @@ const namespaceColumns = `id, org, name, version, generation, observed, region, 
 
 // storeColumns follow namespaceColumns in every read.
 const storeColumns = `, COALESCE((SELECT p.store FROM placements p WHERE p.namespace = namespaces.id), ''),
-	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0)`
+	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0)` + foundingColumns
 
 const selectNamespace = "SELECT " + namespaceColumns + storeColumns + " FROM namespaces"
 
 func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
-	s := &n.Spec
-	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost)
+	err = rows.Scan(fieldsOf(&n)...)
 	return n, err
+}
+
+// fieldsOf returns the fields of a namespace in the order of the columns.
+func fieldsOf(n *fleet.Namespace) []any {
+	s := &n.Spec
+	return []any{&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
+		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost,
+		(*incarnationsColumn)(&n.Incarnations), &n.Founded}
 }
 
 func noNamespace(idOrName string) error {

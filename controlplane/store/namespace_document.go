@@ -66,9 +66,7 @@ type placed struct {
 }
 
 func scanPlaced(rows *sql.Rows) (p placed, err error) {
-	s := &p.Spec
-	err = rows.Scan(&p.ID, &p.Org, &p.Name, &p.Version, &p.Generation, &p.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &p.Phase, &p.HostID, &p.Operation, &p.Trace, &p.DocNumber, &p.CreatedNs, &p.Store, &p.StoreLost, &p.address)
+	err = rows.Scan(append(fieldsOf(&p.Namespace), &p.address)...)
 	return p, err
 }
 
@@ -84,6 +82,7 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
 			Generation: n.Generation, Desired: wire.Absent, Host: n.HostID, Address: n.address, Store: n.Store,
+			Role: storeRole(n.Namespace), Incarnations: n.Incarnations,
 			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
 		}
 		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {

@@ -26,8 +26,8 @@ func TestLifeOfANamespace(t *testing.T) {
 		t.Helper()
 		n, d := w.namespace("ns_prod"), w.doc("ns_prod")
 		gotNamespace := fleet.Namespace{Phase: n.Phase, Generation: n.Generation, Observed: n.Observed, HostID: n.HostID}
-		if want := (fleet.Namespace{Phase: phase, Generation: generation, Observed: observed, HostID: host}); gotNamespace != want {
-			t.Errorf("%s: the namespace is %+v, want %+v", step, gotNamespace, want)
+		if diff := cmp.Diff(fleet.Namespace{Phase: phase, Generation: generation, Observed: observed, HostID: host}, gotNamespace); diff != "" {
+			t.Errorf("%s: the namespace (-want +got):\n%s", step, diff)
 		}
 		gotDoc := wire.Doc{Desired: d.Desired, Ready: d.Ready, Host: d.Host, Generation: d.Generation, Number: d.Number}
 		if diff := cmp.Diff(wire.Doc{Desired: desired, Ready: ready, Host: host, Generation: generation, Number: n.DocNumber}, gotDoc); diff != "" {
@@ -65,7 +65,7 @@ func TestLifeOfANamespace(t *testing.T) {
 	w.pass(time.Second)
 	w.ok(place("prod", "h1"))
 	expect("placed", fleet.Provisioning, wire.Open, "host_h1", false, 2, 1, 0)
-	w.ok(settle("prod"))
+	w.ok(found("prod"), settle("prod"))
 	expect("settled", fleet.Active, wire.Open, "host_h1", true, 2, 1, 1)
 	operation("op_create_prod", fleet.Done, "")
 	w.ok(deletion("prod"))
@@ -101,25 +101,31 @@ func TestStepsByPhase(t *testing.T) {
 	prepare := map[string][]op{
 		"nowhere":  {},
 		"placed":   {place("x", "h1")},
-		"active":   {place("x", "h1"), settle("x")},
-		"deleting": {place("x", "h1"), settle("x"), deletion("x")},
-		"deleted":  {place("x", "h1"), settle("x"), deletion("x"), removal("x")},
+		"founded":  {place("x", "h1"), found("x")},
+		"active":   {place("x", "h1"), found("x"), settle("x")},
+		"deleting": {place("x", "h1"), found("x"), settle("x"), deletion("x")},
+		"deleted":  {place("x", "h1"), found("x"), settle("x"), deletion("x"), removal("x")},
 		"unplaced": {deletion("x")}, // deleted before it was placed
 	}
-	generations := map[string]int64{"nowhere": 1, "placed": 1, "active": 1, "deleting": 2, "deleted": 2, "unplaced": 2}
+	generations := map[string]int64{"nowhere": 1, "placed": 1, "founded": 1, "active": 1, "deleting": 2, "deleted": 2, "unplaced": 2}
 	const done, same, refusal = "done", "same", "refused"
 	want := map[string]map[string]string{
-		"nowhere":  {"place": done, "elsewhere": done, "settle": refusal, "remove": refusal},
-		"placed":   {"place": same, "elsewhere": refusal, "settle": done, "remove": refusal},
-		"active":   {"place": same, "elsewhere": refusal, "settle": same, "remove": refusal},
-		"deleting": {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": done},
-		"deleted":  {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": same},
-		"unplaced": {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": done},
+		"nowhere":  {"place": done, "elsewhere": done, "found": refusal, "settle": refusal, "remove": refusal},
+		"placed":   {"place": same, "elsewhere": refusal, "found": done, "settle": refusal, "remove": refusal},
+		"founded":  {"place": same, "elsewhere": refusal, "found": same, "settle": done, "remove": refusal},
+		"active":   {"place": same, "elsewhere": refusal, "found": same, "settle": same, "remove": refusal},
+		"deleting": {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": done},
+		"deleted":  {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": same},
+		"unplaced": {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": done},
 	}
 	step := func(name string, generation int64) op {
 		switch name {
 		case "place", "elsewhere":
 			o := place("x", map[string]string{"place": "h1", "elsewhere": "h2"}[name])
+			o.Generation = generation
+			return o
+		case "found":
+			o := found("x")
 			o.Generation = generation
 			return o
 		case "settle":
@@ -167,7 +173,7 @@ func TestStepsByPhase(t *testing.T) {
 		})
 	}
 	w := newWorld(t)
-	for _, name := range []string{"place", "settle", "remove"} {
+	for _, name := range []string{"place", "found", "settle", "remove"} {
 		w.refused(api.NotFound, step(name, 1))
 	}
 	w.ok(newOrg("acme"), newGateway("g1"), newNamespace("org_acme", "x"))
@@ -283,6 +289,8 @@ func TestDocumentNumbers(t *testing.T) {
 		{"revoked key", &RevokeCredential{Meta: by("t"), Id: "k2"}, "ns_a"},
 		{"token", newKey(keyring.Org, "org_acme", "t2"), "ns_a ns_b ns_c"},
 		{"revoked token", &RevokeCredential{Meta: by("t"), Id: "t2"}, "ns_a ns_b ns_c"},
+		{"founded", found("b"), "ns_b"},
+		{"founded again", found("b"), ""},
 		{"settled", settle("b"), "ns_b"},
 		{"address", join("h1", "http://2"), "ns_a ns_b ns_c"},
 		{"same address", join("h1", "http://2"), ""},

@@ -513,13 +513,16 @@ func (x *CreateOrgResult) GetId() string {
 // CreateNamespace adds a namespace in the phase provisioning, and the operation that ends
 // when the namespace is ready.
 type CreateNamespace struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Org           string                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	Spec          *Spec                  `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
-	OperationId   string                 `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Meta        *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Org         string                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	Name        string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Spec        *Spec                  `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	OperationId string                 `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// By shard, the incarnations with which the groups are founded, 16 random bytes each. Ops of earlier versions have
+	// none.
+	Incarnations  [][]byte `protobuf:"bytes,7,rep,name=incarnations,proto3" json:"incarnations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +597,13 @@ func (x *CreateNamespace) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *CreateNamespace) GetIncarnations() [][]byte {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
 }
 
 type CreateNamespaceResult struct {
@@ -972,6 +982,112 @@ func (*PlaceNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{15}
 }
 
+// FoundNamespace records that the host has founded the groups of all shards. From then on no document lets a store
+// found them. A namespace of an earlier version gets the incarnations that its host reports first.
+type FoundNamespace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Incarnations  [][]byte               `protobuf:"bytes,4,rep,name=incarnations,proto3" json:"incarnations,omitempty"` // by shard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundNamespace) Reset() {
+	*x = FoundNamespace{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundNamespace) ProtoMessage() {}
+
+func (x *FoundNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundNamespace.ProtoReflect.Descriptor instead.
+func (*FoundNamespace) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FoundNamespace) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *FoundNamespace) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FoundNamespace) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *FoundNamespace) GetIncarnations() [][]byte {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
+}
+
+type FoundNamespaceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundNamespaceResult) Reset() {
+	*x = FoundNamespaceResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundNamespaceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundNamespaceResult) ProtoMessage() {}
+
+func (x *FoundNamespaceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundNamespaceResult.ProtoReflect.Descriptor instead.
+func (*FoundNamespaceResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{17}
+}
+
 // SettleNamespace records that the host has opened the namespace. The namespace becomes
 // active and its create operation ends.
 type SettleNamespace struct {
@@ -985,7 +1101,7 @@ type SettleNamespace struct {
 
 func (x *SettleNamespace) Reset() {
 	*x = SettleNamespace{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[16]
+	mi := &file_controlplane_store_ops_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1113,7 @@ func (x *SettleNamespace) String() string {
 func (*SettleNamespace) ProtoMessage() {}
 
 func (x *SettleNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[16]
+	mi := &file_controlplane_store_ops_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1126,7 @@ func (x *SettleNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleNamespace.ProtoReflect.Descriptor instead.
 func (*SettleNamespace) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{16}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SettleNamespace) GetMeta() *Meta {
@@ -1042,7 +1158,7 @@ type SettleNamespaceResult struct {
 
 func (x *SettleNamespaceResult) Reset() {
 	*x = SettleNamespaceResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[17]
+	mi := &file_controlplane_store_ops_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1170,7 @@ func (x *SettleNamespaceResult) String() string {
 func (*SettleNamespaceResult) ProtoMessage() {}
 
 func (x *SettleNamespaceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[17]
+	mi := &file_controlplane_store_ops_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1183,7 @@ func (x *SettleNamespaceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleNamespaceResult.ProtoReflect.Descriptor instead.
 func (*SettleNamespaceResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{17}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{19}
 }
 
 // RemoveNamespace records that the host has deleted the namespace's data, or that the
@@ -1085,7 +1201,7 @@ type RemoveNamespace struct {
 
 func (x *RemoveNamespace) Reset() {
 	*x = RemoveNamespace{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[18]
+	mi := &file_controlplane_store_ops_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1213,7 @@ func (x *RemoveNamespace) String() string {
 func (*RemoveNamespace) ProtoMessage() {}
 
 func (x *RemoveNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[18]
+	mi := &file_controlplane_store_ops_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1226,7 @@ func (x *RemoveNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNamespace.ProtoReflect.Descriptor instead.
 func (*RemoveNamespace) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{18}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveNamespace) GetMeta() *Meta {
@@ -1142,7 +1258,7 @@ type RemoveNamespaceResult struct {
 
 func (x *RemoveNamespaceResult) Reset() {
 	*x = RemoveNamespaceResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[19]
+	mi := &file_controlplane_store_ops_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1270,7 @@ func (x *RemoveNamespaceResult) String() string {
 func (*RemoveNamespaceResult) ProtoMessage() {}
 
 func (x *RemoveNamespaceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[19]
+	mi := &file_controlplane_store_ops_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1283,7 @@ func (x *RemoveNamespaceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNamespaceResult.ProtoReflect.Descriptor instead.
 func (*RemoveNamespaceResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{19}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{21}
 }
 
 type CreateCredential struct {
@@ -1185,7 +1301,7 @@ type CreateCredential struct {
 
 func (x *CreateCredential) Reset() {
 	*x = CreateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[20]
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1313,7 @@ func (x *CreateCredential) String() string {
 func (*CreateCredential) ProtoMessage() {}
 
 func (x *CreateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[20]
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1326,7 @@ func (x *CreateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredential.ProtoReflect.Descriptor instead.
 func (*CreateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{20}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateCredential) GetMeta() *Meta {
@@ -1250,7 +1366,7 @@ type CreateCredentialResult struct {
 
 func (x *CreateCredentialResult) Reset() {
 	*x = CreateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[21]
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1378,7 @@ func (x *CreateCredentialResult) String() string {
 func (*CreateCredentialResult) ProtoMessage() {}
 
 func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[21]
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1391,7 @@ func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredentialResult.ProtoReflect.Descriptor instead.
 func (*CreateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{21}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateCredentialResult) GetId() string {
@@ -1303,7 +1419,7 @@ type RotateCredential struct {
 
 func (x *RotateCredential) Reset() {
 	*x = RotateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1431,7 @@ func (x *RotateCredential) String() string {
 func (*RotateCredential) ProtoMessage() {}
 
 func (x *RotateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1444,7 @@ func (x *RotateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredential.ProtoReflect.Descriptor instead.
 func (*RotateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RotateCredential) GetMeta() *Meta {
@@ -1389,7 +1505,7 @@ type RotateCredentialResult struct {
 
 func (x *RotateCredentialResult) Reset() {
 	*x = RotateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1517,7 @@ func (x *RotateCredentialResult) String() string {
 func (*RotateCredentialResult) ProtoMessage() {}
 
 func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1530,7 @@ func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialResult.ProtoReflect.Descriptor instead.
 func (*RotateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RotateCredentialResult) GetId() string {
@@ -1437,7 +1553,7 @@ type RevokeCredential struct {
 
 func (x *RevokeCredential) Reset() {
 	*x = RevokeCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1565,7 @@ func (x *RevokeCredential) String() string {
 func (*RevokeCredential) ProtoMessage() {}
 
 func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1578,7 @@ func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredential.ProtoReflect.Descriptor instead.
 func (*RevokeCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RevokeCredential) GetMeta() *Meta {
@@ -1508,7 +1624,7 @@ type RevokeCredentialResult struct {
 
 func (x *RevokeCredentialResult) Reset() {
 	*x = RevokeCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1636,7 @@ func (x *RevokeCredentialResult) String() string {
 func (*RevokeCredentialResult) ProtoMessage() {}
 
 func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1649,7 @@ func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredentialResult.ProtoReflect.Descriptor instead.
 func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
 }
 
 // SetCredential replaces the settings of a credential. Its secret stays.
@@ -1555,7 +1671,7 @@ type SetCredential struct {
 
 func (x *SetCredential) Reset() {
 	*x = SetCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1683,7 @@ func (x *SetCredential) String() string {
 func (*SetCredential) ProtoMessage() {}
 
 func (x *SetCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1696,7 @@ func (x *SetCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredential.ProtoReflect.Descriptor instead.
 func (*SetCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetCredential) GetMeta() *Meta {
@@ -1661,7 +1777,7 @@ type SetCredentialResult struct {
 
 func (x *SetCredentialResult) Reset() {
 	*x = SetCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1789,7 @@ func (x *SetCredentialResult) String() string {
 func (*SetCredentialResult) ProtoMessage() {}
 
 func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1802,7 @@ func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredentialResult.ProtoReflect.Descriptor instead.
 func (*SetCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
 }
 
 // CreateHost registers a host or gateway together with its credential.
@@ -1705,7 +1821,7 @@ type CreateHost struct {
 
 func (x *CreateHost) Reset() {
 	*x = CreateHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1833,7 @@ func (x *CreateHost) String() string {
 func (*CreateHost) ProtoMessage() {}
 
 func (x *CreateHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1846,7 @@ func (x *CreateHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHost.ProtoReflect.Descriptor instead.
 func (*CreateHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateHost) GetMeta() *Meta {
@@ -1791,7 +1907,7 @@ type CreateHostResult struct {
 
 func (x *CreateHostResult) Reset() {
 	*x = CreateHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1919,7 @@ func (x *CreateHostResult) String() string {
 func (*CreateHostResult) ProtoMessage() {}
 
 func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1932,7 @@ func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHostResult.ProtoReflect.Descriptor instead.
 func (*CreateHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateHostResult) GetId() string {
@@ -1842,7 +1958,7 @@ type JoinHost struct {
 
 func (x *JoinHost) Reset() {
 	*x = JoinHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1970,7 @@ func (x *JoinHost) String() string {
 func (*JoinHost) ProtoMessage() {}
 
 func (x *JoinHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1983,7 @@ func (x *JoinHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHost.ProtoReflect.Descriptor instead.
 func (*JoinHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinHost) GetMeta() *Meta {
@@ -1921,7 +2037,7 @@ type JoinHostResult struct {
 
 func (x *JoinHostResult) Reset() {
 	*x = JoinHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2049,7 @@ func (x *JoinHostResult) String() string {
 func (*JoinHostResult) ProtoMessage() {}
 
 func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2062,7 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinHostResult) GetRun() int64 {
@@ -1978,7 +2094,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2106,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2119,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -2122,7 +2238,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2250,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2263,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -2208,7 +2324,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2336,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2349,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -2263,7 +2379,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2391,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2404,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -2363,7 +2479,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2491,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2504,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -2409,7 +2525,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2537,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2550,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -2459,7 +2575,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2587,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2600,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -2501,7 +2617,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2629,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2642,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -2565,7 +2681,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2693,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2706,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
 }
 
 // AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
@@ -2607,7 +2723,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2735,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2748,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -2671,7 +2787,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2799,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2812,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 // Refusal counts equal refused requests.
@@ -2713,7 +2829,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2841,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2854,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -2789,7 +2905,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2917,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2930,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -2846,7 +2962,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +2974,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +2987,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -2890,7 +3006,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3018,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3031,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -2978,7 +3094,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3106,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3119,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -3041,7 +3157,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3169,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3182,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -3112,7 +3228,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3240,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3253,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -3179,14 +3295,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\"!\n" +
 	"\x0fCreateOrgResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf0\x01\n" +
 	"\x0fCreateNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
 	"\x03org\x18\x03 \x01(\tR\x03org\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x05 \x01(\v2\x1b.corvo.controlplane.v1.SpecR\x04spec\x12!\n" +
-	"\foperation_id\x18\x06 \x01(\tR\voperationId\"J\n" +
+	"\foperation_id\x18\x06 \x01(\tR\voperationId\x12\"\n" +
+	"\fincarnations\x18\a \x03(\fR\fincarnations\"J\n" +
 	"\x15CreateNamespaceResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xc7\x01\n" +
@@ -3211,7 +3328,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x17\n" +
 	"\ahost_id\x18\x04 \x01(\tR\x06hostId\"\x16\n" +
-	"\x14PlaceNamespaceResult\"r\n" +
+	"\x14PlaceNamespaceResult\"\x95\x01\n" +
+	"\x0eFoundNamespace\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\"\n" +
+	"\fincarnations\x18\x04 \x03(\fR\fincarnations\"\x16\n" +
+	"\x14FoundNamespaceResult\"r\n" +
 	"\x0fSettleNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
@@ -3393,7 +3518,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -3411,40 +3536,42 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*DeleteNamespaceResult)(nil),  // 13: corvo.controlplane.v1.DeleteNamespaceResult
 	(*PlaceNamespace)(nil),         // 14: corvo.controlplane.v1.PlaceNamespace
 	(*PlaceNamespaceResult)(nil),   // 15: corvo.controlplane.v1.PlaceNamespaceResult
-	(*SettleNamespace)(nil),        // 16: corvo.controlplane.v1.SettleNamespace
-	(*SettleNamespaceResult)(nil),  // 17: corvo.controlplane.v1.SettleNamespaceResult
-	(*RemoveNamespace)(nil),        // 18: corvo.controlplane.v1.RemoveNamespace
-	(*RemoveNamespaceResult)(nil),  // 19: corvo.controlplane.v1.RemoveNamespaceResult
-	(*CreateCredential)(nil),       // 20: corvo.controlplane.v1.CreateCredential
-	(*CreateCredentialResult)(nil), // 21: corvo.controlplane.v1.CreateCredentialResult
-	(*RotateCredential)(nil),       // 22: corvo.controlplane.v1.RotateCredential
-	(*RotateCredentialResult)(nil), // 23: corvo.controlplane.v1.RotateCredentialResult
-	(*RevokeCredential)(nil),       // 24: corvo.controlplane.v1.RevokeCredential
-	(*RevokeCredentialResult)(nil), // 25: corvo.controlplane.v1.RevokeCredentialResult
-	(*SetCredential)(nil),          // 26: corvo.controlplane.v1.SetCredential
-	(*SetCredentialResult)(nil),    // 27: corvo.controlplane.v1.SetCredentialResult
-	(*CreateHost)(nil),             // 28: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 29: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 30: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 31: corvo.controlplane.v1.JoinHostResult
-	(*UsageRow)(nil),               // 32: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 33: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 34: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 35: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 36: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 37: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 38: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 39: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 40: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 41: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 42: corvo.controlplane.v1.AddFleetRootResult
-	(*Refusal)(nil),                // 43: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 44: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 45: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 46: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 47: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 48: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 49: corvo.controlplane.v1.DeleteRoleResult
+	(*FoundNamespace)(nil),         // 16: corvo.controlplane.v1.FoundNamespace
+	(*FoundNamespaceResult)(nil),   // 17: corvo.controlplane.v1.FoundNamespaceResult
+	(*SettleNamespace)(nil),        // 18: corvo.controlplane.v1.SettleNamespace
+	(*SettleNamespaceResult)(nil),  // 19: corvo.controlplane.v1.SettleNamespaceResult
+	(*RemoveNamespace)(nil),        // 20: corvo.controlplane.v1.RemoveNamespace
+	(*RemoveNamespaceResult)(nil),  // 21: corvo.controlplane.v1.RemoveNamespaceResult
+	(*CreateCredential)(nil),       // 22: corvo.controlplane.v1.CreateCredential
+	(*CreateCredentialResult)(nil), // 23: corvo.controlplane.v1.CreateCredentialResult
+	(*RotateCredential)(nil),       // 24: corvo.controlplane.v1.RotateCredential
+	(*RotateCredentialResult)(nil), // 25: corvo.controlplane.v1.RotateCredentialResult
+	(*RevokeCredential)(nil),       // 26: corvo.controlplane.v1.RevokeCredential
+	(*RevokeCredentialResult)(nil), // 27: corvo.controlplane.v1.RevokeCredentialResult
+	(*SetCredential)(nil),          // 28: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),    // 29: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),             // 30: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),       // 31: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),               // 32: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),         // 33: corvo.controlplane.v1.JoinHostResult
+	(*UsageRow)(nil),               // 34: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 35: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 36: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 37: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 38: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 39: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 40: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 41: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 42: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 43: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 44: corvo.controlplane.v1.AddFleetRootResult
+	(*Refusal)(nil),                // 45: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 46: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 47: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 48: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 49: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 50: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 51: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -3455,31 +3582,32 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 5: corvo.controlplane.v1.UpdateNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 6: corvo.controlplane.v1.DeleteNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 7: corvo.controlplane.v1.PlaceNamespace.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 8: corvo.controlplane.v1.SettleNamespace.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 9: corvo.controlplane.v1.RemoveNamespace.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 10: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 11: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 12: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 13: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 14: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 15: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 16: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 17: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 18: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	32, // 19: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 20: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 21: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 22: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 23: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	43, // 25: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 26: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 27: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	1,  // 8: corvo.controlplane.v1.FoundNamespace.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 9: corvo.controlplane.v1.SettleNamespace.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 10: corvo.controlplane.v1.RemoveNamespace.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 11: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 12: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 13: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 14: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 15: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 16: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 17: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 18: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 19: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	34, // 20: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 21: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 22: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 23: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 24: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	45, // 26: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 27: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 28: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -3494,7 +3622,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

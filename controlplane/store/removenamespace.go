@@ -44,7 +44,7 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 			return nil, err
 		}
 	}
-	for _, table := range []string{"roles", "placements"} {
+	for _, table := range []string{"roles", "placements", "foundings"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE namespace = ?", o.Id); err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
--- The tables of the stores of hosts. They are created when a database without them is opened.
+-- The tables of the stores of hosts and of the namespaces' groups. They are created when a database without them is opened.
 
 -- The data directories that hosts have joined with. Each belongs to one host for ever.
 CREATE TABLE IF NOT EXISTS stores (
@@ -17,3 +17,10 @@ CREATE TABLE IF NOT EXISTS placements (
     store     TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS placements_store ON placements (store, namespace);
+
+-- The incarnations of a namespace's groups. A namespace of an earlier version has no row until its host has reported them.
+CREATE TABLE IF NOT EXISTS foundings (
+    namespace    TEXT PRIMARY KEY,
+    incarnations BLOB NOT NULL,   -- 16 bytes a shard
+    founded_ns   INTEGER NOT NULL -- when the founding was recorded; 0 = the groups may still be founded
+) STRICT, WITHOUT ROWID;

@@ -17,7 +17,9 @@ func (o *SettleNamespace) Validate() error {
 }
 
 // Apply makes the namespace active. It refuses an unknown namespace, another generation, and a namespace that
-// is not placed or is being deleted or is deleted. A repeat changes nothing.
+// is not placed, is not founded, is being deleted or is deleted. A repeat changes nothing.
+//
+// A namespace without incarnations is settled, because the logs of earlier versions have such ops.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {
@@ -29,7 +31,7 @@ func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	switch {
 	case n.Phase == fleet.Active:
 		return &SettleNamespaceResult{}, nil
-	case n.Phase != fleet.Provisioning || n.HostID == "":
+	case n.Phase != fleet.Provisioning || n.HostID == "" || n.Incarnations != nil && !n.Founded:
 		return nil, misplaced(n, "settled")
 	}
 	if err := tx.finish(&n, nil); err != nil {

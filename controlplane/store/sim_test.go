@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -262,7 +263,7 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(25) {
+	switch s.rng.IntN(27) {
 	case 0:
 		return &StartTerm{}
 	case 1:
@@ -312,6 +313,8 @@ func (s *simulation) drawBare() op {
 		return s.drawRole(n)
 	case 23:
 		return newFleetRoot(fmt.Sprint("root", s.rng.IntN(2))) // the second one is refused
+	case 24, 25:
+		return &FoundNamespace{Id: string(n.ID), Generation: generation, Incarnations: minted(strings.Repeat(n.Name, 1+s.rng.IntN(8)/7))}
 	}
 	if s.rng.IntN(3) == 0 {
 		return refusals(fmt.Sprint("batch", s.rng.IntN(30)), 1+s.rng.IntN(3)) // some come again

@@ -54,6 +54,7 @@ func history(t testing.TB, s *Store) []string {
 	propose[*JoinHostResult](t, s, join("h1", "http://h1"))
 	propose[*CreateNamespaceResult](t, s, withKey(newNamespace("org_acme", "prod"), "once"))
 	propose[*PlaceNamespaceResult](t, s, place("prod", "h1"))
+	propose[*FoundNamespaceResult](t, s, found("prod"))
 	propose[*SettleNamespaceResult](t, s, settle("prod"))
 	propose[*CreateCredentialResult](t, s, newKey(keyring.Namespace, "ns_prod", "k1"))
 	propose[*ApplyUsageResult](t, s, frame("ns_prod", 1, 3, usageRow("q", "m", 1)))

@@ -36,6 +36,7 @@ const (
 	numDeleteRole       entry.Number = 21
 	numRemoveAsideUsage entry.Number = 22
 	numAddFleetRoot     entry.Number = 24
+	numFoundNamespace   entry.Number = 25
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -73,6 +74,7 @@ var table = optable.New([]*kind{
 	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
 	numAddFleetRoot:     newKind("add-fleet-root", urgent, (*AddFleetRoot).Apply),
+	numFoundNamespace:   newKind("found-namespace", urgent, (*FoundNamespace).Apply),
 })
 
 // op is one change.

@@ -232,7 +232,7 @@ var tables = []string{
 	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
-	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "placements ORDER BY namespace",
+	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "placements ORDER BY namespace", "foundings ORDER BY namespace",
 }
 
 // dump returns every row and the parts of the state in memory.
@@ -337,8 +337,17 @@ func newOrg(name string) *CreateOrg {
 func newNamespace(org, name string) *CreateNamespace {
 	return &CreateNamespace{
 		Meta: by("token"), Id: "ns_" + name, Org: org, Name: name, OperationId: "op_create_" + name,
-		Spec: &Spec{Region: "here", Tier: "shared", Replicas: 1, Shards: 1},
+		Spec: &Spec{Region: "here", Tier: "shared", Replicas: 1, Shards: 1}, Incarnations: minted(name),
 	}
+}
+
+// minted returns the incarnations of a namespace with one shard.
+func minted(name string) [][]byte { return [][]byte{hash(name)[:16]} }
+
+// ofBefore returns the op by which an earlier version created a namespace.
+func ofBefore(o *CreateNamespace) *CreateNamespace {
+	o.Incarnations = nil
+	return o
 }
 
 func newHost(name string) *CreateHost {
@@ -378,6 +387,10 @@ func dropRole(namespace, name string) *DeleteRole {
 
 func place(name, host string) *PlaceNamespace {
 	return &PlaceNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, HostId: "host_" + host}
+}
+
+func found(name string) *FoundNamespace {
+	return &FoundNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, Incarnations: minted(name)}
 }
 
 func settle(name string) *SettleNamespace {
