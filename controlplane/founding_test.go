@@ -4,10 +4,13 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -122,5 +125,69 @@ func TestLostDataIsNotFoundedAgain(t *testing.T) {
 	defer h.mu.Unlock()
 	if len(h.histories) > 0 {
 		t.Errorf("the host has founded %v", h.histories)
+	}
+}
+
+// A host that loses its store before the founding is recorded does not block the create: a store is told to found
+// with new incarnations, which is done once, also if the reconciler stops before or after that.
+func TestALostFounderIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"", "replace before", "replace after"} {
+		t.Run(strings.ReplaceAll(point, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			crashed := make(chan struct{})
+			var once sync.Once
+			p := startPlane(t, func(c *Config) {
+				c.Reached = func(reached string) {
+					if reached == point {
+						once.Do(func() {
+							close(crashed)
+							runtime.Goexit()
+						})
+					}
+				}
+			})
+			h := p.startHost("h1", keyring.Host)
+			h.be(false, "no room")
+			org, admin := p.org("acme")
+			c := p.cloud(admin)
+			op, err := c.CreateNamespace(t.Context(), "acme", api.CreateNamespaceRequest{Name: "orders"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := op.Resource.ID
+			until(t, "the founder has failed", func() bool {
+				ns, err := c.Namespace(t.Context(), id)
+				return err == nil && strings.Contains(ns.Status.Message, "no room")
+			})
+			before := p.stored(id)
+			empty := p.runHost("h1", keyring.Host, h.credential)
+			if point != "" {
+				<-crashed
+				p.restart()
+			}
+			until(t, "the namespace is ready", func() bool {
+				op, err = c.Operation(t.Context(), op.ID)
+				return err == nil && op.Status != api.OperationRunning
+			})
+			now := p.stored(id)
+			if op.Status != api.OperationDone || now.Store != empty.store || now.Generation != before.Generation+1 || !now.Founded {
+				t.Errorf("the create: %+v, the namespace: %+v", op, now)
+			}
+			if slices.Equal(now.Incarnations, before.Incarnations) {
+				t.Errorf("both stores were told to found %v", now.Incarnations)
+			}
+			rows, err := p.cloud(admin).Audit(t.Context(), org.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			count := map[string]int{}
+			for _, row := range rows {
+				count[row.Action]++
+			}
+			if count["place-namespace"] != 2 || count["found-namespace"] != 1 || count["settle-namespace"] != 1 {
+				t.Errorf("audited were %v", count)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -188,6 +189,8 @@ type host struct {
 	member *wire.Member
 	store  string
 
+	credential string
+
 	mu    sync.Mutex
 	docs  map[string]wire.Doc // the newest, by namespace
 	sick  string              // the reason why it opens nothing; "" = it opens namespaces
@@ -209,6 +212,12 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	if err := p.EnsureHost(p.t.Context(), name, kind, "", credential); err != nil {
 		p.t.Fatal(err)
 	}
+	return p.runHost(name, kind, credential)
+}
+
+// runHost runs a registered host, with a new store, until the test ends.
+func (p *plane) runHost(name string, kind keyring.Kind, credential string) *host {
+	p.t.Helper()
 	join := wire.JoinRequest{Address: "http://" + name + ".test", Version: "v1"}
 	if kind == keyring.Gateway {
 		join.Address = ""
@@ -219,7 +228,7 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	h := &host{t: p.t, member: m, store: join.Store, docs: map[string]wire.Doc{}, histories: map[string][]entry.Incarnation{}, kick: make(chan struct{}, 1)}
+	h := &host{t: p.t, member: m, credential: credential, store: join.Store, docs: map[string]wire.Doc{}, histories: map[string][]entry.Incarnation{}, kick: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	p.t.Cleanup(func() {
@@ -230,7 +239,7 @@ func (p *plane) startHost(name string, kind keyring.Kind) *host {
 		}
 	})
 	work.Go(func() {
-		if err := m.Run(ctx, wire.Follow{OnDoc: func(d wire.Doc) error { h.take(d, kind); return nil }}); err != nil {
+		if err := m.Run(ctx, wire.Follow{OnDoc: func(d wire.Doc) error { h.take(d, kind); return nil }}); err != nil && !errors.As(err, new(*wire.SupersededError)) {
 			p.t.Errorf("run member %s: %v", name, err)
 		}
 	})

@@ -160,7 +160,7 @@ func (p *Plane) leaderURL() string {
 func (p *Plane) serve(cfg Config) (err error) {
 	observations := reconcile.NewObservations(cfg.Now)
 	reconciler := reconcile.New(reconcile.Config{
-		Store: p.store, Observations: observations, Now: cfg.Now, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
+		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
 	})
 	p.server, err = server.New(server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,

@@ -17,18 +17,19 @@ type Kind string
 // The kinds of steps. Each kind but None and Await makes one change of the control plane's state. Doing a
 // step again has no effect.
 const (
-	None   Kind = ""       // the namespace is as it should be
-	Await  Kind = "await"  // another process must act first: see Reason
-	Place  Kind = "place"  // choose Host for the namespace
-	Found  Kind = "found"  // record that the host has founded the groups with Incarnations
-	Settle Kind = "settle" // the namespace works: finish its create
-	Remove Kind = "remove" // the host has deleted the namespace's data, or there was never a host: finish its delete
+	None    Kind = ""        // the namespace is as it should be
+	Await   Kind = "await"   // another process must act first: see Reason
+	Place   Kind = "place"   // choose Host for the namespace
+	Replace Kind = "replace" // place the namespace on Host instead of the lost store, with new incarnations
+	Found   Kind = "found"   // record that the host has founded the groups with Incarnations
+	Settle  Kind = "settle"  // the namespace works: finish its create
+	Remove  Kind = "remove"  // the host has deleted the namespace's data, or there was never a host: finish its delete
 )
 
 // Step is the next action for a namespace.
 type Step struct {
 	Kind   Kind
-	Host   string // of a Place
+	Host   string // of a Place or a Replace
 	Reason string // of an Await, for people
 	// Incarnations are those of a Found, by shard.
 	Incarnations []entry.Incarnation
@@ -62,7 +63,8 @@ func (c CellReport) Equal(other CellReport) bool {
 //
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
 // empty namespace under its name would be worse than none. So if that host does not report, Next returns
-// Await.
+// Await. The only exception is a namespace whose store is lost before its founding is recorded: no tenant has
+// written to it.
 func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:
@@ -77,7 +79,10 @@ func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 
 func provision(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	if ns.HostID == "" {
-		return place(ns, hosts)
+		return place(Place, ns, hosts)
+	}
+	if ns.StoreLost && !ns.Founded {
+		return place(Replace, ns, hosts)
 	}
 	if wait, ok := follow(ns, hosts, cell); !ok {
 		return wait
@@ -155,8 +160,9 @@ func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	return await("%s is closing it and deleting its data", naming(ns, hosts))
 }
 
-// place chooses the living host of the region with the fewest namespaces, and among equals the first by id.
-func place(ns fleet.Namespace, hosts []Host) Step {
+// place chooses the living host of the region with the fewest namespaces, and among equals the first by id, for a step
+// of the kind.
+func place(kind Kind, ns fleet.Namespace, hosts []Host) Step {
 	var best *Host
 	for i := range hosts {
 		h := &hosts[i]
@@ -170,7 +176,7 @@ func place(ns fleet.Namespace, hosts []Host) Step {
 	if best == nil {
 		return await("no host in region %s reports: start one there", ns.Spec.Region)
 	}
-	return Step{Kind: Place, Host: best.ID}
+	return Step{Kind: kind, Host: best.ID}
 }
 
 // follow reports whether the host is alive and acts on the present generation; if not, it returns the step

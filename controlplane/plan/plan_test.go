@@ -38,6 +38,11 @@ func minted(n fleet.Namespace, founded bool) fleet.Namespace {
 	return n
 }
 
+func lost(n fleet.Namespace) fleet.Namespace {
+	n.StoreLost = true
+	return n
+}
+
 // opened returns a report of the generation that the groups are open.
 func opened(generation int64, incarnations []entry.Incarnation) CellReport {
 	return CellReport{Generation: generation, State: wire.Opened, Incarnations: incarnations}
@@ -61,6 +66,11 @@ var scenarios = []scenario{
 	{"the emptiest host", ns(fleet.Provisioning, "", 1), []Host{host("h1", 2, true), host("h2", 1, true), host("h3", 3, true)}, CellReport{}},
 	{"of equals the first by id", ns(fleet.Provisioning, "", 1), []Host{host("h3", 1, true), host("h2", 1, true)}, CellReport{}},
 	{"an emptier host is dead", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 9, true)}, CellReport{}},
+	{"the founder's store is lost", lost(minted(ns(fleet.Provisioning, "h1", 1), false)), []Host{host("h1", 1, true), host("h2", 0, true)}, CellReport{Generation: 1, State: wire.Waiting, Error: "elsewhere"}},
+	{"the founder's store is lost, it reports all the same", lost(minted(ns(fleet.Provisioning, "h1", 1), false)), alive, opened(1, own)},
+	{"the founder's store is lost, no host alive", lost(minted(ns(fleet.Provisioning, "h1", 1), false)), dead, CellReport{}},
+	{"the store is lost after its founding was recorded", lost(minted(ns(fleet.Provisioning, "h1", 1), true)), alive, CellReport{Generation: 1, State: wire.Waiting, Error: "elsewhere"}},
+	{"active, the store is lost", lost(minted(ns(fleet.Active, "h1", 1), true)), alive, CellReport{Generation: 1, State: wire.Waiting, Error: "elsewhere"}},
 	{"placed, the host has not heard of it", ns(fleet.Provisioning, "h1", 1), alive, CellReport{}},
 	{"opening", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opening}},
 	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Failed, Error: "disk full"}},
@@ -125,7 +135,7 @@ func TestScenarios(t *testing.T) {
 }
 
 // In 20,000 random situations, Next settles or removes a placed namespace only if its own host reports so
-// about the present generation, never places it again, and gives each step all that it needs.
+// about the present generation, places it again only if it lost its store before it was founded, and gives each step all that it needs.
 func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -137,8 +147,9 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3)})
 		}
 		if random.IntN(2) == 0 {
-			n = minted(n, random.IntN(2) == 0)
+			n = minted(n, n.HostID != "" && random.IntN(2) == 0)
 		}
+		n.StoreLost = n.HostID != "" && random.IntN(4) == 0
 		cell := CellReport{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
 		cell.Incarnations = [][]entry.Incarnation{nil, own, other}[random.IntN(3)]
 		step := Next(n, hosts, cell)
@@ -149,8 +160,9 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 			ok = n.Phase == fleet.Active || n.Phase == fleet.Deleted
 		case Await:
 			ok = step.Reason != ""
-		case Place:
-			ok = n.HostID == "" && n.Phase == fleet.Provisioning && step.Host != ""
+		case Place, Replace:
+			ok = n.Phase == fleet.Provisioning && step.Host != "" && !n.Founded
+			ok = ok && (n.HostID == "") == (step.Kind == Place) && n.StoreLost == (step.Kind == Replace)
 			for _, h := range hosts {
 				if h.ID == step.Host {
 					ok = ok && h.Alive && h.Region == n.Spec.Region

@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -37,11 +39,12 @@ const (
 	mostBackoff  = 30 * time.Second
 )
 
-// Config holds the dependencies of a Reconciler. Tracer and Reached may be nil, the others may not.
+// Config holds the dependencies of a Reconciler. Rand, Tracer and Reached may be nil, the others may not.
 type Config struct {
 	Store        *store.Store
 	Observations *Observations
 	Now          func() time.Time
+	Rand         io.Reader            // nil = crypto/rand
 	Tracer       trace.TracerProvider // nil = no spans
 	Logger       *slog.Logger
 	// Reached is called with "<step> before" and "<step> after" around every change, for tests that stop
@@ -77,6 +80,9 @@ type retry struct {
 func New(c Config) *Reconciler {
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
 	}
 	if c.Reached == nil {
 		c.Reached = func(string) {}
@@ -214,7 +220,7 @@ func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Hos
 // countPlaced counts a namespace that was just placed, so that the next plans of the pass see it.
 func countPlaced(hosts []plan.Host, step plan.Step) {
 	for i := range hosts {
-		if step.Kind == plan.Place && hosts[i].ID == step.Host {
+		if (step.Kind == plan.Place || step.Kind == plan.Replace) && hosts[i].ID == step.Host {
 			hosts[i].Namespaces++
 		}
 	}
@@ -253,6 +259,12 @@ func (r *Reconciler) propose(ctx context.Context, term uint64, ns fleet.Namespac
 	switch step.Kind {
 	case plan.Place:
 		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host}
+	case plan.Replace:
+		incarnations, err := store.NewIncarnations(r.cfg.Rand, ns.Spec.Shards)
+		if err != nil {
+			return err
+		}
+		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host, Incarnations: incarnations}
 	case plan.Found:
 		o = &store.FoundNamespace{Meta: meta, Id: id, Generation: ns.Generation, Incarnations: bytesOf(step.Incarnations)}
 	case plan.Settle:

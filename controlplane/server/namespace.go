@@ -181,7 +181,7 @@ func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	incarnations, err := s.newIncarnations(spec.Shards)
+	incarnations, err := store.NewIncarnations(s.cfg.Rand, spec.Shards)
 	if err != nil {
 		return err
 	}

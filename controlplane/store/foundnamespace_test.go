@@ -87,3 +87,59 @@ func TestANamespaceOfBeforeGetsItsFirstIncarnations(t *testing.T) {
 	}
 	w.wantRole("reported again", wire.Join, "x")
 }
+
+// A store that is lost before the founding is recorded is replaced, once, by one that founds with new incarnations.
+// The founding of the lost store is refused from then on.
+func TestALostFounderIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newHost("h1"), newHost("h2"), start("h1", "a"), start("h2", "c"))
+	w.ok(newNamespace("org_acme", "x"), place("x", "h1"))
+	replacement := func(host string) *PlaceNamespace {
+		o := place("x", host)
+		o.Incarnations = minted("y")
+		return o
+	}
+	w.refused(api.StateConflict, replacement("h1")) // the store is there
+	w.ok(start("h1", "b"))
+	many := replacement("h2")
+	many.Incarnations = append(many.Incarnations, minted("z")...)
+	w.refused(api.StateConflict, many)
+	w.ok(replacement("h2"))
+	w.refused(api.StateConflict, replacement("h2")) // it has another generation
+	w.wantRole("replaced", wire.Found, "y")
+	if n := w.namespace("ns_x"); n.HostID != "host_h2" || n.Store != "store_c" || n.StoreLost || n.Generation != 2 {
+		t.Errorf("the namespace is %+v", n)
+	}
+	for name, want := range map[string]int{"h1": 0, "h2": 1} {
+		if h, err := w.store().Host(t.Context(), name); err != nil || h.Namespaces != want || h.Lost != 0 {
+			t.Errorf("host %s has %d namespaces, %d of them lost (%v)", name, h.Namespaces, h.Lost, err)
+		}
+	}
+	late := found("x")
+	late.Generation = 2
+	w.refused(api.StateConflict, late)
+	late.Incarnations = minted("y")
+	w.ok(late, start("h2", "d"))
+	again := replacement("h1")
+	again.Generation = 2
+	w.refused(api.StateConflict, again) // its data is lost, and an operator decides
+	w.ok(newNamespace("org_acme", "new"))
+	first := place("new", "h1")
+	first.Incarnations = minted("new")
+	w.refused(api.StateConflict, first)
+}
+
+// A founder that is lost may be replaced by another store of its own host.
+func TestALostFounderIsReplacedOnItsHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"), newNamespace("org_acme", "x"), place("x", "h1"), start("h1", "b"))
+	o := place("x", "h1")
+	o.Incarnations = minted("y")
+	w.ok(o)
+	if n := w.namespace("ns_x"); n.HostID != "host_h1" || n.Store != "store_b" || n.StoreLost || n.Generation != 2 {
+		t.Errorf("the namespace is %+v", n)
+	}
+	w.wantRole("replaced", wire.Found, "y")
+}

@@ -172,6 +172,7 @@ func TestValidate(t *testing.T) {
 		{"incarnations[0]", nil, func() op { return &FoundNamespace{Id: "a", Generation: 1, Incarnations: [][]byte{hash("a")}} }},
 		{"incarnations", nil, func() op { return ofBefore(newNamespace("org_acme", "a")) }},
 		{"host_id", nil, func() op { return &PlaceNamespace{Id: "a", Generation: 1} }},
+		{"incarnations", func() op { return replacing(MaxShards) }, func() op { return replacing(MaxShards + 1) }},
 		{"expect_version", nil, func() op { return &UpdateNamespace{Id: "a", ExpectVersion: -1} }},
 		{"operation_id", nil, func() op { return &DeleteNamespace{Id: "a"} }},
 		{"seed", nil, func() op { return &AddSigningKey{Id: "a", Seed: []byte("short")} }},
@@ -295,4 +296,9 @@ func TestFinding(t *testing.T) {
 	if err != nil || len(open) != 2 || open[1].Name != "n3" {
 		t.Errorf("unsettled are %+v, %v", open, err)
 	}
+}
+
+// replacing returns a new placement with the incarnations of so many shards.
+func replacing(shards int) *PlaceNamespace {
+	return &PlaceNamespace{Id: "ns_a", Generation: 1, HostId: "host_h1", Incarnations: founding(shards).Incarnations}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"io"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
@@ -40,6 +41,18 @@ func checkIncarnations(p *problems, all [][]byte, shards int) {
 	for i, one := range all {
 		p.add(fmt.Sprintf("incarnations[%d]", i), checkSize(one, len(entry.Incarnation{})))
 	}
+}
+
+// NewIncarnations returns random incarnations for the shards of a namespace, in the form of an op.
+func NewIncarnations(random io.Reader, shards int) ([][]byte, error) {
+	all := make([][]byte, shards)
+	for i := range all {
+		all[i] = make([]byte, len(entry.Incarnation{}))
+		if _, err := io.ReadFull(random, all[i]); err != nil {
+			return nil, fmt.Errorf("mint an incarnation: %w", err)
+		}
+	}
+	return all, nil
 }
 
 // putFounding writes the incarnations of a namespace. foundedNs is 0 while the groups may still be founded.

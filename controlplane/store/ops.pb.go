@@ -877,13 +877,16 @@ func (x *DeleteNamespaceResult) GetOperationId() string {
 	return ""
 }
 
-// PlaceNamespace sets the host of a namespace that has none.
+// PlaceNamespace sets the host of a namespace that has none, or whose store was lost before its founding was
+// recorded.
 type PlaceNamespace struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	HostId        string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	HostId     string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	// By shard, the incarnations that replace those of a lost store; else none.
+	Incarnations  [][]byte `protobuf:"bytes,5,rep,name=incarnations,proto3" json:"incarnations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +947,13 @@ func (x *PlaceNamespace) GetHostId() string {
 		return x.HostId
 	}
 	return ""
+}
+
+func (x *PlaceNamespace) GetIncarnations() [][]byte {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
 }
 
 type PlaceNamespaceResult struct {
@@ -3320,14 +3330,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x0eexpect_version\x18\x03 \x01(\x03R\rexpectVersion\x12!\n" +
 	"\foperation_id\x18\x04 \x01(\tR\voperationId\":\n" +
 	"\x15DeleteNamespaceResult\x12!\n" +
-	"\foperation_id\x18\x01 \x01(\tR\voperationId\"\x8a\x01\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\"\xae\x01\n" +
 	"\x0ePlaceNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x17\n" +
-	"\ahost_id\x18\x04 \x01(\tR\x06hostId\"\x16\n" +
+	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12\"\n" +
+	"\fincarnations\x18\x05 \x03(\fR\fincarnations\"\x16\n" +
 	"\x14PlaceNamespaceResult\"\x95\x01\n" +
 	"\x0eFoundNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +

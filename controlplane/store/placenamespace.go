@@ -6,7 +6,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// PlaceNamespace sets the host of a namespace that has none.
+// PlaceNamespace sets the host of a namespace that has none. If the store of a namespace was lost before the
+// founding was recorded, PlaceNamespace sets another store, which may be of the same host, and gives the
+// groups new incarnations, so that the history of the lost store, if it comes back, is nobody's.
 
 // Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {
@@ -15,12 +17,16 @@ func (o *PlaceNamespace) Validate() error {
 	p.add("id", checkID(o.Id))
 	p.add("generation", checkPositive(o.Generation))
 	p.add("host_id", checkID(o.HostId))
+	if len(o.Incarnations) > 0 {
+		checkIncarnations(&p, o.Incarnations, min(len(o.Incarnations), MaxShards))
+	}
 	return p.err()
 }
 
-// Apply places the namespace. It refuses an unknown namespace, another generation, a namespace on another
-// host, a namespace that is being deleted or is deleted, an unknown host and a gateway. A repeat changes
-// nothing.
+// Apply places the namespace. It refuses an unknown namespace, another generation, a namespace that is being
+// deleted or is deleted, an unknown host and a gateway. Without incarnations it refuses a namespace on another
+// host, and a repeat changes nothing. With incarnations it refuses a namespace whose store is not lost or whose
+// founding is recorded, and the placement gets a new generation, so that a repeat is refused.
 func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {
@@ -30,7 +36,11 @@ func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 		return nil, err
 	}
 	open := n.Phase == fleet.Provisioning || n.Phase == fleet.Active
+	replaces := len(o.Incarnations) > 0
 	switch {
+	case replaces && (n.Phase != fleet.Provisioning || !n.StoreLost || n.Founded || len(o.Incarnations) != n.Spec.Shards):
+		return nil, misplaced(n, "placed again")
+	case replaces:
 	case open && n.HostID == o.HostId:
 		return &PlaceNamespaceResult{}, nil
 	case !open || n.HostID != "":
@@ -42,6 +52,11 @@ func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	}
 	if h.Kind != keyring.Host {
 		return nil, api.Errorf(api.StateConflict, "%s is a gateway: it holds no namespaces", h.ID)
+	}
+	if replaces {
+		if err := tx.leaveStore(&n, o.Incarnations); err != nil {
+			return nil, err
+		}
 	}
 	n.HostID = h.ID
 	tx.touch(&n)
@@ -55,4 +70,16 @@ func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 		return nil, err
 	}
 	return &PlaceNamespaceResult{}, tx.audit(o.Meta, n.Org, o.Id)
+}
+
+// leaveStore ends the placement of a namespace on a lost store. The caller writes the namespace.
+func (tx *Tx) leaveStore(n *fleet.Namespace, incarnations [][]byte) error {
+	n.Generation++
+	if _, err := tx.exec("DELETE FROM placements WHERE namespace = ?", string(n.ID)); err != nil {
+		return err
+	}
+	if err := tx.touchHost(n.HostID); err != nil {
+		return err
+	}
+	return tx.putFounding(string(n.ID), incarnations, 0)
 }

@@ -290,7 +290,11 @@ func (s *simulation) drawBare() op {
 	case 9, 10:
 		return &DeleteNamespace{Id: string(n.ID), OperationId: s.mint("op_")}
 	case 11, 12:
-		return &PlaceNamespace{Id: string(n.ID), Generation: generation, HostId: s.some("SELECT id FROM hosts ORDER BY id", "host_none")}
+		o := &PlaceNamespace{Id: string(n.ID), Generation: generation, HostId: s.some("SELECT id FROM hosts ORDER BY id", "host_none")}
+		if n.StoreLost && s.rng.IntN(2) == 0 {
+			o.Incarnations = minted(fmt.Sprint(n.Name, n.Generation))
+		}
+		return o
 	case 13, 14:
 		return &SettleNamespace{Id: string(n.ID), Generation: generation}
 	case 15:
