@@ -101,7 +101,7 @@ func (dir *Directory) forget(p *indexed) {
 	}
 }
 
-// newEntry indexes a document. A namespace that is not to be open has no keys, whatever the document
+// newIndexed indexes a document. A namespace that is not to be open has no keys, whatever the document
 // says. A key with an invalid hash is left out.
 func newIndexed(d Doc) *indexed {
 	p := &indexed{doc: d}
