@@ -336,6 +336,14 @@ func (c *Cloud) Host(ctx context.Context, host string) (api.Host, error) {
 	return get[api.Host](ctx, c.Client, cloudPath("hosts", host))
 }
 
+// RemoveHost removes a host or gateway for ever, by id or name. A host on which namespaces are placed is refused with
+// STATE_CONFLICT. If version is not 0 and the present version differs, the error is PRECONDITION_FAILED. It needs an
+// operator's key.
+func (c *Cloud) RemoveHost(ctx context.Context, host string, version int64) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("hosts", host), ifMatch: version, repeat: repeatDeletion(version)})
+	return err
+}
+
 // Hosts lists hosts and gateways. It needs an operator's key.
 func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)

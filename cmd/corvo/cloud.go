@@ -47,6 +47,12 @@ func below(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// alias gives a command a second name.
+func alias(name string, cmd *cobra.Command) *cobra.Command {
+	cmd.Aliases = append(cmd.Aliases, name)
+	return cmd
+}
+
 // bindOrg adds the flag for an organisation. Without it, a command uses the only organisation that the token
 // may see.
 func bindOrg(cmd *cobra.Command, org *string) *cobra.Command {
@@ -288,51 +294,4 @@ func cloudAudit(r *remote) *cobra.Command {
 			{"COUNT", func(a api.AuditRow) string { return count(a.Count) }},
 		})
 	}), &org)
-}
-
-func cloudHosts(r *remote) *cobra.Command {
-	columns := []column[api.Host]{
-		{"HOST", func(h api.Host) string { return h.Name }},
-		{"ID", func(h api.Host) string { return h.ID }},
-		{"KIND", func(h api.Host) string { return h.Spec.Kind }},
-		{"REGION", func(h api.Host) string { return h.Spec.Region }},
-		{"NAMESPACES", func(h api.Host) string { return count(h.Status.Namespaces) }},
-		{"VERSION", func(h api.Host) string { return h.Status.Version }},
-		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
-		{"STORE", func(h api.Host) string { return h.Status.Store }},
-		{"STATE", storeState},
-		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
-	}
-	return below("hosts", "Manage hosts and gateways (operators only)",
-		onCloud(r, "list", "List hosts and gateways", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Host, error) {
-			return c.Hosts(cmd.Context())
-		}, func(w io.Writer, all []api.Host) { showList(w, all, columns) }),
-		onCloud(r, "get HOST", "Show a host or gateway", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Host, error) {
-			return c.Host(cmd.Context(), args[0])
-		}, func(w io.Writer, h api.Host) { showOne(w, h, columns...) }),
-		createHost(r),
-	)
-}
-
-// storeState returns the state of a host's store, and the number of namespaces whose data is on a lost one.
-func storeState(h api.Host) string {
-	if h.Status.LostNamespaces == 0 {
-		return h.Status.StoreState
-	}
-	return fmt.Sprintf("%s, %d lost", h.Status.StoreState, h.Status.LostNamespaces)
-}
-
-func createHost(r *remote) *cobra.Command {
-	var made edits[api.CreateHostRequest]
-	cmd := issuing(r, "create NAME", "Register a host or gateway and print its credential", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.CreatedHost, error) {
-		req := api.CreateHostRequest{Name: args[0]}
-		made.apply(&req)
-		return c.CreateHost(cmd.Context(), req)
-	}, func(h *api.CreatedHost) *string { return &h.Credential }, column[api.CreatedHost]{"ID", func(h api.CreatedHost) string { return h.ID }},
-		column[api.CreatedHost]{"FLEET ROOT", func(h api.CreatedHost) string { return h.FleetRoot }})
-	made.bind(cmd,
-		set("kind", "kind of machine: host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
-		set("region", "region of the machine", words, func(r *api.CreateHostRequest) *string { return &r.Region }),
-	)
-	return cmd
 }

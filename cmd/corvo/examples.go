@@ -177,7 +177,8 @@ var examples = map[string]string{
 	"cloud tokens revoke":     "corvo cloud tokens revoke TOKEN_ID",
 	"cloud hosts":             "corvo cloud hosts",
 	"cloud hosts list":        "corvo cloud hosts list",
-	"cloud hosts get":         "corvo cloud hosts get host-1",
+	"cloud hosts show":        "corvo cloud hosts show host-1",
+	"cloud hosts remove":      "corvo cloud hosts remove host-1",
 	"cloud hosts create":      "corvo cloud hosts create host-2 --kind host --region local --secret-file host-2.credential",
 
 	"completion bash":       "corvo completion bash > /etc/bash_completion.d/corvo",

@@ -73,6 +73,7 @@ func TestTheCloudsTranscripts(t *testing.T) {
 	// The control plane applies a gateway's count of requests some seconds later.
 	s.optional = regexp.MustCompile(`, as of 0000-00-00T00:00:00Z|,"as_of":"0000-00-00T00:00:00Z"`)
 	s.places["TOKEN_FILE"] = filepath.Join(t.TempDir(), "token")
+	s.places["OPERATOR_FILE"] = filepath.Join(dir, "secrets", "operator")
 	s.places["NEW_FILE"] = filepath.Join(t.TempDir(), "new")
 	if err := os.WriteFile(s.places["TOKEN_FILE"], []byte(env["CORVO_CLOUD_TOKEN"]), 0o600); err != nil {
 		t.Fatal(err)
@@ -182,6 +183,7 @@ var (
 	// The ids of API keys have no prefix, so that only their place identifies them.
 	keyPattern     = regexp.MustCompile(`(?m)(^ID +|: key )\b[A-Za-z0-9]{16}\b`)
 	addressPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
+	hashPattern    = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
@@ -208,6 +210,7 @@ func (s *transcript) mask(text string) string {
 		text = strings.ReplaceAll(text, id, mask)
 	}
 	text = timePattern.ReplaceAllString(text, "0000-00-00T00:00:00Z")
+	text = hashPattern.ReplaceAllString(text, strings.Repeat("0", 64))
 	if s.optional != nil {
 		text = s.optional.ReplaceAllString(text, "")
 	}

@@ -47,8 +47,8 @@ func (o *Observations) host(id string) *observed {
 	return h
 }
 
-// Touch records a request of a host or gateway. The caller must pass only registered ones, so that their
-// number bounds the memory.
+// Touch records a request of a host or gateway. The caller must pass only registered ones, so that the
+// registrations bound the memory.
 func (o *Observations) Touch(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,9 +36,9 @@ type stream struct {
 	jwks  string          // the JWKS that was sent last
 }
 
-// docs streams documents to a host or gateway until its token expires, its credential is revoked, a newer
-// process of the host joins, the follower disconnects or stops reading, no leader can be reached, or the
-// server drains. It refuses a follower that has seen more than the newest document, and every follower while
+// docs streams documents to a host or gateway until its token expires, its credential is revoked, it is
+// removed, a newer process of the host joins, the follower disconnects or stops reading, no leader can be
+// reached, or the server drains. It refuses a follower that has seen more than the newest document, and every follower while
 // the server drains.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
@@ -137,7 +137,11 @@ func (f *stream) trusted() (bool, error) {
 	if err := f.verify(f.ctx); err != nil {
 		return false, ignoreNoLeader(err)
 	}
-	if newest, err := f.store.Host(f.ctx, f.host.ID); err != nil || f.member.run < newest.Run {
+	newest, err := f.store.Host(f.ctx, f.host.ID)
+	if api.CodeOf(err) == api.NotFound {
+		return false, nil // it was removed
+	}
+	if err != nil || f.member.run < newest.Run {
 		return false, err
 	}
 	return f.mayJoin(f.ctx, f.host.ID)

@@ -95,16 +95,42 @@ func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, list, limit, all, func(h fleet.Host) string { return h.ID }, s.toHost)
 }
 
-func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
+// hostNamed returns the host or gateway that the path names by id or name.
+func (s *Server) hostNamed(r *http.Request) (fleet.Host, error) {
 	idOrName := r.PathValue("host")
 	host, err := s.store.Host(r.Context(), idOrName)
 	if api.CodeOf(err) == api.NotFound {
-		return api.Errorf(api.NotFound, "there is no host or gateway %s", text.Quote(idOrName))
+		err = api.Errorf(api.NotFound, "there is no host or gateway %s", text.Quote(idOrName))
 	}
+	return host, err
+}
+
+func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
+	host, err := s.hostNamed(r)
 	if err != nil {
 		return err
 	}
 	return writeResource(w, http.StatusOK, host.Version, s.toHost(host))
+}
+
+// removeHost removes a host or gateway. Its service tokens end with it, because authenticateMember finds no host.
+func (s *Server) removeHost(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	host, err := s.hostNamed(r)
+	if err != nil {
+		return err
+	}
+	version, err := expected(r, host.Version)
+	if err != nil {
+		return err
+	}
+	if _, err := propose[any](r.Context(), s, &store.RemoveHost{Meta: q.meta, Id: host.ID, ExpectVersion: version}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
 // jwks writes the public keys of service tokens and documents.

@@ -84,6 +84,8 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Register a host or gateway", Description: "Only this answer holds the credential.", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.getHost),
 			Summary: "Get a host or gateway by id or name", Response: api.Host{}},
+		{Method: "DELETE", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.removeHost, Conditions: versioned,
+			Summary: "Remove a host or gateway for ever", Description: "Its credentials and service tokens stop working at once. A host on which namespaces are placed is refused.", Response: api.Status{}},
 
 		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,
 			Summary: "List all changes and refused requests, oldest first", Description: "The list includes requests without an organisation.", Response: auditPage{}},

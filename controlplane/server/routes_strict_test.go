@@ -103,10 +103,10 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	f.namespace("acme", "orders")
 	token := f.credential(keyring.Org, f.acme(), tenancy.ReadOnly)
 	_, id, _ := keyring.Parse(token)
-	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/namespaces/orders/roles/x", cloud + "/orgs/acme/keys/" + id, cloud + "/usage/aside/1"}
+	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/namespaces/orders/roles/x", cloud + "/orgs/acme/keys/" + id, cloud + "/usage/aside/1", cloud + "/hosts/h1"}
 	for i, path := range paths {
 		key := admin
-		if i == 4 {
+		if i >= 4 {
 			key = f.operator
 		}
 		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {

@@ -42,7 +42,6 @@ var unbuilt = []struct {
 	{"GET", "/regions", tenancy.NamespaceRead},
 	{"GET", "/prices", tenancy.UsageRead},
 
-	{"DELETE", "/hosts/{host}", tenancy.FleetOperate},
 	{"POST", "/hosts/{host}/drain", tenancy.FleetOperate},
 	{"GET POST", "/clusters", tenancy.FleetOperate},
 	{"GET DELETE", "/clusters/{id}", tenancy.FleetOperate},

@@ -53,6 +53,7 @@ func everyOp() []struct {
 		{&RemoveAsideUsage{Meta: by("op"), Seq: 21}, "org_acme op remove-aside-usage ns_a/21"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
+		{dropHost("h1"), " op remove-host host_h1"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
 }

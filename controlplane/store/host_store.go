@@ -15,8 +15,15 @@ func Superseded(h fleet.Host) *api.Error {
 	return wire.Superseded(fmt.Sprintf("a newer process of host %s runs at %s on %s: this process must not serve any more", h.Name, h.Address, h.Store), h.Store, h.Address)
 }
 
-// foreignStore returns the refusal for a store that belongs to another host.
-func foreignStore(store string, of fleet.Host) *api.Error {
+// foreignStore returns the refusal for a store that belongs to another host, which may have been removed.
+func (tx *Tx) foreignStore(store, owner string) error {
+	of, err := tx.host(owner)
+	switch {
+	case api.CodeOf(err) == api.NotFound:
+		return wire.Superseded(fmt.Sprintf("%s belongs to host %s, which was removed: start this host in an empty directory", store, owner), store, "")
+	case err != nil:
+		return err
+	}
 	return wire.Superseded(fmt.Sprintf("%s belongs to host %s (%s): start it with that host's credential, or start this host in an empty directory", store, of.Name, of.ID), store, of.Address)
 }
 
@@ -36,11 +43,7 @@ func (tx *Tx) bindStore(h fleet.Host, store string, run int64) (newest int64, ch
 	case err != nil:
 		return 0, false, err
 	case found && owner != h.ID:
-		of, err := tx.host(owner)
-		if err != nil {
-			return 0, false, err
-		}
-		return 0, false, foreignStore(store, of)
+		return 0, false, tx.foreignStore(store, owner)
 	case run != 0 && (run < h.Run || run == h.Run && h.Store != store):
 		return 0, false, Superseded(h)
 	case run != 0 && run == h.Run:

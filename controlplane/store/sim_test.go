@@ -196,6 +196,13 @@ func (s *simulation) inspect(w *world) {
 		if err == nil && strays != 0 {
 			err = fmt.Errorf("%d operations run for nobody", strays)
 		}
+		if err != nil {
+			return err
+		}
+		homeless, err := number(r, "SELECT COUNT(*) FROM namespaces WHERE phase <> 'deleted' AND host NOT IN (SELECT id FROM hosts UNION SELECT '')")
+		if err == nil && homeless != 0 {
+			err = fmt.Errorf("the hosts of %d namespaces are removed", homeless)
+		}
 		return err
 	})
 	if err != nil {
@@ -263,7 +270,9 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(27) {
+	switch s.rng.IntN(28) {
+	case 27:
+		return &RemoveHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
 	case 0:
 		return &StartTerm{}
 	case 1:

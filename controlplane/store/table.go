@@ -37,6 +37,7 @@ const (
 	numRemoveAsideUsage entry.Number = 22
 	numAddFleetRoot     entry.Number = 24
 	numFoundNamespace   entry.Number = 25
+	numRemoveHost       entry.Number = 26
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -75,6 +76,8 @@ var table = optable.New([]*kind{
 	numRemoveAsideUsage: newKind("remove-aside-usage", people, (*RemoveAsideUsage).Apply),
 	numAddFleetRoot:     newKind("add-fleet-root", urgent, (*AddFleetRoot).Apply),
 	numFoundNamespace:   newKind("found-namespace", urgent, (*FoundNamespace).Apply),
+	// It has the class of a revocation, because it revokes the host's credentials.
+	numRemoveHost: newKind("remove-host", urgent, (*RemoveHost).Apply),
 })
 
 // op is one change.

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+)
+
+// RemoveHost removes a host or gateway and revokes its credentials. The row of its store stays, so that no other
+// host takes the store.
+
+// Validate refuses an op that no state could accept.
+func (o *RemoveHost) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("expect_version", checkNotNegative(o.ExpectVersion))
+	return p.err()
+}
+
+// Apply removes the host. It refuses an unknown host, a version other than the expected one, and a host on which
+// namespaces are placed or whose data it still deletes.
+func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
+	h, err := tx.host(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if o.ExpectVersion != 0 && o.ExpectVersion != h.Version {
+		return nil, api.Errorf(api.PreconditionFailed, "%s is at version %d, the request was made for %d: read it again", h.Name, h.Version, o.ExpectVersion)
+	}
+	if err := tx.holdsNothing(h); err != nil {
+		return nil, err
+	}
+	credentials, err := list(tx, scalar[string], "SELECT id FROM credentials WHERE owner = ? ORDER BY id", h.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range credentials {
+		if err := tx.dropCredential(id); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := tx.exec("UPDATE stores SET lost_ns = ? WHERE host = ? AND lost_ns = 0", tx.clockNs(), h.ID); err != nil {
+		return nil, err
+	}
+	if err := tx.put("DELETE FROM hosts WHERE id = ?", h.ID); err != nil {
+		return nil, err
+	}
+	tx.wake = true
+	return &RemoveHostResult{}, tx.audit(o.Meta, "", h.ID)
+}
+
+// holdsNothing refuses the removal of a host on which namespaces are placed, because their data is there and
+// nowhere else.
+func (tx *Tx) holdsNothing(h fleet.Host) error {
+	if h.Namespaces == 0 {
+		return nil
+	}
+	deleting, err := number(tx, "SELECT COUNT(*) FROM namespaces WHERE host = ? AND phase = ?", h.ID, string(fleet.Deleting))
+	if err != nil {
+		return err
+	}
+	placed := int64(h.Namespaces) - deleting
+	refused := api.Errorf(api.StateConflict, "%s is still deleting the data of %s: keep it running until their operations have ended", h.Name, namespaces(deleting))
+	if placed > 0 {
+		refused = api.Errorf(api.StateConflict, "%s holds the only data of %s: delete the namespaces and wait until their operations have ended", h.Name, namespaces(placed))
+	}
+	refused.Details = map[string]any{"namespaces": placed, "deleting": deleting}
+	return refused
+}
+
+// namespaces returns a number of namespaces in words.
+func namespaces(n int64) string {
+	if n == 1 {
+		return "1 namespace"
+	}
+	return fmt.Sprintf("%d namespaces", n)
+}
