@@ -245,6 +245,15 @@ var (
 		Name: "corvo_gateway_documents_age_seconds",
 		Help: "Time since the gateway's documents were last up to date, in seconds; 0 while the control plane is connected.",
 	}
+	GatewayWaiting = Metric{
+		Name: "corvo_gateway_waiting_requests",
+		Help: "Requests that wait at the gateway for a host that is away.",
+	}
+	GatewayWaits = Metric{
+		Name:   "corvo_gateway_waits_total",
+		Help:   "Waits of requests for a host that was away, by end: served, gave_up after --host-wait, refused because too many waited.",
+		Labels: []string{"end"},
+	}
 )
 
 // Queues. The label queue is bounded: the queues beyond the bound are summed under *,

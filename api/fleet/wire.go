@@ -30,6 +30,20 @@ const ServiceHeader = "Corvo-Service-Token"
 // distinguishes this from an end by the client, so that the host tells the client to open another stream.
 const DrainTrailer = "Corvo-Service-Drain"
 
+// LeavingHeader is part of every response of a host that shuts down, so that gateways keep later requests back
+// until the host has returned.
+const LeavingHeader = "Corvo-Service-Leaving"
+
+// OutcomeHeader is part of a host's response LEADER_UNAVAILABLE, so that the gateway knows whether it may send the
+// request again. Its values are Unchanged and Unknown.
+const OutcomeHeader = "Corvo-Service-Outcome"
+
+// The values of OutcomeHeader.
+const (
+	Unchanged = "unchanged" // the request changed nothing and never will
+	Unknown   = "unknown"   // the request may have changed something, or still may
+)
+
 // HeartbeatEvery is the time between two heartbeats on a stream of documents.
 const HeartbeatEvery = 500 * time.Millisecond
 

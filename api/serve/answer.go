@@ -141,6 +141,7 @@ func (c *call) clientError(err error) (e *api.Error, gone bool) {
 	if !errors.As(err, &e) {
 		e = api.Wrap(err, api.Internal, fmt.Sprintf(internalMessage, c.requestID()))
 	}
+	c.refusal = e.Code
 	// A cancelled context means that the client left or that the server is shutting down. In the second
 	// case a client still reads the response, so it is always written.
 	gone = c.Err() != nil

@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -31,6 +33,9 @@ type call struct {
 	limited   io.LimitedReader // the body, up to its limit
 	headers   [2]string        // values of X-Request-Id and Server-Timing
 	asked     http.Header      // headers of the request
+
+	refusal api.Code    // of the error that the client gets; "" = none
+	changed atomic.Bool // see Changed
 
 	span        trace.Span // nil = not recorded
 	spanDropped bool       // the span must not be sent
@@ -90,6 +95,13 @@ func RequestID(ctx context.Context) string {
 		return c.requestID()
 	}
 	return ""
+}
+
+// Changed records that the request of ctx has changed something, or may have. Any goroutine may call it.
+func Changed(ctx context.Context) {
+	if c := callOf(ctx); c != nil {
+		c.changed.Store(true)
+	}
 }
 
 // Credential returns the bearer token of Authorization, or else X-API-Key, or else "".

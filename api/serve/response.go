@@ -35,6 +35,9 @@ func (w *response) WriteHeader(status int) {
 	timing = appendMillis(timing, time.Since(c.start))
 	c.headers[1] = string(timing)
 	w.Header()["Server-Timing"] = c.headers[1:2:2]
+	if mark := c.server.mark; mark != nil {
+		mark(w.Header(), c.refusal, c.changed.Load())
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 

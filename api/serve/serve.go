@@ -37,6 +37,10 @@ type Config struct {
 	// been sent in part by then. Refused must not block. route is nil if none matched. nil = not called.
 	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
 
+	// Mark is called before the header of every response is sent and may add to it. refused is the code of a
+	// refused request and else "". changed reports whether Changed was called for the request. nil = not called.
+	Mark func(h http.Header, refused api.Code, changed bool)
+
 	Logger      *slog.Logger    // nil = slog.Default()
 	Metrics     *telemetry.HTTP // nil = a private registry
 	MaxBody     int64           // largest request body in bytes, for routes without their own; 0 = DefaultMaxBody
@@ -48,6 +52,7 @@ type server struct {
 	mux         *http.ServeMux
 	auth        func(*http.Request) (tenancy.Principal, error)
 	refused     func(*http.Request, *Route, tenancy.Principal, error)
+	mark        func(http.Header, api.Code, bool)
 	log         *slog.Logger
 	metrics     *telemetry.HTTP
 	tracer      trace.Tracer // nil = no spans
@@ -66,6 +71,7 @@ func New(c Config) (http.Handler, error) {
 		mux:         http.NewServeMux(),
 		auth:        c.Authenticate,
 		refused:     c.Refused,
+		mark:        c.Mark,
 		log:         c.Logger,
 		metrics:     c.Metrics,
 		tracer:      telemetry.Tracer(c.Tracer),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -512,4 +513,41 @@ func TestNewRefusesABadTable(t *testing.T) {
 	if _, err := New(Config{Routes: keyed}); err == nil || !strings.Contains(err.Error(), "/keyed") {
 		t.Errorf("a route that needs a credential, without Authenticate: %v", err)
 	}
+}
+
+// TestMark checks that Mark sees the code of a refusal and whether the request has changed something, and that its
+// header is part of the response.
+func TestMark(t *testing.T) {
+	t.Parallel()
+	h, err := New(Config{
+		Mark: func(h http.Header, refused api.Code, changed bool) {
+			h.Set("Mark", fmt.Sprint(refused, " ", changed))
+		},
+		Routes: []Route{
+			{Method: "GET", Path: "/ok", Permission: Open, Handler: func(http.ResponseWriter, *http.Request) error { return nil }},
+			{Method: "GET", Path: "/refused", Permission: Open, Handler: func(http.ResponseWriter, *http.Request) error {
+				return api.Errorf(api.NotFound, "no")
+			}},
+			{Method: "GET", Path: "/changed", Permission: Open, Handler: func(_ http.ResponseWriter, r *http.Request) error {
+				Changed(r.Context())
+				return api.Errorf(api.Conflict, "no")
+			}},
+			{Method: "GET", Path: "/own", Permission: Open, Handler: func(w http.ResponseWriter, r *http.Request) error {
+				Refused(r, api.Errorf(api.Overloaded, "no"))
+				_, err := w.Write([]byte("own form"))
+				return err
+			}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/ok": " false", "/refused": "NOT_FOUND false", "/changed": "CONFLICT true", "/own": "OVERLOADED false"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if got := w.Header().Get("Mark"); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	Changed(t.Context()) // outside of a request it does nothing
 }

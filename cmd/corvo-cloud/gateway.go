@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,9 @@ type gatewayConfig struct {
 	settings.Admission
 	settings.TLS
 	measured
-	Bind    string `flag:"bind" default:":8080" doc:"address for requests of tenants"`
-	DataDir string `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
+	Bind     string        `flag:"bind" default:":8080" doc:"address for requests of tenants"`
+	HostWait time.Duration `flag:"host-wait" default:"10s" doc:"longest wait of a request for a host that restarts or moves"`
+	DataDir  string        `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
 }
 
 func newGateway() *cobra.Command {
@@ -42,6 +44,7 @@ func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
+	f.Refuse(cfg.HostWait > 0, "--host-wait is %v; it must be more than 0", cfg.HostWait)
 }
 
 func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
@@ -74,6 +77,7 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Credential:   credential,
 		Version:      version,
 		Limits:       cfg.Limits(),
+		HostWait:     cfg.HostWait,
 		Tracer:       r.tracer(),
 		Logger:       r.log,
 	})

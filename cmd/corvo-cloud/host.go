@@ -30,6 +30,10 @@ type hostConfig struct {
 	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces on this host"`
 }
 
+// leavingNotice is the time in which gateways learn that a host shuts down. A gateway that sends a request to the host
+// at least as often does not lose one.
+const leavingNotice = 250 * time.Millisecond
+
 func newHost() *cobra.Command {
 	var cfg hostConfig
 	return command("host", "Run a data-plane host", &cfg, &cfg.Config,
@@ -87,7 +91,7 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, measured()) }()
 	fmt.Fprintf(out, "the host listens on %s\n", front.URL(listener.Addr()))
 	err = front.Serve(ctx, listener, front.Config{
-		Handler: opened.Handler(), Drain: opened.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
+		Handler: opened.Handler(), Drain: opened.Drain, Notice: leavingNotice, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
 	})
 	return cfg.end(ctx, r, err, opened.Close)
 }

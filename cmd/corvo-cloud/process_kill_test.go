@@ -27,6 +27,15 @@ type parts struct {
 
 func startParts(t *testing.T) *parts {
 	t.Helper()
+	p := newParts(t)
+	p.startHost()
+	p.startGateway()
+	return p
+}
+
+// newParts starts the control plane and registers a host and a gateway.
+func newParts(t *testing.T) *parts {
+	t.Helper()
 	p := &parts{t: t, dir: t.TempDir(), control: proctest.NewRelay(t), gatewayRelay: proctest.NewRelay(t), far: proctest.NewRelay(t)}
 	p.gatewayDir = filepath.Join(p.dir, "gateway")
 	p.startServer()
@@ -35,20 +44,18 @@ func startParts(t *testing.T) *parts {
 		t.Fatal(err)
 	}
 	p.operator = newCloud(t, p.control.URL, strings.TrimSpace(string(key)), client.WithRetries(5))
-	p.hostCredential, p.gatewayCredential = p.register("host"), p.register("gateway")
-	p.startHost()
-	p.startGateway()
+	p.hostCredential, p.gatewayCredential = p.register("host", "host-1"), p.register("gateway", "gateway-1")
 	return p
 }
 
 // register creates a credential, as an operator does, and writes it to a file.
-func (p *parts) register(kind string) string {
+func (p *parts) register(kind, name string) string {
 	p.t.Helper()
-	made, err := p.operator.CreateHost(p.t.Context(), api.CreateHostRequest{Name: kind + "-1", Kind: kind})
+	made, err := p.operator.CreateHost(p.t.Context(), api.CreateHostRequest{Name: name, Kind: kind})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	path := filepath.Join(p.dir, kind+".credential")
+	path := filepath.Join(p.dir, name+".credential")
 	if err := os.WriteFile(path, []byte(made.Credential), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
@@ -75,10 +82,10 @@ func (p *parts) startHost() {
 	p.far.To(listening(p.host))
 }
 
-func (p *parts) startGateway() {
+func (p *parts) startGateway(flags ...string) {
 	p.t.Helper()
-	p.gateway = start(p.t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0",
-		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir)
+	p.gateway = start(p.t, "the gateway listens on", append([]string{"gateway", "--bind", "127.0.0.1:0",
+		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir}, flags...)...)
 	p.gatewayRelay.To(listening(p.gateway))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
@@ -160,8 +159,7 @@ func (c *cloud) unanswered(r *http.Request, err error) {
 		a.err = ctx.Err() // the client has left
 	default:
 		message := "the control plane cannot be reached at the moment: whether the request had an effect is not known; try again. Jobs and queues are served on"
-		var network *net.OpError
-		if errors.As(err, &network) && network.Op == "dial" {
+		if unconnected(err) {
 			message = "the control plane cannot be reached at the moment: nothing was done, try again. Jobs and queues are served on"
 		}
 		e := api.Wrap(err, api.LeaderUnavailable, message)

@@ -88,10 +88,15 @@ func refused(answer *http.Response) bool {
 
 // repeats reports whether a request that failed with err, or was refused if err is nil, may be sent to another
 // process. A refused write may have been made, because its process may have lost the leader's answer.
-func repeats(r *http.Request, err error) bool {
+func repeats(r *http.Request, err error) bool { return unconnected(err) || idempotent(r) }
+
+// unconnected reports whether a request failed with err because no connection could be made. It was not sent.
+func unconnected(err error) bool {
 	var network *net.OpError
-	if errors.As(err, &network) && network.Op == "dial" {
-		return true
-	}
+	return errors.As(err, &network) && network.Op == "dial"
+}
+
+// idempotent reports whether a repeat of a request does no harm: it is a read, or has an Idempotency-Key.
+func idempotent(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Header.Get("Idempotency-Key") != ""
 }

@@ -67,6 +67,7 @@ type Config struct {
 
 	Limits     ratelimit.Limits // rate limits of the gateway itself
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
+	HostWait   time.Duration    // longest wait of a request for a host that is away; 0 = DefaultHostWait
 
 	HTTP      *http.Client         // for the control plane; nil = one of the gateway's own
 	Transport http.RoundTripper    // for hosts; nil = transports of the gateway's own
@@ -99,6 +100,9 @@ type Gateway struct {
 	meter     *meter
 	targets   sync.Map // address -> *url.URL
 	failing   sync.Map // id of a host -> struct{}: its last request failed
+	away      awayHosts
+	waiting   waitingRequests
+	room      room
 }
 
 // New returns a gateway. It answers requests of the data plane with 503 until Run has received the documents,
@@ -118,6 +122,7 @@ func New(c Config) (*Gateway, error) {
 		c.Tracer = noop.NewTracerProvider()
 	}
 	c.AnswerWait = cmp.Or(c.AnswerWait, DefaultAnswerWait)
+	c.HostWait = cmp.Or(c.HostWait, DefaultHostWait)
 	if err := c.Limits.Check(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
@@ -167,7 +172,7 @@ func (g *Gateway) open() (err error) {
 	if g.cloud, err = g.newCloud(); err != nil {
 		return err
 	}
-	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge)
+	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge, telemetry.GatewayWaiting, telemetry.GatewayWaits)
 	g.handler, err = serve.New(serve.Config{
 		Routes:  g.routes(),
 		Logger:  c.Logger,

@@ -65,7 +65,8 @@ func (w *town) start(change ...func(*Config)) {
 	}
 	c := Config{
 		ControlPlane: w.plane.URL, Credential: w.credential, Version: "test",
-		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Logger:   slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		HostWait: 100 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&c)

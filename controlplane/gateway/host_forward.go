@@ -1,20 +1,13 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -48,9 +41,11 @@ type proxiedRequest struct {
 	host         string // its id
 	serviceToken string // proves to the host that the request comes from a gateway
 	target       *url.URL
-	body         counted // the body of the client
-	reached      bool    // the host has answered
-	err          error   // why there is no response
+	path         *url.URL   // of the client's request
+	body         clientBody // the body of the client
+	reached      bool       // the host has answered
+	doubt        bool       // a try may have had an effect
+	err          error      // why there is no response
 }
 
 type proxiedKey struct{}
@@ -68,7 +63,9 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	}}
 	t.closeBody = t.body.end
 	t.body.control = http.NewResponseController(w)
+	t.body.room = &g.room
 	defer t.body.leave()
+	defer t.body.release()
 	if err := g.findHost(ctx, t, r); err != nil {
 		return err
 	}
@@ -157,8 +154,8 @@ func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("host %s of namespace %s has the address %q, which is not a base URL", d.Host, d.Namespace, d.Address)
 	}
-	g.targets.Store(d.Address, u)
-	return u, nil
+	known, _ := g.targets.LoadOrStore(d.Address, u) // one for each address, because awayHosts compares them
+	return known.(*url.URL), nil
 }
 
 func unavailable(message string) *api.Error {
@@ -171,7 +168,7 @@ func unavailable(message string) *api.Error {
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
-		Transport:      g.transport,
+		Transport:      hostTries{g},
 		FlushInterval:  -1,
 		ModifyResponse: g.answered,
 		ErrorHandler:   g.unanswered,
@@ -184,6 +181,7 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // rewrite removes the headers that only a gateway may set.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	t := proxiedOf(p.In.Context())
+	t.path = p.In.URL
 	address(p, t.target)
 	h := p.Out.Header
 	dropForged(h)
@@ -198,26 +196,15 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	telemetry.PassOn(p.In.Context(), p.In.Header, h)
 	if p.Out.Body != nil && p.Out.Body != http.NoBody {
 		t.body.ReadCloser = p.Out.Body
-		p.Out.Body = &t.body
+		t.body.expect(p.In.ContentLength)
+		p.Out.GetBody = t.body.try   // for the transport, which tries again on another connection if it sent nothing
+		p.Out.Body, _ = t.body.try() // of which nothing has been read
 	}
 }
 
-// errHostRefused means that a host answered 401 to a credential that the gateway accepted. The host does not know
-// the client's key yet, or it does not know the key that signs the gateway's service token. The request had no
-// effect.
-var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
-
-// answered checks the response of the host before the client gets it. It turns a refused credential into an
-// error.
+// answered sees the response of the host before the client does.
 func (g *Gateway) answered(r *http.Response) error {
 	t := proxiedOf(r.Request.Context())
-	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
-	// same result: the host may know of a revocation first, or not know the key yet.
-	if r.StatusCode == http.StatusUnauthorized || r.Header.Get(rpc.CodeHeader) == string(api.Unauthorized) {
-		var shutOut error
-		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.inflightRequest); return shutOut != nil })
-		return cmp.Or(shutOut, errHostRefused)
-	}
 	t.reached = true
 	if _, failing := g.failing.LoadAndDelete(t.host); failing {
 		g.log.Info("a host answers again", "host", t.host)
@@ -225,6 +212,8 @@ func (g *Gateway) answered(r *http.Response) error {
 	// The gateway's own headers replace these.
 	r.Header.Del(requestIDHeader)
 	r.Header.Del(serverTimingHeader)
+	r.Header.Del(fleet.LeavingHeader)
+	r.Header.Del(fleet.OutcomeHeader)
 	return nil
 }
 
@@ -244,70 +233,18 @@ func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) 
 		if _, known := g.failing.LoadOrStore(t.host, struct{}{}); !known {
 			g.log.Warn("a host cannot be reached or refuses the gateway", "host", t.host, "request_id", serve.RequestID(ctx), "error", err)
 		}
-		e := api.Wrap(err, api.LeaderUnavailable, unreachableMessage(err))
+		e := api.Wrap(err, api.LeaderUnavailable, unreachableMessage(t.doubt))
 		e.RetryAfter = RetryAfter
 		t.err = e
 	}
 }
 
 // unreachableMessage tells the client what is certain about its request, and nothing about hosts.
-func unreachableMessage(err error) string {
-	var network *net.OpError
-	if errors.Is(err, errHostRefused) || errors.As(err, &network) && network.Op == "dial" {
-		return "the namespace cannot be reached at the moment: nothing was done, try again"
+func unreachableMessage(doubt bool) string {
+	if doubt {
+		return "the namespace cannot be reached at the moment: whether the request had an effect is not known; try again"
 	}
-	return "the namespace cannot be reached at the moment: whether the request had an effect is not known; try again"
-}
-
-// counted is the body of a request. It counts the bytes read, and end can end it before the client does.
-type counted struct {
-	io.ReadCloser
-	bytes   atomic.Int64
-	closed  atomic.Bool // by the transport; later reads fail without a fault of the client
-	broken  atomic.Bool // reading it failed before it was closed
-	trailer http.Header // trailer of the request to the host, for a stream; it may change until the body has been read
-
-	mu      sync.Mutex
-	control *http.ResponseController // of the connection; nil after the request
-	ended   atomic.Bool              // by the gateway
-}
-
-// end ends the body for the host, although the client has not ended it. It sets a read deadline, so that the
-// waiting or next Read fails, for which Read returns io.EOF.
-func (c *counted) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.control != nil {
-		c.ended.Store(true)
-		_ = c.control.SetReadDeadline(time.Now()) // a writer without deadlines leaves the body to its client
-	}
-}
-
-// leave gives up the connection, because another request may use it afterwards.
-func (c *counted) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.control = nil
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.ReadCloser.Read(b)
-	c.bytes.Add(int64(n))
-	if err != nil && c.ended.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-		c.trailer.Set(fleet.DrainTrailer, "true")
-		return n, io.EOF
-	}
-	// The error of a read after Close cannot be recognised, because httputil.ReverseProxy returns one of its own.
-	if err != nil && err != io.EOF && !c.closed.Load() {
-		c.broken.Store(true)
-	}
-	return n, err
-}
-
-// Close closes the body. The transport calls it when the host has failed, perhaps while another goroutine reads.
-func (c *counted) Close() error {
-	c.closed.Store(true)
-	return c.ReadCloser.Close()
+	return "the namespace cannot be reached at the moment: nothing was done, try again"
 }
 
 // counter counts the bytes written of a response and remembers its status.

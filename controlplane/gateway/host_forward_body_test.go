@@ -38,12 +38,12 @@ func TestReadAfterCloseIsNotBroken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var body counted
+			body := clientBody{room: new(room)}
 			var got error
 			proxy := &httputil.ReverseProxy{
 				Rewrite: func(p *httputil.ProxyRequest) {
 					body.ReadCloser = p.Out.Body
-					p.Out.Body = &body
+					p.Out.Body, _ = body.try()
 				},
 				Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 					c.fail(r.Body)

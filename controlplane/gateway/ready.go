@@ -69,8 +69,12 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
-// measure reports the age of the documents, once there are any.
+// measure reports the requests that wait for hosts, and the age of the documents, once there are any.
 func (g *Gateway) measure(to *telemetry.Scrape) {
+	to.Gauge(telemetry.GatewayWaiting, float64(g.waiting.number()))
+	to.Counter(telemetry.GatewayWaits, float64(g.waiting.served.Load()), "served")
+	to.Counter(telemetry.GatewayWaits, float64(g.waiting.gaveUp.Load()), "gave_up")
+	to.Counter(telemetry.GatewayWaits, float64(g.waiting.full.Load()), "refused")
 	if g.known.Load() {
 		to.Gauge(telemetry.GatewayDocumentsAge, g.age().Seconds())
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -177,15 +178,15 @@ func New(cfg Config) (*Server, error) {
 	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
 	s.requests = s.newRequests()
 	s.draining, s.drain = context.WithCancel(context.Background())
-	table := s.table()
 	var err error
 	if s.openapi, err = document(s.routes()); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.handler, err = serve.New(serve.Config{
-		Routes:       table,
+		Routes:       s.table(),
 		Authenticate: s.authenticate,
 		Refused:      s.onRefused,
+		Mark:         s.markFor(),
 		Tracer:       cfg.Tracer,
 		Logger:       cfg.Logger,
 		Metrics:      telemetry.NewHTTP(cfg.Metrics),
@@ -375,6 +376,9 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 // key.
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o op.Op) (R, cell.Index, error) {
 	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
+	if err == nil || engine.Unknown(err) {
+		serve.Changed(ctx)
+	}
 	return result, at, again(err)
 }
 

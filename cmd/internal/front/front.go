@@ -50,6 +50,9 @@ type Config struct {
 	Handler http.Handler
 	// Drain ends waiting requests, such as long polls, when the front stops.
 	Drain func()
+	// Notice is the time in which the front still takes requests after Drain, so that gateways learn from its responses
+	// that it stops, and send it no further ones. 0 = it stops at once.
+	Notice time.Duration
 	// ShutdownTimeout is the time for requests under way to finish.
 	ShutdownTimeout time.Duration
 	// MaxConnections is the limit on open connections; 0 = no limit.
@@ -107,6 +110,7 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	if c.Drain != nil {
 		c.Drain()
 	}
+	time.Sleep(c.Notice)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
 	defer cancel()
 	if err := srv.Shutdown(closing); err != nil {
