@@ -33,6 +33,7 @@ type cloud struct {
 // ask is one request to the control plane.
 type ask struct {
 	from netip.Addr // the client
+	own  string     // the URL at which the client reached the gateway
 	err  error      // why there is no response
 }
 
@@ -80,7 +81,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 			return api.Errorf(api.NotFound, "there is no route %s: a name must not be . or ..", cloudPath)
 		}
 	}
-	a := &ask{from: c.gateway.limits.ClientAddress(r)}
+	a := &ask{from: c.gateway.limits.ClientAddress(r), own: ownURL(r)}
 	if err := c.gateway.limits.AllowAddress(a.from, c.gateway.config.Now()); err != nil {
 		return err
 	}
@@ -142,6 +143,9 @@ func (c *cloud) answered(r *http.Response) error {
 		if err := c.gateway.limits.AllowFailure(a.from, c.gateway.config.Now()); err != nil {
 			return err
 		}
+	}
+	if r.StatusCode == http.StatusServiceUnavailable {
+		hideLeader(r, r.Request.Context().Value(askKey{}).(*ask).own)
 	}
 	r.Header.Del(requestIDHeader)
 	r.Header.Del(serverTimingHeader)

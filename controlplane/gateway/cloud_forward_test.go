@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -58,6 +59,35 @@ func TestForwardsTheCloudAPI(t *testing.T) {
 		if got := strings.Join(r.Header.Values(name), " and "); got != want {
 			t.Errorf("the control plane sees %s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestHidesTheAddressOfTheLeader checks that a client sees the gateway's URL instead of the address of the control
+// plane's leader, in an otherwise unchanged refusal.
+func TestHidesTheAddressOfTheLeader(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, ok)
+	w.plane.Handle("/cloud/v1/hosts", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Retry-After", "1")
+		out.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(out, `{"error":"<no> leader","code":"LEADER_UNAVAILABLE","details":{"leader_addr":"http://10.0.0.7:8081","retry_after_ms":1000,"retryable":true}}`)
+	})
+	got := w.send("GET", "/cloud/v1/hosts", "cv_org_secret", "")
+	var problem struct {
+		Error   string
+		Code    api.Code
+		Details struct {
+			Leader    string `json:"leader_addr"`
+			After     int    `json:"retry_after_ms"`
+			Retryable bool
+		}
+	}
+	if err := json.Unmarshal([]byte(got.body), &problem); err != nil || got.StatusCode != 503 || got.Header.Get("Retry-After") != "1" {
+		t.Fatalf("%d %v %s: %v", got.StatusCode, got.Header, got.body, err)
+	}
+	d := problem.Details
+	if problem.Error != "<no> leader" || problem.Code != api.LeaderUnavailable || d.Leader != w.url || d.After != 1000 || !d.Retryable || strings.Contains(got.body, "10.0.0.7") {
+		t.Errorf("%s, want leader_addr %s", got.body, w.url)
 	}
 }
 

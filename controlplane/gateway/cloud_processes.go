@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
@@ -75,15 +76,55 @@ func refused(answer *http.Response) bool {
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		return false
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes))
-	answer.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
 	var problem struct {
 		Code api.Code `json:"code"`
 	}
-	return err == nil && json.Unmarshal(text, &problem) == nil && fleet.Elsewhere(problem.Code)
+	return json.Unmarshal(peek(answer), &problem) == nil && fleet.Elsewhere(problem.Code)
+}
+
+// peek returns the body of a refusal, or its first maxRefusalBytes. The body can still be read.
+func peek(answer *http.Response) []byte {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // the next reader gets the error again
+	rebody(answer, io.MultiReader(bytes.NewReader(text), answer.Body))
+	return text
+}
+
+// rebody replaces the bytes of a response's body.
+func rebody(answer *http.Response, body io.Reader) {
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, answer.Body}
+}
+
+// hideLeader replaces the address of the control plane's leader in a refusal by the URL of the gateway, because clients
+// of the gateway cannot reach the leader and need not know its address.
+func hideLeader(answer *http.Response, own string) {
+	var problem map[string]any
+	if json.Unmarshal(peek(answer), &problem) != nil {
+		return
+	}
+	details, _ := problem["details"].(map[string]any)
+	if _, ok := details["leader_addr"]; !ok {
+		return
+	}
+	details["leader_addr"] = own
+	text, err := json.Marshal(problem)
+	if err != nil {
+		return // a decoded object can always be encoded
+	}
+	rebody(answer, bytes.NewReader(text))
+	answer.ContentLength = int64(len(text))
+	answer.Header.Set("Content-Length", strconv.Itoa(len(text)))
+}
+
+// ownURL returns the URL at which a client reached the gateway. A proxy that ends TLS before the gateway hides the
+// client's scheme.
+func ownURL(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // repeats reports whether a request that failed with err, or was refused if err is nil, may be sent to another

@@ -55,3 +55,15 @@ func TestHostTellsGatewaysWhatToRepeat(t *testing.T) {
 		t.Errorf("a bare node that shuts down: %v %s", got.header, got.body)
 	}
 }
+
+// TestHostNamesNoAddress checks that the status of a host's cluster names no address, because a tenant could not reach
+// it and need not know it.
+func TestHostNamesNoAddress(t *testing.T) {
+	t.Parallel()
+	a, _ := openTenants(t, nil)
+	var status api.ClusterStatus
+	a.must(&status, "GET", "/api/v1/cluster/status", "")
+	if status.LeaderAddr != "" || len(status.Nodes) != 1 || status.Nodes[0].Address != "" || status.Nodes[0].URL != "" {
+		t.Errorf("%+v", status)
+	}
+}
