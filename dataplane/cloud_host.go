@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/dataplane/agent"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
@@ -23,6 +24,7 @@ type HostConfig struct {
 	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
 	Version       string
+	Certificate   *certificate.Holder  // of the host; nil = it has none
 	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
 	FeedBytes     uint64               // see cell.Config
 	ViewLagLimit  time.Duration        // see cell.Config
@@ -67,6 +69,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		Credential:   cfg.Credential,
 		Address:      cfg.Address,
 		Version:      cfg.Version,
+		Certificate:  cfg.Certificate,
 		HTTP:         cfg.HTTP,
 		Tracer:       cfg.Tracer,
 		Logger:       cfg.Logger,

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
 )
@@ -32,6 +33,8 @@ type MemberConfig struct {
 	Join         JoinRequest
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
+	// Certificate holds the member's certificate, which each join renews if it is due. nil = the member has none.
+	Certificate *certificate.Holder
 	// Last is the session of an earlier run. The member uses its id and host token until the first join.
 	Last Session
 
@@ -57,6 +60,7 @@ type Member struct {
 	pulse         pulse
 	rejoin        chan struct{} // has an element after the control plane has refused the token
 	fence         fence
+	renewal       condition // of the certificate; only join uses it
 }
 
 // session is the result of the last join, or before the first one of MemberConfig.Last.
@@ -94,6 +98,9 @@ func NewMember(c MemberConfig) (*Member, error) {
 	}
 	if m.log == nil {
 		m.log = slog.Default()
+	}
+	m.renewal = condition{
+		log: m.log, down: "the certificate cannot be replaced; the present one stays in use and the next join tries again", up: "the certificate is kept",
 	}
 	m.session.Store(&session{id: c.Last.ID, hostToken: c.Last.HostToken, ends: c.Last.Ends})
 	if !c.Last.LastHeartbeat.IsZero() {
@@ -201,6 +208,11 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	var a JoinAnswer
 	request := m.config.Join
 	request.Run = m.session.Load().run
+	if c := m.config.Certificate; c != nil {
+		if request.CSR, err = c.Request(); err != nil {
+			return 0, err
+		}
+	}
 	if err := m.send(ctx, http.MethodPost, JoinPath, m.config.Credential, request, &a); err != nil {
 		m.fence.check(err)
 		return 0, err
@@ -212,6 +224,9 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the control plane's answer to a join: %w", err)
 	}
+	if err := m.keepCertificate(a); err != nil {
+		return 0, err
+	}
 	// An open stream delivers the keys in order, and this response may be older.
 	if !m.Connected() {
 		m.trusted.Store(&set)
@@ -219,6 +234,22 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	m.session.Store(&session{id: a.ID, token: a.Token, hostToken: a.HostToken, run: a.Run, ends: a.ExpiresAt.Add(token.Leeway)})
 	half := a.ExpiresAt.Sub(m.config.Now()) / 2
 	return min(max(half, leastRenew), token.Lifetime/2), nil
+}
+
+// keepCertificate stores the certificate and the bundle of the answer to a join. If it cannot, such as on a full
+// disk, a member with a certificate that is still valid logs so and goes on with it, because without tokens the
+// member would lose the control plane at once. Its alarm is raised when the certificate's end is near.
+func (m *Member) keepCertificate(a JoinAnswer) error {
+	c := m.config.Certificate
+	if c == nil {
+		return nil
+	}
+	err := c.Accept(a.ID, a.Certificate, a.Roots)
+	if held := c.Member(); held == nil || held.Identity.ID != a.ID || c.Stage() == certificate.Expired {
+		return err
+	}
+	m.renewal.note(err)
+	return nil
 }
 
 // refused requests a new join after the control plane refused a token. It ignores a token that was

@@ -56,6 +56,7 @@ type JoinRequest struct {
 	Version string `json:"version"`
 	Store   string `json:"store,omitempty"` // id of the host's data directory; "" for a gateway
 	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet
+	CSR     []byte `json:"csr,omitempty"`   // in DER, while the member needs a certificate
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
@@ -67,6 +68,8 @@ type JoinAnswer struct {
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
 	JWKS      json.RawMessage `json:"jwks"` // the keys that verify documents and the tokens of other members
+	// Certificate is in DER, for the key of JoinRequest.CSR; nil without a CSR.
+	Certificate []byte `json:"certificate,omitempty"`
 	// Roots are the roots of the fleet's certificates.
 	Roots certificate.Bundle `json:"roots"`
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
@@ -69,13 +70,19 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 		}
 		serving.TLS = public.Config()
 	}
+	dir := filepath.Join(cfg.DataDir, "gateway")
+	held, err := cfg.openCertificate(dir, certificate.Config{Kind: certificate.Gateway, Logger: r.log})
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
 	metrics := telemetry.NewRegistry()
 	gw, err := gateway.New(gateway.Config{
-		DataDir:      filepath.Join(cfg.DataDir, "gateway"),
+		DataDir:      dir,
 		Metrics:      metrics,
 		ControlPlane: cfg.ControlPlane,
 		Credential:   credential,
 		Version:      version,
+		Certificate:  held,
 		Limits:       cfg.Limits(),
 		HostWait:     cfg.HostWait,
 		Tracer:       r.tracer(),

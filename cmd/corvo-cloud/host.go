@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
@@ -66,6 +67,10 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	held, err := cfg.openCertificate(cfg.DataDir, certificate.Config{Kind: certificate.Host, Store: store, Logger: r.log})
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
 	listener, err := listen(cfg.Bind)
 	if err != nil {
 		return cfg.end(ctx, r, err)
@@ -76,6 +81,7 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Credential:   credential,
 		Address:      cmp.Or(cfg.Advertise, front.URL(listener.Addr())),
 		Version:      version,
+		Certificate:  held,
 		FeedBytes:    uint64(cfg.MaxFeedBytes),
 		ViewLagLimit: cfg.ViewLagLimit,
 		Tracer:       r.tracer(),

@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
@@ -82,6 +84,12 @@ func (j *joining) credential() (string, error) {
 		return "", misuse.Errorf("--credential-file %s: %w", j.CredentialFile, err)
 	}
 	return text, nil
+}
+
+// openCertificate opens the file with the certificate of a part in its directory.
+func (j *joining) openCertificate(dir string, c certificate.Config) (*certificate.Holder, error) {
+	c.Path = filepath.Join(dir, certificate.FileName)
+	return certificate.Open(c)
 }
 
 // measured holds the flag of a part that serves its own metrics.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
@@ -58,9 +59,10 @@ const DefaultAnswerWait = 30 * time.Second
 
 // Config configures a gateway. ControlPlane and Credential are required.
 type Config struct {
-	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
-	Credential   string // of the gateway, cv_gw_...
-	Version      string // of the binary
+	ControlPlane string              // base URL, or the base URLs of several processes, separated by commas
+	Credential   string              // of the gateway, cv_gw_...
+	Version      string              // of the binary
+	Certificate  *certificate.Holder // of the gateway; nil = it has none
 	// DataDir is the directory for documents and session, so that the gateway can serve after a restart
 	// while the control plane is down; "" = they are not stored.
 	DataDir string
@@ -147,7 +149,7 @@ func (g *Gateway) open() (err error) {
 	c := g.config
 	member := fleet.MemberConfig{
 		ControlPlane: c.ControlPlane, Credential: c.Credential, Join: fleet.JoinRequest{Version: c.Version},
-		HTTP: c.HTTP, Now: c.Now, Logger: c.Logger,
+		Certificate: c.Certificate, HTTP: c.HTTP, Now: c.Now, Logger: c.Logger,
 	}
 	if c.DataDir != "" {
 		var docs []fleet.Doc

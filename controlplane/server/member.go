@@ -9,6 +9,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
@@ -67,7 +68,7 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 		run = joined.Run
 	}
 	s.cfg.Observations.Touch(host.ID)
-	return s.admit(w, host, run)
+	return s.admit(w, host, body, run)
 }
 
 // member validates what a member reports about itself: address, store, run and version. Only a host has an
@@ -98,9 +99,10 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	}
 }
 
-// admit writes a service token, and for a gateway a second one that the gateway presents to hosts. Their
-// audiences differ, so that a host cannot use the second token at the control plane.
-func (s *Server) admit(w http.ResponseWriter, host fleet.Host, run int64) error {
+// admit writes a service token, for a gateway a second one that the gateway presents to hosts, and a certificate if
+// the member asks for one. The audiences of the tokens differ, so that a host cannot use the second token at the
+// control plane.
+func (s *Server) admit(w http.ResponseWriter, host fleet.Host, body wire.JoinRequest, run int64) error {
 	key, err := s.cfg.Signer.Key()
 	if err != nil {
 		return err
@@ -119,7 +121,21 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host, run int64) error 
 			return err
 		}
 	}
+	if body.CSR != nil {
+		who := certificate.Identity{Kind: kindOf(host.Kind), ID: host.ID, Store: body.Store}
+		if answer.Certificate, err = s.cfg.Authority.root.Issue(body.CSR, who, now, s.cfg.Rand); err != nil {
+			return err
+		}
+	}
 	return serve.WriteJSON(w, http.StatusOK, answer)
+}
+
+// kindOf returns the kind of the certificate of a registered member.
+func kindOf(kind keyring.Kind) certificate.Kind {
+	if kind == keyring.Host {
+		return certificate.Host
+	}
+	return certificate.Gateway
 }
 
 // report takes the report of a member: the cells of a host, and when keys were last used there. A gateway has

@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/telemetry"
@@ -54,6 +55,7 @@ type Config struct {
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
 	Version      string
+	Certificate  *certificate.Holder // of the host; nil = it has none
 
 	HTTP   *http.Client         // nil = a client of its own
 	Tracer trace.TracerProvider // nil = no traces
@@ -120,6 +122,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		Credential:   cfg.Credential,
 		Join:         fleet.JoinRequest{Address: cfg.Address, Version: cfg.Version, Store: cfg.Store},
 		Trusted:      a.catalogue.Trusted(),
+		Certificate:  cfg.Certificate,
 		HTTP:         cfg.HTTP,
 		Now:          cfg.Now,
 		Logger:       cfg.Logger,

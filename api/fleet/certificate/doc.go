@@ -4,8 +4,8 @@
 // It does not decide which members get a certificate: the control plane does when they join. It does not know
 // the rights of a member, because the documents have them. It may import api, api/text and durable.
 //
-// The control plane uses it for its root and the bundle that it publishes. It will also issue certificates, and package
-// fleet, with which hosts and gateways join, will keep them and use them for TLS.
+// The control plane makes its root and issues certificates with it. Hosts and gateways ask for a certificate when they
+// join (package fleet) and keep it in a file.
 //
 // All keys are Ed25519, because Corvo signs documents, tokens and members' certificates with Ed25519 already.
 // Such a key is stored as its seed of 32 bytes, its signatures need no randomness, and only our own programs

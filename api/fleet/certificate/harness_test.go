@@ -79,7 +79,7 @@ func renew(t *testing.T, h *certificate.Holder, who certificate.Identity, now ti
 	}
 	der, err := root.Issue(request, who, now, rand.Reader)
 	if err == nil {
-		err = h.Accept(der, bundle)
+		err = h.Accept(who.ID, der, bundle)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // Config describes this process's place in the fleet.
@@ -34,6 +35,7 @@ type Holder struct {
 	replacing sync.Mutex         // held while the file is replaced
 	key       ed25519.PrivateKey // the key in the file, or a new one, which Accept writes with the first certificate
 	current   atomic.Pointer[Member]
+	another   atomic.Bool // the control plane calls this member by another id than the certificate
 }
 
 // Open reads the member's file. Without a usable file it makes a new key and logs why the member joins anew.
@@ -77,23 +79,30 @@ func (h *Holder) Stage() Stage {
 // Request returns the request for the next certificate, or nil while the current one needs no renewal. The
 // member sends it with its next join.
 func (h *Holder) Request() ([]byte, error) {
-	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) {
+	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) && !h.another.Load() {
 		return nil, nil
 	}
 	return NewRequest(h.key)
 }
 
-// Accept takes the control plane's answer to a join: a certificate in DER, nil if none was requested, and the
-// newest bundle. It writes the file before any handshake uses them. It refuses a new certificate that is for
-// another key, kind or store, or that other members would refuse now; after an error the current certificate
-// and bundle stay in use.
-func (h *Holder) Accept(der []byte, bundle Bundle) error {
+// Accept takes the control plane's answer to a join: the id of this member, a certificate in DER, nil if none
+// was requested, and the newest bundle. It writes the file before any handshake uses them. It refuses a new
+// certificate that is for another key or member, or that other members would refuse now; after an error the
+// current certificate and bundle stay in use.
+//
+// If the current certificate has another id, because the member has got the credential of another member since,
+// Accept refuses an answer without a certificate, and the next Request asks for one.
+func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()
 	old := h.Member()
 	if der == nil {
 		if old == nil {
 			return api.Errorf(api.Unauthorized, "the control plane's answer to a join has no certificate")
+		}
+		if old.Identity.ID != id {
+			h.another.Store(true)
+			return api.Errorf(api.Unauthorized, "the certificate of this member is of %s, and the control plane calls it %s: the next join asks for another certificate", old.Identity, text.Quote(id))
 		}
 		der = old.leaf.Raw
 	}
@@ -105,20 +114,21 @@ func (h *Holder) Accept(der []byte, bundle Bundle) error {
 		if old.Bundle.Equal(bundle) {
 			return nil
 		}
-	} else if err := h.check(next); err != nil {
+	} else if err := h.check(next, id); err != nil {
 		return err
 	}
 	if err := next.writeFile(h.cfg.Path); err != nil {
 		return err
 	}
 	h.current.Store(next)
+	h.another.Store(false)
 	return nil
 }
 
-// check refuses a new certificate that is of another kind or store, or that other members would refuse now.
-func (h *Holder) check(m *Member) error {
-	if m.Identity.Kind != h.cfg.Kind || m.Identity.Store != h.cfg.Store {
-		return api.Errorf(api.Unauthorized, "the control plane issued a certificate to %s, and this is a %s with store %q: is its credential of another member?", m.Identity, h.cfg.Kind, h.cfg.Store)
+// check refuses a new certificate that is of another member, or that other members would refuse now.
+func (h *Holder) check(m *Member, id string) error {
+	if want := (Identity{Kind: h.cfg.Kind, ID: id, Store: h.cfg.Store}); m.Identity != want {
+		return api.Errorf(api.Unauthorized, "the control plane issued a certificate to %s, and this is %s: is its credential of another member?", m.Identity, want)
 	}
 	_, err := m.Bundle.verify(m.leaf, x509.ExtKeyUsageClientAuth, h.cfg.Now())
 	return err

@@ -133,7 +133,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	root, foreign := newRoot(t, start), newRoot(t, start)
 	ours := bundleOf(t, root)
 	h := open(t, host, at(start), "")
-	refused(t, h.Accept(nil, ours), api.Unauthorized, "no certificate")
+	refused(t, h.Accept(host.ID, nil, ours), api.Unauthorized, "no certificate")
 	request, err := h.Request()
 	if err != nil {
 		t.Fatal(err)
@@ -151,23 +151,45 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 	otherStore := host
 	otherStore.Store = "store_2"
-	refused(t, h.Accept([]byte("x"), ours), api.ValidationError, "damaged")
-	refused(t, h.Accept(issue(root, strange, host, start), ours), api.ValidationError, "not for the key")
-	refused(t, h.Accept(issue(root, request, host, start), certificate.Bundle{}), api.ValidationError, "without a root")
-	refused(t, h.Accept(issue(foreign, request, host, start), ours), api.Unauthorized, "of another fleet")
-	refused(t, h.Accept(issue(root, request, otherStore, start), ours), api.Unauthorized, "store_2")
-	refused(t, h.Accept(issue(root, request, gateway, start), ours), api.Unauthorized, "gw_1")
-	refused(t, h.Accept(issue(root, request, host, start.Add(-certificate.Life-time.Second)), ours), api.Unauthorized, "11:59:59", "12:00:00")
+	refused(t, h.Accept(host.ID, []byte("x"), ours), api.ValidationError, "damaged")
+	refused(t, h.Accept(host.ID, issue(root, strange, host, start), ours), api.ValidationError, "not for the key")
+	refused(t, h.Accept(host.ID, issue(root, request, host, start), certificate.Bundle{}), api.ValidationError, "without a root")
+	refused(t, h.Accept(host.ID, issue(foreign, request, host, start), ours), api.Unauthorized, "of another fleet")
+	refused(t, h.Accept(host.ID, issue(root, request, otherStore, start), ours), api.Unauthorized, "store_2")
+	refused(t, h.Accept(host.ID, issue(root, request, gateway, start), ours), api.Unauthorized, "gw_1")
+	refused(t, h.Accept(host.ID, issue(root, request, host, start.Add(-certificate.Life-time.Second)), ours), api.Unauthorized, "11:59:59", "12:00:00")
 	if h.Member() != nil {
 		t.Fatal("a refused answer was taken")
 	}
-	if err := h.Accept(issue(root, request, host, start), ours); err != nil {
+	if err := h.Accept(host.ID, issue(root, request, host, start), ours); err != nil {
 		t.Fatal(err)
 	}
 	before := h.Member()
-	refused(t, h.Accept(issue(root, request, gateway, start), ours), api.Unauthorized)
+	refused(t, h.Accept(host.ID, issue(root, request, gateway, start), ours), api.Unauthorized)
 	if h.Member() != before {
 		t.Error("a refused answer replaced the certificate")
+	}
+}
+
+// TestTheCredentialOfAnotherMember gives a host the credential of another one while it has a fresh certificate. The host
+// asks for a certificate of the other one.
+func TestTheCredentialOfAnotherMember(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, start)
+	ours := bundleOf(t, root)
+	h := join(t, host, at(start), root, ours)
+	refused(t, h.Accept("host_2", nil, ours), api.Unauthorized, host.String(), "host_2")
+	if h.Member().Identity != host {
+		t.Fatal("the certificate is already that of", h.Member().Identity)
+	}
+	other := host
+	other.ID = "host_2"
+	renew(t, h, other, start, root, ours)
+	if got := h.Member().Identity; got != other {
+		t.Error("the certificate is of", got)
+	}
+	if request, err := h.Request(); request != nil || err != nil {
+		t.Error("the new certificate is renewed:", err)
 	}
 }
 

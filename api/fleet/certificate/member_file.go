@@ -13,6 +13,9 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
+// FileName is the name of a member's file below its directory.
+const FileName = "certificate.pem"
+
 // fileMode is the mode of a member's file, because the file holds the private key.
 const fileMode = 0o600
 

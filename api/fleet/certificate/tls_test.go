@@ -229,19 +229,19 @@ func TestTwoRootsDuringARotation(t *testing.T) {
 	}
 	connect(true)
 	for _, h := range []*certificate.Holder{server, client} { // the new root is published
-		if err := h.Accept(nil, both); err != nil {
+		if err := h.Accept(h.Member().Identity.ID, nil, both); err != nil {
 			t.Fatal(err)
 		}
 		connect(true)
 	}
 	// The new root signs. The bundle without the old one makes the server ask for a new certificate at once.
-	if err := server.Accept(nil, last); err != nil {
+	if err := server.Accept(host.ID, nil, last); err != nil {
 		t.Fatal(err)
 	}
 	connect(false) // the client's certificate is of the old root
 	renew(t, server, host, start, after, last)
 	connect(false)
-	if err := client.Accept(nil, last); err != nil {
+	if err := client.Accept(gateway.ID, nil, last); err != nil {
 		t.Fatal(err)
 	}
 	renew(t, client, gateway, start, after, last)

@@ -52,6 +52,7 @@ type ControlPlane struct {
 	ends     int // how often End closed all streams
 	lifetime time.Duration
 	joins    int
+	issued   int // certificates
 	refused  int // refused joins
 	streams  int // opened so far
 	reports  []fleet.Report
@@ -207,6 +208,9 @@ func (c *ControlPlane) isDown() bool { return read(c, func() bool { return c.dow
 // Joins counts the answered joins.
 func (c *ControlPlane) Joins() int { return read(c, func() int { return c.joins }) }
 
+// Issued counts the issued certificates.
+func (c *ControlPlane) Issued() int { return read(c, func() int { return c.issued }) }
+
 // Store returns the store with which a member has joined.
 func (c *ControlPlane) Store(id string) string {
 	return read(c, func() string { return c.stores[id] })
@@ -269,6 +273,19 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		a.Token, a.HostToken = sign(tenancy.GatewayMember, token.ControlPlane), sign(tenancy.GatewayMember, token.Hosts)
 	} else {
 		a.Token = sign(tenancy.HostMember, token.ControlPlane)
+	}
+	if request.CSR != nil {
+		who := certificate.Identity{Kind: certificate.Host, ID: m.id, Store: request.Store}
+		if m.kind == keyring.Gateway {
+			who.Kind = certificate.Gateway
+		}
+		der, err := c.root.Issue(request.CSR, who, time.Now(), rand.Reader)
+		if err != nil {
+			refuse(w, err.(*api.Error))
+			return
+		}
+		a.Certificate = der
+		c.issued++
 	}
 	answer(w, a)
 }
