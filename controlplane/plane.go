@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
@@ -33,6 +34,11 @@ type Config struct {
 	NodeID   string // "" = minted at the first start
 	Endpoint string // base URL where tenants reach their namespaces
 	Version  string
+
+	// Certificate holds the certificate of this process, which Open replaces and the Plane renews. nil = it has
+	// none.
+	Certificate *certificate.Holder
+	Names       []string // DNS names and IP addresses at which operators reach this process, for its certificate
 
 	// Cluster says how this process finds the other processes of the control plane; nil = it is the only one.
 	// Open sets its fields that follow from this Config, such as the data directory, the node id and the
@@ -94,6 +100,12 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	}
 	if p.authority, err = server.OpenAuthority(ctx, p.store, cfg.Now, cfg.Rand); err != nil {
 		return nil, err
+	}
+	if cfg.Certificate != nil {
+		cfg.Certificate.Renew() // the names may have changed
+		if err := p.certify(cfg); err != nil {
+			return nil, fmt.Errorf("certificate of this process: %w", err)
+		}
 	}
 	p.signer, err = server.OpenSigner(ctx, server.SignerConfig{
 		Store: p.store, Period: cfg.SigningPeriod, Now: cfg.Now, Rand: cfg.Rand, Logger: cfg.Logger,
@@ -174,7 +186,34 @@ func (p *Plane) serve(cfg Config) (err error) {
 	ctx, p.stop = context.WithCancel(context.Background())
 	p.work.Go(func() { reconciler.Run(ctx) })
 	p.work.Go(func() { p.signer.Run(ctx) })
+	if cfg.Certificate != nil {
+		p.work.Go(func() { p.keepCertified(ctx, cfg) })
+	}
 	return nil
+}
+
+// certifyEvery is the time between two checks of whether the certificate of this process is due for renewal.
+const certifyEvery = 10 * time.Minute
+
+// keepCertified renews the certificate of this process in time, until ctx ends.
+func (p *Plane) keepCertified(ctx context.Context, cfg Config) {
+	tick := time.NewTicker(certifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := p.certify(cfg); err != nil {
+			cfg.Logger.Error("the certificate of this process cannot be renewed; the present one stays in use, and the process tries again",
+				"error", err, "in", certifyEvery)
+		}
+	}
+}
+
+func (p *Plane) certify(cfg Config) error {
+	return p.authority.Certify(cfg.Certificate, cfg.NodeID, cfg.Names, cfg.Now(), cfg.Rand)
 }
 
 // Handler serves the cloud API, the fleet protocol, JWKS and health.
@@ -182,6 +221,9 @@ func (p *Plane) Handler() http.Handler { return p.server }
 
 // FleetRoot returns the SHA-256 of the root that issues the fleet's certificates, in hexadecimal.
 func (p *Plane) FleetRoot() string { return p.authority.Fingerprint() }
+
+// Roots returns the roots that the members of the fleet trust.
+func (p *Plane) Roots() certificate.Bundle { return p.authority.Bundle() }
 
 // EnsureOperator registers the key of an operator, whose text a person has generated and stored beforehand.
 // Calling it again changes nothing. It refuses a text of another kind, and a key that was revoked or has expired.

@@ -24,7 +24,7 @@ type HostConfig struct {
 	Credential    string // cv_host_..., with which the host joins
 	Address       string // base URL where gateways reach this host
 	Version       string
-	Certificate   *certificate.Holder  // of the host; nil = it has none
+	Certificate   *certificate.Holder  // of the host, for the control plane; nil = it has none and speaks plain HTTP
 	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
 	FeedBytes     uint64               // see cell.Config
 	ViewLagLimit  time.Duration        // see cell.Config

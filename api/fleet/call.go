@@ -102,9 +102,13 @@ func (m *Member) sendTo(ctx context.Context, base *url.URL, method, path, bearer
 	if err != nil {
 		return err
 	}
-	answer, err := m.http.Do(request)
+	to := m.http
+	if path == JoinPath {
+		to = m.joining
+	}
+	answer, err := to.Do(request)
 	if err != nil {
-		return err // a *url.Error, which names method and URL
+		return Unanswered(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
@@ -125,6 +129,17 @@ func (m *Member) sendTo(ctx context.Context, base *url.URL, method, path, bearer
 		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
 	}
 	return nil
+}
+
+// Unanswered returns the error of a request that got no response, without the code of an *api.Error. A handshake that
+// refuses the other side's certificate fails with UNAUTHORIZED, and in a response that code would mean that
+// the server refuses the caller's credential.
+func Unanswered(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return errors.New(err.Error())
+	}
+	return err // from http.Client a *url.Error, which names method and URL
 }
 
 func (m *Member) request(ctx context.Context, base *url.URL, method, path, bearer string, in any) (*http.Request, error) {

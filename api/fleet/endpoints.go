@@ -37,6 +37,16 @@ func ParseEndpoints(text string) (*Endpoints, error) {
 	return e, nil
 }
 
+// checkTLS refuses a URL of plain HTTP.
+func (e *Endpoints) checkTLS() error {
+	for _, u := range e.all {
+		if u.Scheme != "https" {
+			return fmt.Errorf("control plane %q is not an https URL: a member with a certificate speaks TLS only", u)
+		}
+	}
+	return nil
+}
+
 // Len returns the number of processes.
 func (e *Endpoints) Len() int { return len(e.all) }
 

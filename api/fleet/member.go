@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +34,8 @@ type MemberConfig struct {
 	Join         JoinRequest
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
-	// Certificate holds the member's certificate, which each join renews if it is due. nil = the member has none.
+	// Certificate holds the member's certificate, with which it speaks TLS to the control plane, and which each
+	// join renews if it is due. nil = the member has none and speaks plain HTTP.
 	Certificate *certificate.Holder
 	// Last is the session of an earlier run. The member uses its id and host token until the first join.
 	Last Session
@@ -49,6 +51,7 @@ type Member struct {
 	config    MemberConfig
 	endpoints *Endpoints
 	http      *http.Client
+	joining   *http.Client // for joins, in which the member shows no certificate
 	log       *slog.Logger
 
 	running       atomic.Bool
@@ -82,16 +85,25 @@ func CheckCredential(text string) error {
 func NewMember(c MemberConfig) (*Member, error) {
 	var faults []error
 	endpoints, err := ParseEndpoints(c.ControlPlane)
+	if err == nil && c.Certificate != nil {
+		err = endpoints.checkTLS()
+	}
 	faults = append(faults, err, CheckCredential(c.Credential))
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	m := &Member{config: c, endpoints: endpoints, log: c.Logger, rejoin: make(chan struct{}, 1), fence: fence{down: make(chan struct{})}}
-	m.http = &http.Client{Transport: newTransport()}
-	if c.HTTP != nil {
+	switch {
+	case c.HTTP != nil:
 		untimed := *c.HTTP
 		untimed.Timeout = 0 // it would cut the stream off; calls have a limit of their own
-		m.http = &untimed
+		m.http, m.joining = &untimed, &untimed
+	case c.Certificate != nil:
+		m.http = &http.Client{Transport: newTransport(ControlPlaneClient(c.Certificate))}
+		m.joining = &http.Client{Transport: newTransport(c.Certificate.JoinClient())}
+	default:
+		m.http = &http.Client{Transport: newTransport(nil)}
+		m.joining = m.http
 	}
 	if m.config.Now == nil {
 		m.config.Now = time.Now
@@ -111,10 +123,15 @@ func NewMember(c MemberConfig) (*Member, error) {
 }
 
 // Close closes idle connections, as Run does at its end. Calls still work, on new connections.
-func (m *Member) Close() { m.http.CloseIdleConnections() }
+func (m *Member) Close() {
+	m.http.CloseIdleConnections()
+	m.joining.CloseIdleConnections()
+}
 
-func newTransport() *http.Transport {
+// newTransport returns a transport for the control plane; secure is nil for plain HTTP.
+func newTransport(secure *tls.Config) *http.Transport {
 	return &http.Transport{
+		TLSClientConfig:       secure,
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: CallTimeout}).DialContext,
 		TLSHandshakeTimeout:   CallTimeout,

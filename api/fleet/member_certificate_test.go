@@ -1,11 +1,13 @@
 package fleet_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,10 +77,10 @@ func (c *certified) untilJoined(t *testing.T, h *certificate.Holder) {
 // damaged file, and when the certificate is due for renewal.
 func TestAJoinBringsACertificate(t *testing.T) {
 	t.Parallel()
-	c := newCertified(t, fleettest.New(t))
+	c := newCertified(t, fleettest.NewTLS(t))
 	step := func(name string, issued int) *certificate.Member {
 		t.Helper()
-		h := c.holder(t, "")
+		h := c.holder(t, c.plane.Root())
 		c.untilJoined(t, h)
 		if got := c.plane.Issued(); got != issued {
 			t.Fatalf("%s: %d certificates were issued, want %d", name, got, issued)
@@ -107,11 +109,12 @@ func TestAJoinBringsACertificate(t *testing.T) {
 	step("renewal", 3)
 }
 
-// TestAFullDiskDoesNotEndAMembership keeps a host from writing its renewed certificate. It goes on with the present one.
+// TestAFullDiskDoesNotEndAMembership keeps a host from writing its renewed certificate. It goes on with the present one,
+// but does not join without any.
 func TestAFullDiskDoesNotEndAMembership(t *testing.T) {
 	t.Parallel()
-	c := newCertified(t, fleettest.New(t))
-	h := c.holder(t, "")
+	c := newCertified(t, fleettest.NewTLS(t))
+	h := c.holder(t, c.plane.Root())
 	c.untilJoined(t, h)
 	before := h.Member()
 	if err := os.RemoveAll(filepath.Dir(c.path)); err != nil {
@@ -122,8 +125,7 @@ func TestAFullDiskDoesNotEndAMembership(t *testing.T) {
 	if h.Member() != before || c.plane.Issued() != 2 {
 		t.Errorf("the certificate was replaced without a file, or %d were issued instead of 2", c.plane.Issued())
 	}
-	c.ahead.Store(int64(certificate.Life + time.Minute))
-	m := c.member(t, h)
+	m := c.member(t, c.holder(t, c.plane.Root())) // a new process, which has no certificate at all
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	joins := c.plane.Joins()
@@ -131,6 +133,32 @@ func TestAFullDiskDoesNotEndAMembership(t *testing.T) {
 	fleettest.Eventually(t, "the host has tried twice", func() bool { return c.plane.Joins() >= joins+2 })
 	cancel()
 	if err := <-ended; err != nil || m.Token() != "" {
-		t.Errorf("with an expired certificate the host has joined with token %q: %v", m.Token(), err)
+		t.Errorf("without a certificate the host has joined with token %q: %v", m.Token(), err)
 	}
+}
+
+// TestTheFirstJoinTrustsOneRoot joins with the SHA-256 of another root, which is refused, and after the first join with the
+// file alone.
+func TestTheFirstJoinTrustsOneRoot(t *testing.T) {
+	t.Parallel()
+	plane, other := fleettest.NewTLS(t), fleettest.NewTLS(t)
+	c := newCertified(t, plane)
+	var log bytes.Buffer
+	m, err := fleet.NewMember(fleet.MemberConfig{
+		ControlPlane: plane.URL, Credential: c.credential, Certificate: c.holder(t, other.Root()),
+		Join: fleet.JoinRequest{Address: "http://127.0.0.1:1", Store: testStore}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := m.Run(ctx, fleet.Follow{}); err != nil {
+		t.Error(err)
+	}
+	if plane.Joins()+plane.Refused() > 0 || !strings.Contains(log.String(), plane.Root()) || !strings.Contains(log.String(), other.Root()) {
+		t.Errorf("the credential was sent %d times: %s", plane.Joins()+plane.Refused(), log.String())
+	}
+	c.untilJoined(t, c.holder(t, plane.Root()))
+	c.untilJoined(t, c.holder(t, other.Root())) // the file counts
 }

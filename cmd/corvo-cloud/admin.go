@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +21,7 @@ import (
 
 // operating holds the flags with which an operator's command reaches the control plane.
 type operating struct {
-	ControlPlane    string `flag:"control-plane" default:"http://127.0.0.1:8081" doc:"URL of the control plane or of a gateway"`
+	ControlPlane    string `flag:"control-plane" default:"https://127.0.0.1:8081" doc:"URL of the control plane or of a gateway"`
 	OperatorKeyFile string `flag:"operator-key-file" default:"data/operator.key" doc:"file with an operator's key, which the control plane writes at its first start"`
 	Config          string `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
 }
@@ -31,7 +37,34 @@ func (o *operating) open() (*client.Cloud, error) {
 	if err != nil {
 		return nil, misuse.Errorf("--operator-key-file: %w; it names the file with an operator's key, such as operator.key in the data directory of corvo-cloud server", err)
 	}
-	return client.NewCloud(o.ControlPlane, strings.TrimSpace(string(content)))
+	trusting, err := o.trusting()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewCloud(o.ControlPlane, strings.TrimSpace(string(content)), client.WithHTTPClient(trusting))
+}
+
+// trusting returns an HTTP client that trusts the fleet's roots if their file lies beside the operator's key, as the
+// control plane writes both, and the roots of the system.
+func (o *operating) trusting() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	path := filepath.Join(filepath.Dir(o.OperatorKeyFile), rootFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &http.Client{Transport: transport}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the fleet's root: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the roots of the system: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("the fleet's root: %s has no certificate in PEM: copy it from the data directory of the control plane, or remove it", path)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
 }
 
 // newAdmin makes the commands for operators of a cloud.

@@ -21,7 +21,7 @@ func TestAdminAuditVerify(t *testing.T) {
 	serve := func() (url string) {
 		p.server = start(t, "the control plane listens on", "server", "--bind", "127.0.0.1:0",
 			"--data-dir", filepath.Join(p.dir, "server"), "--endpoint", "http://127.0.0.1:1")
-		return "http://" + listening(p.server)
+		return "https://" + listening(p.server)
 	}
 	url, keyFile := serve(), filepath.Join(p.dir, "server", operatorKeyFile)
 	verify := func(more ...string) (int, string) {
@@ -31,7 +31,7 @@ func TestAdminAuditVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator := newCloud(t, url, strings.TrimSpace(string(key)))
+	operator := newCloud(t, url, strings.TrimSpace(string(key)), trusting(t, filepath.Join(p.dir, "server")))
 	org, err := operator.CreateOrg(t.Context(), api.CreateOrgRequest{Name: "acme"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAdminAuditVerify(t *testing.T) {
 			t.Errorf("the list lacks %s:\n%s", part, listed)
 		}
 	}
-	tenants := filepath.Join(p.dir, "tenant.key")
+	tenants := filepath.Join(p.dir, "server", "tenant.key") // beside the root
 	if err := os.WriteFile(tenants, []byte(token.APIKey), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestGatewayAdmission(t *testing.T) {
 	if err := os.WriteFile(file, []byte(credential), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1", "--credential-file", file, "--max-connections", "1", "--data-dir", t.TempDir())
+	p := start(t, "the gateway listens on", "gateway", "--insecure", "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1", "--credential-file", file, "--max-connections", "1", "--data-dir", t.TempDir())
 	var last net.Conn
 	for _, want := range []int{200, 429} {
 		conn, err := net.Dial("tcp", listening(p))

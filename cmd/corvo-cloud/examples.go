@@ -7,8 +7,8 @@ var examples = map[string]string{
 	"help":    "corvo-cloud help gateway",
 	"version": "corvo-cloud version",
 	"server":  "corvo-cloud server --data-dir /var/lib/corvo-control --bind :8081 --endpoint https://queue.example.com",
-	"gateway": "corvo-cloud gateway --control-plane http://control:8081 --credential-file gateway-1.credential --bind :8080",
-	"host":    "corvo-cloud host --control-plane http://control:8081 --credential-file host-1.credential --advertise http://host-1:8082",
+	"gateway": "corvo-cloud gateway --control-plane https://control:8081 --fleet-root 9f2c... --credential-file gateway-1.credential --bind :8080",
+	"host":    "corvo-cloud host --control-plane https://control:8081 --fleet-root 9f2c... --credential-file host-1.credential --advertise https://host-1:8082",
 
 	"admin":              "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
 	"admin audit":        "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",

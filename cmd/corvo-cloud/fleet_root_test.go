@@ -21,7 +21,7 @@ func TestServerPrintsTheFleetsRoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := newCloud(t, "http://"+listening(p), strings.TrimSpace(string(key))).CreateHost(t.Context(), api.CreateHostRequest{Name: host})
+		made, err := newCloud(t, "https://"+listening(p), strings.TrimSpace(string(key)), trusting(t, dir)).CreateHost(t.Context(), api.CreateHostRequest{Name: host})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	measured, err := cfg.serveMetrics(ctx, out, metrics.Handler(), &cfg.process, r)
+	measured, err := cfg.serveMetrics(ctx, out, metrics.Handler(), gw, &cfg.process, r)
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}

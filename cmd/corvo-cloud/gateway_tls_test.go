@@ -47,7 +47,7 @@ func TestTheGatewayServesTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "the gateway listens on https://", "gateway", "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"),
+	p := start(t, "the gateway listens on https://", "gateway", "--insecure", "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"),
 		"--control-plane", "http://127.0.0.1:1", "--credential-file", file("credential", "", []byte(gatewayCredential(t))),
 		"--tls-cert-file", file("tls.crt", "CERTIFICATE", der), "--tls-key-file", file("tls.key", "PRIVATE KEY", key))
 	_, url, _ := strings.Cut(p.Greeting[len(p.Greeting)-1], "listens on ")

@@ -39,10 +39,10 @@ func TestOneURL(t *testing.T) {
 	}
 	for name, at := range map[string]struct{ url, says string }{
 		"gateway":       {p.gatewayRelay.URL, "is logged in"},
-		"control plane": {p.control.URL, "is logged in"},
-		"host":          {p.far.URL, "has no cloud API"},
+		"control plane": {secure(p.control), "is logged in"},
+		"host":          {secure(p.far), "failed to verify certificate"},
 	} {
-		if got := login(t, at.url, made.APIKey); !strings.Contains(got, at.says) {
+		if got := login(t, at.url, made.APIKey, "SSL_CERT_FILE="+filepath.Join(p.dir, "server", rootFile)); !strings.Contains(got, at.says) {
 			t.Errorf("login at the %s: %s", name, got)
 		}
 	}
@@ -67,11 +67,11 @@ func TestOneURL(t *testing.T) {
 	}
 }
 
-// login runs `corvo login` and returns its output.
-func login(t *testing.T, endpoint, token string) string {
+// login runs `corvo login` with additional variables and returns its output.
+func login(t *testing.T, endpoint, token string, env ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), proctest.Build(t, "../..", "./cmd/corvo"), "login", "--endpoint", endpoint, "--token-file", "-")
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "CORVO_ENDPOINT=", "CORVO_PROFILE=")
+	cmd.Env = append(append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "CORVO_ENDPOINT=", "CORVO_PROFILE="), env...)
 	cmd.Stdin = strings.NewReader(token)
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {

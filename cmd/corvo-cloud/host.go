@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
@@ -46,7 +47,9 @@ func (cfg *hostConfig) check(f *misuse.Faults) {
 	cfg.joining.check(f, "host")
 	cfg.View.Check(f.Refuse)
 	checkBind(f, "--bind", cfg.Bind)
-	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://10.0.0.7:8082", cfg.Advertise)
+	cfg.insecurity.checkBind(f, cfg.Bind)
+	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as https://10.0.0.7:8082", cfg.Advertise)
+	cfg.insecurity.checkURL(f, "--advertise", cfg.Advertise)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 	cfg.measured.check(f)
 }
@@ -75,11 +78,15 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
+	serving := front.Config{ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log}
+	if held != nil {
+		serving.TLS = fleet.HostServer(held)
+	}
 	opened, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
 		DataDir:      cfg.DataDir,
 		ControlPlane: cfg.ControlPlane,
 		Credential:   credential,
-		Address:      cmp.Or(cfg.Advertise, front.URL(listener.Addr())),
+		Address:      cmp.Or(cfg.Advertise, serving.URL(listener.Addr())),
 		Version:      version,
 		Certificate:  held,
 		FeedBytes:    uint64(cfg.MaxFeedBytes),
@@ -90,14 +97,13 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	measured, err := cfg.serveMetrics(ctx, out, opened.OperatorMetrics(), &cfg.process, r)
+	measured, err := cfg.serveMetrics(ctx, out, opened.OperatorMetrics(), opened.Handler(), &cfg.process, r)
 	if err != nil {
 		return cfg.end(ctx, r, err, opened.Close)
 	}
 	defer func() { err = errors.Join(err, measured()) }()
-	fmt.Fprintf(out, "the host listens on %s\n", front.URL(listener.Addr()))
-	err = front.Serve(ctx, listener, front.Config{
-		Handler: opened.Handler(), Drain: opened.Drain, Notice: leavingNotice, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
-	})
+	fmt.Fprintf(out, "the host listens on %s\n", serving.URL(listener.Addr()))
+	serving.Handler, serving.Drain, serving.Notice = opened.Handler(), opened.Drain, leavingNotice
+	err = front.Serve(ctx, listener, serving)
 	return cfg.end(ctx, r, err, opened.Close)
 }

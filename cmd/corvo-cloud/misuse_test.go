@@ -27,9 +27,9 @@ func TestMisuseEndsWith2(t *testing.T) {
 		}
 		return path
 	}
-	server := []string{"server", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--endpoint", "http://127.0.0.1:1"}
-	host := []string{"host", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1"}
-	gateway := []string{"gateway", "--data-dir", filepath.Join(dir, "gateway"), "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1",
+	server := []string{"server", "--data-dir", filepath.Join(dir, "data"), "--insecure", "--bind", "127.0.0.1:0", "--endpoint", "http://127.0.0.1:1"}
+	host := []string{"host", "--data-dir", filepath.Join(dir, "data"), "--insecure", "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1"}
+	gateway := []string{"gateway", "--data-dir", filepath.Join(dir, "gateway"), "--insecure", "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1",
 		"--credential-file", file("gateway.credential", gatewayCredential(t))}
 	dev := []string{"dev", "--data-dir", filepath.Join(dir, "data")}
 	for _, c := range []struct {
@@ -61,6 +61,10 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: gateway, more: []string{"--tls-cert-file", "/nope", "--tls-key-file", "/nope"}, says: "--tls-cert-file, --tls-key-file: certificate: stat /nope"},
 		{line: dev, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
 		{line: server, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
+		{line: server, more: []string{"--bind", "0.0.0.0:0"}, says: `--insecure needs a loopback address, and --bind is "0.0.0.0:0"`},
+		{line: server, more: []string{"--advertise", "http://10.0.0.7"}, says: `--insecure needs http URLs of loopback addresses, and --advertise is "http://10.0.0.7"`},
+		{line: server, more: []string{"--insecure=false", "--advertise", "http://127.0.0.1:1"}, says: `--advertise is "http://127.0.0.1:1"; it must be an https URL`},
+		{line: server, more: []string{"--insecure=false", "--node-id", "a b"}, says: `--node-id is "a b"; it must be 1 to 64 letters`},
 		{line: server, more: []string{"--bind", "frob"}, says: `--bind is "frob"; it must be host:port or :port`},
 		{line: server, more: []string{"--bootstrap", "--join", "a:1"}, says: "--bootstrap and --join exclude each other"},
 		{line: server, more: []string{"--raft-bind", ":1"}, says: "--raft-bind, --raft-advertise and --join-token-file need --bootstrap or --join"},
@@ -76,6 +80,12 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: []string{"gateway", "--control-plane", "http://127.0.0.1:1"}, says: "--credential-file is missing: register the gateway with"},
 		{line: host, more: []string{"--credential-file", "/nope"}, says: "--credential-file: open /nope"},
 		{line: host, more: []string{"--credential-file", file("credential", "frob")}, says: "copied whole"},
+		{line: host, more: []string{"--bind", ":0"}, says: `--insecure needs a loopback address, and --bind is ":0"`},
+		{line: host, more: []string{"--control-plane", "http://127.0.0.1:1,http://10.0.0.7"}, says: `--insecure needs http URLs of loopback addresses, and --control-plane is "http://10.0.0.7"`},
+		{line: host, more: []string{"--control-plane", "https://127.0.0.1:1"}, says: `--insecure needs http URLs of loopback addresses, and --control-plane is "https://127.0.0.1:1"`},
+		{line: host, more: []string{"--insecure=false"}, says: `--control-plane is "http://127.0.0.1:1"; it must be an https URL`},
+		{line: gateway, more: []string{"--insecure=false", "--control-plane", "https://a"}, says: "--fleet-root is missing, and there is no certificate in"},
+		{line: gateway, more: []string{"--insecure=false", "--control-plane", "https://a", "--fleet-root", "frob"}, says: `--fleet-root is "frob"; it must be the SHA-256`},
 		{line: host, more: []string{"--control-plane", "frob"}, says: `--control-plane is "frob"; it must be a URL`},
 		{line: host, more: []string{"--control-plane", "http://a,b"}, says: `--control-plane is "b"; it must be a URL`},
 		{line: host, more: []string{"--control-plane", strings.Repeat("http://a,", 16) + "http://a"}, says: "--control-plane has 17 URLs; it must have at most 16"},

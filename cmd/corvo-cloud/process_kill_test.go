@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,10 +21,11 @@ import (
 type parts struct {
 	t                                 *testing.T
 	dir                               string
-	control, gatewayRelay, far        *proctest.Relay
+	control, gatewayRelay, far        *proctest.Relay // control and far carry TLS
 	server, gateway, host             *proctest.Process
 	hostCredential, gatewayCredential string
 	gatewayDir                        string
+	root                              string // its SHA-256
 	operator                          *client.Cloud
 }
 
@@ -43,7 +47,7 @@ func newParts(t *testing.T) *parts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.operator = newCloud(t, p.control.URL, strings.TrimSpace(string(key)), client.WithRetries(5))
+	p.operator = newCloud(t, secure(p.control), strings.TrimSpace(string(key)), client.WithRetries(5), trusting(t, filepath.Join(p.dir, "server")))
 	p.hostCredential, p.gatewayCredential = p.register("host", "host-1"), p.register("gateway", "gateway-1")
 	return p
 }
@@ -55,6 +59,7 @@ func (p *parts) register(kind, name string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	p.root = made.FleetRoot
 	path := filepath.Join(p.dir, name+".credential")
 	if err := os.WriteFile(path, []byte(made.Credential), 0o600); err != nil {
 		p.t.Fatal(err)
@@ -64,8 +69,32 @@ func (p *parts) register(kind, name string) string {
 
 // listening returns the address in a greeting's last line.
 func listening(p *proctest.Process) string {
-	_, address, _ := strings.Cut(p.Greeting[len(p.Greeting)-1], "http://")
+	_, address, _ := strings.Cut(p.Greeting[len(p.Greeting)-1], "://")
 	return address
+}
+
+// secure returns the URL of a relay that carries TLS.
+func secure(r *proctest.Relay) string { return "https" + strings.TrimPrefix(r.URL, "http") }
+
+// trusting makes a client trust the roots in the data directory of a control plane.
+func trusting(t *testing.T, dir string) client.Option {
+	t.Helper()
+	return client.WithHTTPClient(trustingHTTP(t, dir))
+}
+
+func trustingHTTP(t *testing.T, dir string) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, rootFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		t.Fatalf("no certificate in %s", text)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 func (p *parts) startServer() {
@@ -77,15 +106,15 @@ func (p *parts) startServer() {
 
 func (p *parts) startHost() {
 	p.t.Helper()
-	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", p.far.URL,
-		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", p.control.URL, "--credential-file", p.hostCredential)
+	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", secure(p.far), "--fleet-root", p.root,
+		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential)
 	p.far.To(listening(p.host))
 }
 
 func (p *parts) startGateway(flags ...string) {
 	p.t.Helper()
 	p.gateway = start(p.t, "the gateway listens on", append([]string{"gateway", "--bind", "127.0.0.1:0",
-		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir}, flags...)...)
+		"--control-plane", secure(p.control), "--fleet-root", p.root, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir}, flags...)...)
 	p.gatewayRelay.To(listening(p.gateway))
 }
 

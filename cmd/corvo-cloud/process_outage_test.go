@@ -18,8 +18,8 @@ import (
 // A restarted host has another address.
 func (p *parts) startDirectHost() {
 	p.t.Helper()
-	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0",
-		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", p.control.URL, "--credential-file", p.hostCredential)
+	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--fleet-root", p.root,
+		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential)
 }
 
 // TestNoRequestFailsWhilePartsRestart sends requests through two gateways, by clients that never repeat a request. It

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -62,6 +61,8 @@ func (p *process) end(ctx context.Context, r *running, err error, stops ...func(
 type joining struct {
 	ControlPlane   string `flag:"control-plane" doc:"URL of the control plane, or of each of its processes: URL,..."`
 	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts returned"`
+	FleetRoot      string `flag:"fleet-root" doc:"SHA-256 of the fleet's root, which the control plane prints; needed for the first join"`
+	insecurity
 }
 
 // check reports the faults of the flags of a part, which is a host or a gateway.
@@ -69,8 +70,11 @@ func (j *joining) check(f *misuse.Faults, part string) {
 	urls := strings.Split(j.ControlPlane, ",")
 	for _, url := range urls {
 		checkURL(f, "--control-plane", strings.TrimSpace(url), "the URL of the control plane", "https://cloud.example.com")
+		j.insecurity.checkURL(f, "--control-plane", strings.TrimSpace(url))
 	}
 	f.Refuse(len(urls) <= fleet.MaxEndpoints, "--control-plane has %d URLs; it must have at most %d", len(urls), fleet.MaxEndpoints)
+	_, err := certificate.ParseFingerprint(j.FleetRoot)
+	f.Refuse(j.FleetRoot == "" || err == nil, "--fleet-root is %q; it must be the SHA-256 that `corvo-cloud server` prints, 64 hexadecimal digits", j.FleetRoot)
 	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the %s with POST /cloud/v1/hosts and save the returned credential in a file", part)
 }
 
@@ -86,15 +90,9 @@ func (j *joining) credential() (string, error) {
 	return text, nil
 }
 
-// openCertificate opens the file with the certificate of a part in its directory.
-func (j *joining) openCertificate(dir string, c certificate.Config) (*certificate.Holder, error) {
-	c.Path = filepath.Join(dir, certificate.FileName)
-	return certificate.Open(c)
-}
-
 // measured holds the flag of a part that serves its own metrics.
 type measured struct {
-	MetricsBind string `flag:"metrics-bind" doc:"address for the metrics of this process, open without a credential (default none)"`
+	MetricsBind string `flag:"metrics-bind" doc:"address for metrics, /healthz and /readyz of this process, open without a credential (default none)"`
 }
 
 func (m *measured) check(f *misuse.Faults) {
@@ -103,8 +101,8 @@ func (m *measured) check(f *misuse.Faults) {
 	}
 }
 
-// serveMetrics serves the metrics until stop is called, if --metrics-bind is set.
-func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http.Handler, p *process, r *running) (stop func() error, err error) {
+// serveMetrics serves the metrics and the health of a part until stop is called, if --metrics-bind is set.
+func (m *measured) serveMetrics(ctx context.Context, out io.Writer, metrics, part http.Handler, p *process, r *running) (stop func() error, err error) {
 	if m.MetricsBind == "" {
 		return func() error { return nil }, nil
 	}
@@ -113,6 +111,11 @@ func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http
 		return nil, fmt.Errorf("--metrics-bind: %w", err)
 	}
 	fmt.Fprintf(out, "metrics are served on %s\n", front.URL(listener.Addr()))
+	handler := http.NewServeMux()
+	handler.Handle("/", metrics)
+	for _, path := range []string{"/healthz", "/readyz"} { // probes have no certificate for --bind
+		handler.Handle("GET "+path, part)
+	}
 	serving, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {

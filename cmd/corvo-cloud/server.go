@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/cmd/internal/allinone"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
@@ -29,6 +31,7 @@ import (
 // serverConfig is the configuration of `corvo-cloud server`.
 type serverConfig struct {
 	process
+	insecurity
 	Bind          string `flag:"bind" default:":8081" doc:"address for the cloud API and for gateways and hosts"`
 	Advertise     string `flag:"advertise" doc:"URL at which clients reach this process, for the other processes (default: the host of --raft-advertise with the port of --bind)"`
 	DataDir       string `flag:"data-dir" default:"data" doc:"directory for all data"`
@@ -67,7 +70,9 @@ func (cfg *serverConfig) check(f *misuse.Faults) {
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 	checkURL(f, "--endpoint", cfg.Endpoint, "the URL at which tenants reach the gateway", "https://queue.example.com")
-	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://control-1.example.com:8081", cfg.Advertise)
+	cfg.insecurity.checkBind(f, cfg.Bind)
+	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as https://control-1.example.com:8081", cfg.Advertise)
+	cfg.insecurity.checkURL(f, "--advertise", cfg.Advertise)
 	f.Refuse(!cfg.Bootstrap || cfg.Join == "", "--bootstrap and --join exclude each other: give one of them")
 	f.Refuse(cfg.clustered() || cfg.RaftBind == "" && cfg.RaftAdvertise == "" && cfg.JoinTokenFile == "", "--raft-bind, --raft-advertise and --join-token-file need --bootstrap or --join")
 	f.Refuse(cfg.RaftBind == "" || settings.IsAddress(cfg.RaftBind), "--raft-bind is %q; it must be host:port or :port", cfg.RaftBind)
@@ -93,21 +98,25 @@ func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return cfg.end(ctx, r, fmt.Errorf("--data-dir: %w", err))
 	}
+	// Serve before the control plane is open, see front.Starting.
+	starting := &front.Starting{}
+	public := front.Config{Handler: starting, Drain: starting.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log}
+	held, err := cfg.openCertificate(r)
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	if held != nil {
+		public.TLS = fleet.ControlPlaneServer(held)
+	}
 	listener, err := listen(cfg.Bind)
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	// Serve before the control plane is open, see front.Starting.
-	starting := &front.Starting{}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
-	go func() {
-		served <- front.Serve(serving, listener, front.Config{
-			Handler: starting, Drain: starting.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
-		})
-	}()
-	plane, err := cfg.open(ctx, out, r, listener.Addr())
+	go func() { served <- front.Serve(serving, listener, public) }()
+	plane, err := cfg.open(ctx, out, r, listener.Addr(), held)
 	if err != nil {
 		stop()
 		err = errors.Join(err, <-served)
@@ -118,8 +127,22 @@ func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
 		return cfg.end(ctx, r, err)
 	}
 	starting.Open(plane)
-	fmt.Fprintf(out, "the control plane listens on %s\n", front.URL(listener.Addr()))
+	fmt.Fprintf(out, "the control plane listens on %s\n", public.URL(listener.Addr()))
 	return cfg.end(ctx, r, <-served, plane.Close)
+}
+
+// openCertificate opens the file with the certificate of this process, with which the listener can serve before the
+// control plane is open. It returns nil with --insecure.
+func (cfg *serverConfig) openCertificate(r *running) (*certificate.Holder, error) {
+	if cfg.Insecure {
+		return nil, nil
+	}
+	if (certificate.Identity{Kind: certificate.ControlPlane, ID: cfg.NodeID}).Validate() != nil {
+		return nil, misuse.Errorf("--node-id is %q; it must be 1 to %d letters, digits, '-', '_' or '.', because the certificate of this process names it", cfg.NodeID, certificate.MaxName)
+	}
+	return certificate.Open(certificate.Config{
+		Path: filepath.Join(cfg.planeDir(), certificate.FileName), Kind: certificate.ControlPlane, Logger: r.log,
+	})
 }
 
 // name sets NodeID to the name in the data directory, or else to the given name or a default.
@@ -138,20 +161,22 @@ func (cfg *serverConfig) name() error {
 }
 
 // open opens the control plane and ensures that it has an operator's key. It waits as long as ctx lasts for the
-// other processes. http is the address of the listener for clients.
-func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, http net.Addr) (*controlplane.Plane, error) {
+// other processes. http is the address of the listener for clients, and held the certificate with which it serves.
+func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, http net.Addr, held *certificate.Holder) (*controlplane.Plane, error) {
 	of, err := cfg.membership(http)
 	if err != nil {
 		return nil, err
 	}
 	plane, err := controlplane.Open(ctx, controlplane.Config{
-		DataDir:  cfg.planeDir(),
-		NodeID:   cfg.NodeID,
-		Endpoint: cfg.Endpoint,
-		Version:  version,
-		Cluster:  of,
-		Tracer:   r.tracer(),
-		Logger:   r.log,
+		DataDir:     cfg.planeDir(),
+		NodeID:      cfg.NodeID,
+		Endpoint:    cfg.Endpoint,
+		Version:     version,
+		Certificate: held,
+		Names:       cfg.names(),
+		Cluster:     of,
+		Tracer:      r.tracer(),
+		Logger:      r.log,
 	})
 	if err != nil {
 		return nil, err
@@ -159,7 +184,12 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 	if err := cfg.ensureOperator(ctx, out, r, plane); err != nil {
 		return nil, errors.Join(fmt.Errorf("operator key: %w", err), plane.Close(context.WithoutCancel(ctx)))
 	}
+	path := filepath.Join(cfg.DataDir, rootFile)
+	if err := durable.WriteFile(path, plane.Roots().PEM(), 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("the fleet's root: %w", err), plane.Close(context.WithoutCancel(ctx)))
+	}
 	fmt.Fprintf(out, "the SHA-256 of the fleet's root is %s\n", plane.FleetRoot())
+	fmt.Fprintf(out, "the fleet's root is in %s\n", path)
 	if of != nil {
 		fmt.Fprintf(out, "other processes connect to %s\n", of.Listener.Addr())
 	}
@@ -192,7 +222,7 @@ func (cfg *serverConfig) membership(http net.Addr) (_ *cluster.Config, err error
 	if err != nil {
 		return nil, err
 	}
-	of.HTTP, err = settings.AdvertisedURL(cfg.Advertise, http, raft)
+	of.HTTP, err = settings.AdvertisedURL(cfg.Advertise, cfg.scheme(), http, raft)
 	return of, err
 }
 

@@ -25,6 +25,7 @@ type members struct {
 	endpoint string
 	relays   []*proctest.Relay
 	all      []*proctest.Process
+	root     string // the SHA-256 of the fleet's root
 }
 
 func startMembers(t *testing.T, n int, endpoint string) *members {
@@ -42,7 +43,7 @@ func (m *members) start(i int) {
 	m.t.Helper()
 	args := []string{
 		"server", "--bind", "127.0.0.1:0", "--data-dir", m.dataDir(i), "--node-id", fmt.Sprintf("control-%d", i+1),
-		"--endpoint", m.endpoint, "--advertise", m.relays[i].URL, "--raft-bind", "127.0.0.1:0",
+		"--endpoint", m.endpoint, "--advertise", secure(m.relays[i]), "--raft-bind", "127.0.0.1:0",
 	}
 	if i == 0 {
 		args = append(args, "--bootstrap")
@@ -71,7 +72,7 @@ func (m *members) dataDir(i int) string { return filepath.Join(m.dir, fmt.Sprint
 func (m *members) urls() string {
 	var all []string
 	for _, r := range m.relays {
-		all = append(all, r.URL)
+		all = append(all, secure(r))
 	}
 	return strings.Join(all, ",")
 }
@@ -83,19 +84,34 @@ func (m *members) operator(i int, opts ...client.Option) *client.Cloud {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return newCloud(m.t, m.relays[i].URL, strings.TrimSpace(string(key)), opts...)
+	return newCloud(m.t, secure(m.relays[i]), strings.TrimSpace(string(key)), append(opts, trusting(m.t, m.dataDir(0)))...)
+}
+
+// register creates a host or gateway and returns the file with its credential.
+func (m *members) register(ctx context.Context, kind string) (path string) {
+	m.t.Helper()
+	made, err := m.operator(1, client.WithRetries(5)).CreateHost(ctx, api.CreateHostRequest{Name: kind, Kind: kind})
+	path, m.root = filepath.Join(m.dir, kind), made.FleetRoot
+	if err == nil {
+		err = os.WriteFile(path, []byte(made.Credential), 0o600)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return path
 }
 
 // checks returns the checks in the readiness of each process; nil if it is not ready.
 func (m *members) checks(ctx context.Context) []map[string]string {
 	m.t.Helper()
 	all := make([]map[string]string, len(m.all))
+	trusting := trustingHTTP(m.t, m.dataDir(0))
 	for i, relay := range m.relays {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, relay.URL+"/readyz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, secure(relay)+"/readyz", nil)
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(request)
+		answer, err := trusting.Do(request)
 		if err != nil {
 			continue
 		}
@@ -176,22 +192,12 @@ func TestTheLeaderMayBeKilled(t *testing.T) {
 	defer cancel()
 	door, far := proctest.NewRelay(t), proctest.NewRelay(t)
 	m := startMembers(t, 3, door.URL)
-	credential := func(kind string) string {
-		made, err := m.operator(1, client.WithRetries(5)).CreateHost(ctx, api.CreateHostRequest{Name: kind, Kind: kind})
-		path := filepath.Join(m.dir, kind)
-		if err == nil {
-			err = os.WriteFile(path, []byte(made.Credential), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", far.URL, "--data-dir", filepath.Join(m.dir, "h"),
-		"--control-plane", m.urls(), "--credential-file", credential("host"))
+	hostCredential, gatewayCredential := m.register(ctx, "host"), m.register(ctx, "gateway")
+	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", secure(far), "--data-dir", filepath.Join(m.dir, "h"),
+		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", hostCredential)
 	far.To(listening(host))
 	gateway := start(t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(m.dir, "g"),
-		"--control-plane", m.urls(), "--credential-file", credential("gateway"))
+		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", gatewayCredential)
 	door.To(listening(gateway))
 
 	key, err := os.ReadFile(filepath.Join(m.dataDir(0), operatorKeyFile))

@@ -71,7 +71,7 @@ func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Confi
 	if err != nil {
 		return nil, err
 	}
-	if of.HTTP, err = settings.AdvertisedURL(c.Advertise, http, raft); err != nil {
+	if of.HTTP, err = settings.AdvertisedURL(c.Advertise, "http", http, raft); err != nil {
 		return nil, err
 	}
 	of.Find, err = c.find(of.Listener.Addr())

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/telemetry"
 )
@@ -46,6 +47,9 @@ func (g *Gateway) newCloud() (*cloud, error) {
 	one.SetHTTP1(true)
 	transport := newTransport(one)
 	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
+	if held := g.config.Certificate; held != nil {
+		transport.TLSClientConfig = fleet.ControlPlaneClient(held)
+	}
 	c.transport = transport
 	if g.config.HTTP != nil && g.config.HTTP.Transport != nil {
 		c.transport = g.config.HTTP.Transport

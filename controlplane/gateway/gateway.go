@@ -59,10 +59,12 @@ const DefaultAnswerWait = 30 * time.Second
 
 // Config configures a gateway. ControlPlane and Credential are required.
 type Config struct {
-	ControlPlane string              // base URL, or the base URLs of several processes, separated by commas
-	Credential   string              // of the gateway, cv_gw_...
-	Version      string              // of the binary
-	Certificate  *certificate.Holder // of the gateway; nil = it has none
+	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
+	Credential   string // of the gateway, cv_gw_...
+	Version      string // of the binary
+	// Certificate holds the gateway's certificate, with which it speaks TLS to the control plane and to hosts.
+	// nil = it has none and speaks plain HTTP.
+	Certificate *certificate.Holder
 	// DataDir is the directory for documents and session, so that the gateway can serve after a restart
 	// while the control plane is down; "" = they are not stored.
 	DataDir string
@@ -165,7 +167,7 @@ func (g *Gateway) open() (err error) {
 		return err
 	}
 	if g.transport == nil {
-		g.transport = newTransports()
+		g.transport = newTransports(c.Certificate)
 	}
 	if g.meter, err = newMeter(c.Rand, c.Now, g.member, g.directory, c.Logger); err != nil {
 		return err

@@ -39,6 +39,7 @@ var polls = map[string]bool{
 type proxiedRequest struct {
 	inflightRequest
 	host         string // its id
+	store        string // of the host
 	serviceToken string // proves to the host that the request comes from a gateway
 	target       *url.URL
 	path         *url.URL   // of the client's request
@@ -127,7 +128,7 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
 		return unavailable("the gateway has been without the control plane for too long: try again")
 	}
-	t.namespace, t.host = doc.Namespace, doc.Host
+	t.namespace, t.host, t.store = doc.Namespace, doc.Host, doc.Store
 	g.inflight.begin(&t.inflightRequest)
 	// A document that arrived after admit ended only the requests that were under way by then. This request was
 	// not yet one of them, so findHost checks it by the new document.

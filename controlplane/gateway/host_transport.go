@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/rpc"
 )
 
@@ -12,31 +14,85 @@ import (
 // while it runs, and HTTP/2 for the RPC, whose streams go both ways at once. The streams of an HTTP/2
 // connection share its flow-control window, so that a stream whose host does not read would block all others.
 // So each namespace has HTTP/2 connections of its own.
+//
+// With a certificate the gateway speaks TLS with the host and the store that the document names, and with nobody
+// else at their address. Each connection is verified for one such member, so each member has connections of
+// its own, because two documents may name one address with different members for a while.
 type transports struct {
-	requests *http.Transport
-	calls    sync.Map // namespace -> *http.Transport
+	certificate *certificate.Holder // nil = plain HTTP
+	requests    sync.Map            // peer -> *http.Transport; one for each host that the gateway has spoken to
+	calls       sync.Map            // namespace -> *calls
 }
 
-func newTransports() *transports {
-	one := new(http.Protocols)
-	one.SetHTTP1(true)
-	return &transports{requests: newTransport(one)}
+// peer is the member at the other end of a connection to a host; zero for plain HTTP.
+type peer struct{ host, store string }
+
+// calls are the HTTP/2 connections of a namespace.
+type calls struct {
+	to peer
+	*http.Transport
 }
+
+func newTransports(held *certificate.Holder) *transports { return &transports{certificate: held} }
 
 // RoundTrip sends a request to its host.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	to, err := t.peer(r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := t.transport(r, to).RoundTrip(r)
+	return answer, fleet.Unanswered(err)
+}
+
+// peer returns the host of a request.
+func (t *transports) peer(r *http.Request) (peer, error) {
+	if t.certificate == nil {
+		return peer{}, nil
+	}
+	p := proxiedOf(r.Context())
+	if r.URL.Scheme != "https" {
+		return peer{}, fmt.Errorf("host %s has the address %s, and this gateway speaks TLS only: start the host without --insecure", p.host, r.URL)
+	}
+	return peer{p.host, p.store}, nil
+}
+
+// transport returns the connections for a request to a host.
+func (t *transports) transport(r *http.Request, to peer) *http.Transport {
 	if !rpc.Is(r) {
-		return t.requests.RoundTrip(r)
+		requests, ok := t.requests.Load(to)
+		if !ok {
+			one := new(http.Protocols)
+			one.SetHTTP1(true)
+			requests, _ = t.requests.LoadOrStore(to, t.open(one, to))
+		}
+		return requests.(*http.Transport)
 	}
 	namespace := proxiedOf(r.Context()).namespace
-	calls, ok := t.calls.Load(namespace)
+	known, ok := t.calls.Load(namespace)
+	if ok && known.(*calls).to != to { // the namespace has moved
+		t.calls.CompareAndDelete(namespace, known)
+		ok = false
+	}
 	if !ok {
 		two := new(http.Protocols)
 		two.SetHTTP2(true)
 		two.SetUnencryptedHTTP2(true)
-		calls, _ = t.calls.LoadOrStore(namespace, newTransport(two))
+		made := &calls{to, t.open(two, to)}
+		if known, _ = t.calls.LoadOrStore(namespace, made); known.(*calls).to != to {
+			return made.Transport // the namespace moves at this moment, and this request is one of the last to its old host
+		}
 	}
-	return calls.(*http.Transport).RoundTrip(r)
+	return known.(*calls).Transport
+}
+
+// open makes a transport to a host.
+func (t *transports) open(protocols *http.Protocols, to peer) *http.Transport {
+	made := newTransport(protocols)
+	if t.certificate != nil {
+		made.TLSClientConfig = fleet.HostClient(t.certificate, to.host, to.store)
+	}
+	return made
 }
 
 // take drops the connections of a namespace that is not open. Running calls finish, and their connections
@@ -49,9 +105,12 @@ func (t *transports) take(d fleet.Doc) {
 
 // CloseIdleConnections closes unused connections.
 func (t *transports) CloseIdleConnections() {
-	t.requests.CloseIdleConnections()
-	t.calls.Range(func(_, calls any) bool {
-		calls.(*http.Transport).CloseIdleConnections()
+	t.requests.Range(func(_, requests any) bool {
+		requests.(*http.Transport).CloseIdleConnections()
+		return true
+	})
+	t.calls.Range(func(_, known any) bool {
+		known.(*calls).CloseIdleConnections()
 		return true
 	})
 }

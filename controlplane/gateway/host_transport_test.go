@@ -41,7 +41,7 @@ func TestNamespacesShareNoConnection(t *testing.T) {
 	host.Config.Protocols.SetUnencryptedHTTP2(true)
 	host.Start()
 	defer func() { host.CloseClientConnections(); host.Close() }() // one may not be idle yet
-	all := newTransports()
+	all := newTransports(nil)
 	defer all.CloseIdleConnections()
 	call := func(ctx context.Context, namespace string, body io.Reader) (*http.Response, error) {
 		target, err := url.Parse(host.URL)

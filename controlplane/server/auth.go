@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
@@ -126,8 +127,29 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	if claims.Run < host.Run {
 		return member{}, store.Superseded(host)
 	}
+	if err := checkPeer(r, host); err != nil {
+		return member{}, err
+	}
 	s.cfg.Observations.Touch(host.ID)
 	return member{host: host, run: claims.Run, expires: claims.Expires.Add(token.Leeway)}, nil
+}
+
+// checkPeer refuses a request over TLS from another machine than that of the member, so that a stolen service token
+// opens nothing without the member's private key. The certificate names a host's store as well, so that a
+// copied certificate of a lost disk opens nothing either.
+func checkPeer(r *http.Request, host fleet.Host) error {
+	if r.TLS == nil {
+		return nil // plain HTTP on loopback
+	}
+	want := certificate.Identity{Kind: kindOf(host.Kind), ID: host.ID, Store: host.Store}
+	peer, ok := certificate.PeerOf(r.TLS)
+	switch {
+	case !ok:
+		return api.Errorf(api.Unauthorized, "the service token of %s comes without its certificate: join over TLS first", want)
+	case peer != want:
+		return api.Errorf(api.Unauthorized, "the service token of %s comes with the certificate of %s", want, peer)
+	}
+	return nil
 }
 
 // roleOf returns the role of a member of a registered kind.

@@ -66,6 +66,21 @@ func loadAuthority(ctx context.Context, s *store.Store) (*Authority, error) {
 	return a, nil
 }
 
+// Certify issues a certificate to this process of the control plane, if the one that it holds is due for renewal.
+// Each process does so for itself, because each has the root's key in its state. names are the DNS names and
+// IP addresses at which operators reach the process.
+func (a *Authority) Certify(held *certificate.Holder, id string, names []string, now time.Time, random io.Reader) error {
+	request, err := held.Request()
+	if request == nil || err != nil {
+		return err
+	}
+	der, err := a.root.Issue(request, certificate.Identity{Kind: certificate.ControlPlane, ID: id}, names, now, random)
+	if err != nil {
+		return err
+	}
+	return held.Accept(id, der, a.bundle)
+}
+
 // Bundle returns the roots that members trust.
 func (a *Authority) Bundle() certificate.Bundle { return a.bundle }
 

@@ -123,7 +123,7 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host, body wire.JoinReq
 	}
 	if body.CSR != nil {
 		who := certificate.Identity{Kind: kindOf(host.Kind), ID: host.ID, Store: body.Store}
-		if answer.Certificate, err = s.cfg.Authority.root.Issue(body.CSR, who, now, s.cfg.Rand); err != nil {
+		if answer.Certificate, err = s.cfg.Authority.root.Issue(body.CSR, who, nil, now, s.cfg.Rand); err != nil {
 			return err
 		}
 	}

@@ -3,10 +3,17 @@ package server
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
@@ -58,6 +65,125 @@ func TestJoinIssuesACertificate(t *testing.T) {
 		a := f.send("POST", wire.JoinPath, gatewayCredential, string(body))
 		if p := a.problem(t); a.status != http.StatusBadRequest || p.Code != api.ValidationError || !strings.Contains(p.Error, name) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+}
+
+// serveTLS serves the front over TLS as a process with a certificate does, and returns the address.
+func (f *front) serveTLS(t *testing.T) (address string) {
+	t.Helper()
+	held := f.holder(t, certificate.ControlPlane, "")
+	if err := f.server.cfg.Authority.Certify(held, "control-1", []string{"localhost", "127.0.0.1"}, f.now(), rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(f.server)
+	s.Listener.Close()
+	s.Listener = tls.NewListener(listener, wire.ControlPlaneServer(held))
+	s.Start()
+	t.Cleanup(s.Close)
+	return listener.Addr().String()
+}
+
+func (f *front) holder(t *testing.T, kind certificate.Kind, store string) *certificate.Holder {
+	t.Helper()
+	h, err := certificate.Open(certificate.Config{
+		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: kind, Store: store, Now: f.now,
+		FleetRoot: f.server.cfg.Authority.Fingerprint(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestATokenNeedsItsCertificate sends a host's service token over TLS with its certificate, with that of another host, and
+// without any.
+func TestATokenNeedsItsCertificate(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	address := f.serveTLS(t)
+	send := func(config *tls.Config, path, bearer string, in, out any) (int, string) {
+		t.Helper()
+		body, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+address+path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+bearer)
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: time.Minute}
+		defer c.CloseIdleConnections()
+		resp, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var text bytes.Buffer
+		if _, err := text.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		if out != nil && json.Unmarshal(text.Bytes(), out) != nil {
+			t.Fatalf("%s: %d %s", path, resp.StatusCode, text.String())
+		}
+		return resp.StatusCode, text.String()
+	}
+	joined := map[string]*certificate.Holder{}
+	tokens := map[string]string{}
+	for _, name := range []string{"one", "two"} {
+		_, credential := f.host(name, keyring.Host)
+		store := newStoreID(t)
+		h := f.holder(t, certificate.Host, store)
+		csr, err := h.Request()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer wire.JoinAnswer
+		send(h.JoinClient(), wire.JoinPath, credential, wire.JoinRequest{Address: "https://" + name + ".test", Store: store, CSR: csr}, &answer)
+		if err := h.Accept(answer.ID, answer.Certificate, answer.Roots); err != nil {
+			t.Fatal(err)
+		}
+		joined[name], tokens[name] = h, answer.Token
+	}
+	for name, c := range map[string]struct {
+		config *tls.Config
+		status int
+		says   string
+	}{
+		"its own certificate":        {wire.ControlPlaneClient(joined["one"]), 200, "{}"},
+		"no certificate":             {joined["one"].JoinClient(), 401, "comes without its certificate"},
+		"another host's certificate": {wire.ControlPlaneClient(joined["two"]), 401, "comes with the certificate of " + joined["two"].Member().Identity.String()},
+	} {
+		if status, says := send(c.config, wire.ReportPath, tokens["one"], wire.Report{}, nil); status != c.status || !strings.Contains(says, c.says) {
+			t.Errorf("with %s: %d %s", name, status, says)
+		}
+	}
+}
+
+// TestOperatorsVerifyTheControlPlaneByName connects as programs do that know only the file with the roots.
+func TestOperatorsVerifyTheControlPlaneByName(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	_, port, err := net.SplitHostPort(f.serveTLS(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(f.server.cfg.Authority.Bundle().PEM()) {
+		t.Fatal("the bundle has no certificate in PEM")
+	}
+	for name, good := range map[string]bool{"localhost": true, "127.0.0.1": true, "control.test": false} {
+		conn, err := tls.Dial("tcp", "127.0.0.1:"+port, &tls.Config{RootCAs: roots, ServerName: name})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

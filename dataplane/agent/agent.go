@@ -55,7 +55,7 @@ type Config struct {
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
 	Version      string
-	Certificate  *certificate.Holder // of the host; nil = it has none
+	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
 
 	HTTP   *http.Client         // nil = a client of its own
 	Tracer trace.TracerProvider // nil = no traces

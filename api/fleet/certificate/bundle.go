@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"slices"
 	"strings"
 
@@ -85,6 +86,14 @@ func (b *Bundle) UnmarshalJSON(text []byte) error {
 		*b = made
 	}
 	return err
+}
+
+// PEM returns the roots in PEM, for programs that verify by a file with roots.
+func (b Bundle) PEM() (text []byte) {
+	for _, root := range b.roots {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: root.Raw})...)
+	}
+	return text
 }
 
 // pool returns the roots for x509.

@@ -4,8 +4,8 @@
 // It does not decide which members get a certificate: the control plane does when they join. It does not know
 // the rights of a member, because the documents have them. It may import api, api/text and durable.
 //
-// The control plane makes its root and issues certificates with it. Hosts and gateways ask for a certificate when they
-// join (package fleet) and keep it in a file.
+// The control plane makes its root and issues certificates with it, also to each of its own processes. Hosts and gateways
+// ask for a certificate when they join. Package fleet says which members speak to which.
 //
 // All keys are Ed25519, because Corvo signs documents, tokens and members' certificates with Ed25519 already.
 // Such a key is stored as its seed of 32 bytes, its signatures need no randomness, and only our own programs

@@ -77,7 +77,7 @@ func renew(t *testing.T, h *certificate.Holder, who certificate.Identity, now ti
 	if err != nil || request == nil {
 		t.Fatalf("no request for %s: %v", who, err)
 	}
-	der, err := root.Issue(request, who, now, rand.Reader)
+	der, err := root.Issue(request, who, nil, now, rand.Reader)
 	if err == nil {
 		err = h.Accept(who.ID, der, bundle)
 	}

@@ -35,7 +35,7 @@ type Holder struct {
 	replacing sync.Mutex         // held while the file is replaced
 	key       ed25519.PrivateKey // the key in the file, or a new one, which Accept writes with the first certificate
 	current   atomic.Pointer[Member]
-	another   atomic.Bool // the control plane calls this member by another id than the certificate
+	due       atomic.Bool // the next Request asks for a certificate, whatever the age of the current one
 }
 
 // Open reads the member's file. Without a usable file it makes a new key and logs why the member joins anew.
@@ -79,11 +79,14 @@ func (h *Holder) Stage() Stage {
 // Request returns the request for the next certificate, or nil while the current one needs no renewal. The
 // member sends it with its next join.
 func (h *Holder) Request() ([]byte, error) {
-	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) && !h.another.Load() {
+	if m := h.Member(); m != nil && !m.needsRenewal(h.cfg.Now()) && !h.due.Load() {
 		return nil, nil
 	}
 	return NewRequest(h.key)
 }
+
+// Renew makes the next Request ask for a certificate although the current one may need no renewal.
+func (h *Holder) Renew() { h.due.Store(true) }
 
 // Accept takes the control plane's answer to a join: the id of this member, a certificate in DER, nil if none
 // was requested, and the newest bundle. It writes the file before any handshake uses them. It refuses a new
@@ -101,7 +104,7 @@ func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 			return api.Errorf(api.Unauthorized, "the control plane's answer to a join has no certificate")
 		}
 		if old.Identity.ID != id {
-			h.another.Store(true)
+			h.Renew()
 			return api.Errorf(api.Unauthorized, "the certificate of this member is of %s, and the control plane calls it %s: the next join asks for another certificate", old.Identity, text.Quote(id))
 		}
 		der = old.leaf.Raw
@@ -121,7 +124,7 @@ func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 		return err
 	}
 	h.current.Store(next)
-	h.another.Store(false)
+	h.due.Store(false)
 	return nil
 }
 

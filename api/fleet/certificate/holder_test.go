@@ -139,7 +139,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	issue := func(root *certificate.Root, request []byte, who certificate.Identity, now time.Time) []byte {
-		der, err := root.Issue(request, who, now, rand.Reader)
+		der, err := root.Issue(request, who, nil, now, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}

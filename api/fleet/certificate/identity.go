@@ -94,15 +94,19 @@ func ParseIdentity(uri string) (Identity, error) {
 	return i, nil
 }
 
-// identityOf returns the identity in a certificate, its only URI. It refuses a certificate with another URI,
-// a DNS name, an IP address or an e-mail address, because the authority issues none.
+// identityOf returns the identity in a certificate, its only URI. It refuses a certificate with another URI or an
+// e-mail address, and one with a DNS name or an IP address that is not of the control plane, because the
+// authority issues none.
 func identityOf(c *x509.Certificate) (Identity, error) {
-	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
+	if len(c.URIs) != 1 || len(c.EmailAddresses) > 0 {
 		return Identity{}, api.Errorf(api.Unauthorized, "the certificate does not name exactly one member of the fleet")
 	}
 	i, err := ParseIdentity(c.URIs[0].String())
 	if err != nil {
 		return Identity{}, api.Wrap(err, api.Unauthorized, fmt.Sprintf("the certificate names no member of the fleet: %v", err))
+	}
+	if i.Kind != ControlPlane && len(c.DNSNames)+len(c.IPAddresses) > 0 {
+		return Identity{}, api.Errorf(api.Unauthorized, "the certificate of %s is also for other names", i)
 	}
 	return i, nil
 }

@@ -1,6 +1,10 @@
 package certificate_test
 
 import (
+	"crypto/rand"
+	"crypto/x509"
+	"math/big"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -35,5 +39,51 @@ func TestIdentitiesHaveOneSpelling(t *testing.T) {
 		if api.CodeOf(err) != api.ValidationError {
 			t.Errorf("%s is accepted, or refused with %v", uri, err)
 		}
+	}
+}
+
+// TestOnlyTheControlPlaneHasNames issues certificates for names, and reads one of a host that another program has made with
+// the root's key.
+func TestOnlyTheControlPlaneHasNames(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, start)
+	ours := bundleOf(t, root)
+	request, err := certificate.NewRequest(keyOf('a'))
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := root.Issue(request, plane, []string{"control.test", "10.0.0.7", "::1"}, start, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := certificate.NewMember(keyOf('a'), der, ours)
+	if err != nil || m.Identity != plane {
+		t.Errorf("with names the control plane is %+v: %v", m, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leaf.DNSNames) != 1 || len(leaf.IPAddresses) != 2 {
+		t.Errorf("the certificate is for %v and %v", leaf.DNSNames, leaf.IPAddresses)
+	}
+	for _, who := range []certificate.Identity{host, gateway} {
+		_, err := root.Issue(request, who, []string{"control.test"}, start, rand.Reader)
+		refused(t, err, api.ValidationError, "cannot be for names")
+		uri, err := url.Parse(who.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca, err := x509.ParseCertificate(root.DER())
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged := &x509.Certificate{SerialNumber: big.NewInt(1), URIs: []*url.URL{uri}, DNSNames: []string{"control.test"}, NotAfter: start.Add(certificate.Life)}
+		der, err := x509.CreateCertificate(rand.Reader, forged, ca, keyOf('a').Public(), keyOfRoot(root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = certificate.NewMember(keyOf('a'), der, ours)
+		refused(t, err, api.Unauthorized, "is also for other names")
 	}
 }

@@ -36,10 +36,7 @@ func (m *Member) writeFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("encode the key of %s: %w", m.Identity, err)
 	}
-	var file []byte
-	for _, c := range append([]*x509.Certificate{m.leaf}, m.Bundle.roots...) {
-		file = append(file, pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: c.Raw})...)
-	}
+	file := append(pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: m.leaf.Raw}), m.Bundle.PEM()...)
 	file = append(file, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: key})...)
 	if err := durable.WriteFile(path, file, fileMode); err != nil {
 		return fmt.Errorf("write the certificate of %s: %w", m.Identity, err)

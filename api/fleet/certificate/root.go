@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -138,7 +139,10 @@ func NewRequest(key ed25519.PrivateKey) ([]byte, error) {
 
 // Issue issues a certificate in DER to a member, for the public key of a request. It ignores everything else
 // in the request, but the request must be signed with that key. The certificate is valid for Life from now.
-func (r *Root) Issue(request []byte, member Identity, now time.Time, random io.Reader) (der []byte, err error) {
+//
+// The certificate of a process of the control plane is also for its names, which are DNS names and IP addresses,
+// because the programs of operators, which are no members, verify a server by its name. Members ignore the names.
+func (r *Root) Issue(request []byte, member Identity, names []string, now time.Time, random io.Reader) (der []byte, err error) {
 	key, err := requestKey(request)
 	if err != nil {
 		return nil, err
@@ -151,6 +155,9 @@ func (r *Root) Issue(request []byte, member Identity, now time.Time, random io.R
 	if err != nil {
 		return nil, err
 	}
+	if len(names) > 0 && member.Kind != ControlPlane {
+		return nil, api.Errorf(api.ValidationError, "the certificate of %s cannot be for names: only that of a %s is", member, ControlPlane)
+	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		URIs:         []*url.URL{name},
@@ -158,6 +165,13 @@ func (r *Root) Issue(request []byte, member Identity, now time.Time, random io.R
 		NotAfter:     now.Add(Life),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	if der, err = x509.CreateCertificate(random, template, r.cert, key, r.key); err != nil {
 		return nil, fmt.Errorf("issue a certificate to %s: %w", member, err)

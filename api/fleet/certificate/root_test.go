@@ -41,7 +41,7 @@ func TestOnlyTheKeyOfARequestIsCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := newRoot(t, start).Issue(request, gateway, start, rand.Reader)
+	der, err := newRoot(t, start).Issue(request, gateway, nil, start, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"at bound":    {make([]byte, certificate.MaxRequestBytes), "damaged"},
 		"above bound": {make([]byte, certificate.MaxRequestBytes+1), "at most 4096"},
 	} {
-		_, err := root.Issue(c.request, gateway, start, rand.Reader)
+		_, err := root.Issue(c.request, gateway, nil, start, rand.Reader)
 		if api.CodeOf(err) != api.ValidationError || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("%s: %v, want %q", name, err, c.part)
 		}
 	}
 	for _, who := range []certificate.Identity{{}, {Kind: certificate.Host, ID: "host_1"}, {Kind: "root", ID: "x"}} {
-		_, err := root.Issue(good, who, start, rand.Reader)
+		_, err := root.Issue(good, who, nil, start, rand.Reader)
 		refused(t, err, api.ValidationError)
 	}
 	broken := errors.New("no randomness")
-	if _, err := root.Issue(good, gateway, start, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+	if _, err := root.Issue(good, gateway, nil, start, iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Error("a certificate without randomness:", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestRootsAreStoredAsSeedAndCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := root.Issue(request, gateway, start, rand.Reader)
+	leaf, err := root.Issue(request, gateway, nil, start, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestPeersThatAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		der, err := root.Issue(request, gateway, issued, rand.Reader)
+		der, err := root.Issue(request, gateway, nil, issued, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,12 +7,17 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"io"
+	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,8 +71,19 @@ type member struct {
 	kind keyring.Kind
 }
 
-// New starts a control plane and stops it at the end of the test.
+// New starts a control plane on plain HTTP and stops it at the end of the test.
 func New(tb testing.TB) *ControlPlane {
+	tb.Helper()
+	return start(tb, false)
+}
+
+// NewTLS does the same as New over TLS. Members need its Root.
+func NewTLS(tb testing.TB) *ControlPlane {
+	tb.Helper()
+	return start(tb, true)
+}
+
+func start(tb testing.TB, secure bool) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime,
@@ -87,19 +103,55 @@ func New(tb testing.TB) *ControlPlane {
 	mux.HandleFunc("GET "+fleet.UsagePath, c.member(c.lastUsage))
 	mux.HandleFunc("POST "+fleet.UsagePath, c.member(c.applyUsage))
 	mux.HandleFunc("GET "+fleet.JWKSPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(c.Trusted().JWKS()) })
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.isDown() {
 			panic(http.ErrAbortHandler) // the connection breaks
 		}
 		mux.ServeHTTP(w, r)
 	}))
+	if secure {
+		// Not StartTLS, which would show a certificate of its own.
+		server.Listener = tls.NewListener(server.Listener, fleet.ControlPlaneServer(c.holder()))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes
+	}
+	server.Start()
 	c.URL = server.URL
+	if secure {
+		c.URL = "https" + strings.TrimPrefix(c.URL, "http")
+	}
 	tb.Cleanup(func() {
 		c.SetDown(true) // ends the streams
 		server.Close()
 	})
 	return c
 }
+
+// holder returns a holder with a certificate of the control plane.
+func (c *ControlPlane) holder() *certificate.Holder {
+	c.tb.Helper()
+	const id = "control-1"
+	h, err := certificate.Open(certificate.Config{
+		Path: filepath.Join(c.tb.TempDir(), certificate.FileName), Kind: certificate.ControlPlane, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	csr, err := h.Request()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	der, err := c.root.Issue(csr, certificate.Identity{Kind: certificate.ControlPlane, ID: id}, nil, time.Now(), rand.Reader)
+	if err == nil {
+		err = h.Accept(id, der, c.roots())
+	}
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return h
+}
+
+// Root returns the SHA-256 of the root.
+func (c *ControlPlane) Root() string { return c.root.Fingerprint() }
 
 // change calls f under the lock and wakes the streams.
 func (c *ControlPlane) change(f func()) {
@@ -279,7 +331,7 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		if m.kind == keyring.Gateway {
 			who.Kind = certificate.Gateway
 		}
-		der, err := c.root.Issue(request.CSR, who, time.Now(), rand.Reader)
+		der, err := c.root.Issue(request.CSR, who, nil, time.Now(), rand.Reader)
 		if err != nil {
 			refuse(w, err.(*api.Error))
 			return

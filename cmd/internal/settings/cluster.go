@@ -34,9 +34,9 @@ func JoinToken(file string, env func(string) (string, bool)) (string, error) {
 	return string(text), nil
 }
 
-// AdvertisedURL returns the URL that a process tells the other members: the given one, or the host of its
-// listener, or, if that accepts connections at all addresses, the host of its address for members.
-func AdvertisedURL(given string, listens net.Addr, raft string) (string, error) {
+// AdvertisedURL returns the URL that a process tells the other members: the given one, or one of the scheme with the
+// host of its listener, or, if that accepts connections at all addresses, the host of its address for members.
+func AdvertisedURL(given, scheme string, listens net.Addr, raft string) (string, error) {
 	if given != "" {
 		return strings.TrimRight(given, "/"), nil
 	}
@@ -49,7 +49,7 @@ func AdvertisedURL(given string, listens net.Addr, raft string) (string, error) 
 			return "", fmt.Errorf("the address that other members are told: %w", err)
 		}
 	}
-	return "http://" + net.JoinHostPort(host, port), nil
+	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
 // List splits a setting at commas.

@@ -19,7 +19,7 @@ func TestWhereClientsReachAMember(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := AdvertisedURL(c.advertise, http, "node-1:9400"); err != nil || got != c.want {
+		if got, err := AdvertisedURL(c.advertise, "http", http, "node-1:9400"); err != nil || got != c.want {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
 	}
