@@ -176,7 +176,7 @@ func (p *Plane) serve(cfg Config) (err error) {
 	})
 	p.server, err = server.New(server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,
-		Leader: p.leaderURL, Endpoint: cfg.Endpoint, Version: cfg.Version, ProposeTimeout: cfg.ProposeTimeout,
+		Leader: p.leaderURL, Endpoint: cfg.Endpoint, Version: cfg.Version, Certificate: cfg.Certificate, ProposeTimeout: cfg.ProposeTimeout,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Metrics: cfg.Metrics, Logger: cfg.Logger,
 	})
 	if err != nil {

@@ -97,6 +97,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		Host:          n.host,
 		Authenticator: n.agent,
 		Version:       cfg.Version,
+		Certificate:   cfg.Certificate,
 		Tracer:        cfg.Tracer,
 		Logger:        cfg.Logger,
 	})

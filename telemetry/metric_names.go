@@ -237,6 +237,10 @@ var (
 
 // The cloud.
 var (
+	CertificateRemaining = Metric{
+		Name: "corvo_certificate_remaining_seconds",
+		Help: "Remaining life of the process's fleet certificate in seconds; below 259200 (3 days) its renewal has failed for days.",
+	}
 	ForeignNamespaces = Metric{
 		Name: "corvo_foreign_namespaces",
 		Help: "Namespaces whose host has opened groups of other incarnations than the control plane has recorded, counted by its leader.",

@@ -177,6 +177,9 @@ func (g *Gateway) open() (err error) {
 		return err
 	}
 	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge, telemetry.GatewayWaiting, telemetry.GatewayWaits)
+	if held := c.Certificate; held != nil {
+		c.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
+	}
 	g.handler, err = serve.New(serve.Config{
 		Routes:  g.routes(),
 		Logger:  c.Logger,

@@ -53,7 +53,7 @@ func (g *Gateway) Ready() error {
 }
 
 // readyz reports whether the gateway can serve. While the control plane is down, a gateway with documents
-// stays ready until they are older than fleet.MaxAge.
+// stays ready until they are older than fleet.MaxAge or its certificate expires.
 func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	following := "yes"
 	if !g.member.Connected() {
@@ -63,6 +63,13 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 		return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"namespaces": err.Error()}})
 	}
 	checks := map[string]string{"control_plane": following}
+	if held := g.config.Certificate; held != nil {
+		check, usable := held.Health()
+		if !usable {
+			return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"certificate": check}})
+		}
+		checks["certificate"] = check
+	}
 	if g.cache != nil {
 		checks["documents_kept"] = g.cache.state()
 	}

@@ -176,7 +176,15 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.cfg.Signer.Key(); err != nil {
 		return api.Wrap(err, api.Unhealthy, "this control plane has no signing key yet")
 	}
-	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: s.memberChecks()})
+	checks := s.memberChecks()
+	if held := s.cfg.Certificate; held != nil {
+		check, usable := held.Health()
+		if !usable {
+			return api.Errorf(api.Unhealthy, "this control plane is not ready: %s", check)
+		}
+		checks["certificate"] = check
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {

@@ -38,11 +38,11 @@ func (s *Server) verify(ctx context.Context) error {
 	return err
 }
 
-// memberChecks describes this process's place among the processes of the control plane, for operators. It returns nil
-// if the process is the only one.
+// memberChecks describes this process's place among the processes of the control plane, for operators. The map is
+// empty if the process is the only one.
 func (s *Server) memberChecks() map[string]string {
 	if !s.store.Shared() {
-		return nil
+		return map[string]string{}
 	}
 	role := "follower"
 	if _, leads := s.store.LeadingTerm(); leads {

@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/controlplane/reconcile"
@@ -43,6 +44,7 @@ type Config struct {
 	Now            func() time.Time     // nil = time.Now
 	Rand           io.Reader            // nil = crypto/rand
 	Tracer         trace.TracerProvider // nil = no traces
+	Certificate    *certificate.Holder  // of this process, for its health; nil = it has none
 	Metrics        *telemetry.Registry  // nil = a registry of the server's own
 	Logger         *slog.Logger         // nil = slog.Default()
 }
@@ -87,6 +89,9 @@ func New(cfg Config) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.refusals = s.newRefusals()
 	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes, telemetry.ForeignNamespaces)
+	if held := cfg.Certificate; held != nil {
+		cfg.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
+	}
 	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {

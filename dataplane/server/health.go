@@ -87,7 +87,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 }
 
 // hostReady serves /readyz on a host of the cloud: it checks that the host does not drain, that keys can be
-// authenticated and that the cells are sound. The response names no namespace, because probes send no key.
+// authenticated, that the cells are sound and that gateways accept the host's certificate. The response names no namespace, because probes send no key.
 func (s *Server) hostReady(w http.ResponseWriter) error {
 	checks := map[string]string{"serving": "ok", "keys": "ok", "cells": "ok"}
 	if s.draining.Err() != nil {
@@ -107,6 +107,12 @@ func (s *Server) hostReady(w http.ResponseWriter) error {
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
 		if checks[name] != "ok" {
 			wrong = append(wrong, checks[name])
+		}
+	}
+	if held := s.cfg.Certificate; held != nil {
+		var usable bool
+		if checks["certificate"], usable = held.Health(); !usable {
+			wrong = append(wrong, checks["certificate"])
 		}
 	}
 	if len(wrong) == 0 {

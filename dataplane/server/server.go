@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/api/serve/ratelimit"
@@ -71,6 +72,7 @@ type Config struct {
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 	Metrics        *telemetry.Registry // nil = a new registry
+	Certificate    *certificate.Holder // of a host of the cloud, for its health; nil = it has none
 	Now            func() time.Time    // for the expiry of keys, and for times in answers; nil = time.Now
 }
 
@@ -197,6 +199,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.handler = about.Wrap(s.handler, s.site())
 	cfg.Metrics.Collect(s.measure, measured...)
+	if held := cfg.Certificate; held != nil {
+		cfg.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
+	}
 	return s, nil
 }
 

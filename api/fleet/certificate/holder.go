@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,31 @@ func (h *Holder) Stage() Stage {
 		return Expired
 	}
 	return m.StageAt(h.cfg.Now())
+}
+
+// Remaining returns the time until the current certificate expires, or 0 before the first join and afterwards.
+func (h *Holder) Remaining() time.Duration {
+	m := h.Member()
+	if m == nil {
+		return 0
+	}
+	return max(0, m.Ends().Sub(h.cfg.Now()))
+}
+
+// Health returns the check of a /readyz about the current certificate, "ok" or else a warning. usable is false if
+// other members refuse the certificate.
+func (h *Holder) Health() (check string, usable bool) {
+	m, now := h.Member(), h.cfg.Now()
+	if m == nil {
+		return errNotJoined(h.cfg.Kind).Message, false
+	}
+	switch m.StageAt(now) {
+	case Expired, NotYetValid:
+		return errNotValidNow(m.Identity, m.leaf, now).Message, false
+	case Alarm:
+		return fmt.Sprintf("the certificate expires at %s and could not be renewed: see the log", m.Ends().UTC().Format(time.RFC3339)), true
+	}
+	return "ok", true
 }
 
 // Request returns the request for the next certificate, or nil while the current one needs no renewal. The

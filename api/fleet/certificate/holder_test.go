@@ -250,8 +250,8 @@ func TestAnOutageOfSixDaysIsSurvived(t *testing.T) {
 			connected(since)
 			for who, h := range members {
 				left := time.Until(h.Member().Ends())
-				if alarm := h.Stage() == certificate.Alarm; alarm != (left < certificate.AlarmBefore) {
-					t.Fatalf("after %v %v are left to %s, and its certificate is %s", since, left, who, h.Stage())
+				if alarm := h.Stage() == certificate.Alarm; alarm != (left < certificate.AlarmBefore) || h.Remaining() != left {
+					t.Fatalf("after %v %v are left to %s, and its certificate is %s with %v", since, left, who, h.Stage(), h.Remaining())
 				}
 			}
 		})
@@ -271,6 +271,30 @@ func TestAnOutageOfSixDaysIsSurvived(t *testing.T) {
 		refused(t, connect(), api.Unauthorized, "was valid until", "by the clock of this machine")
 		run(time.Hour, true, connected)
 	})
+}
+
+// TestHealthOfACertificate checks the warnings of /readyz at their bounds.
+func TestHealthOfACertificate(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, start)
+	now := start
+	h := open(t, host, func() time.Time { return now }, "")
+	check := func(at time.Time, part string, want bool, remaining time.Duration) {
+		t.Helper()
+		now = at
+		if text, usable := h.Health(); usable != want || !strings.Contains(text, part) || h.Remaining() != remaining {
+			t.Errorf("at %v: %q, usable %t, %v remain; want %q, %t, %v", at, text, usable, h.Remaining(), part, want, remaining)
+		}
+	}
+	check(start, "has no certificate yet", false, 0)
+	renew(t, h, host, start, root, bundleOf(t, root))
+	alarm := start.Add(certificate.Life - certificate.AlarmBefore)
+	check(start, "ok", true, certificate.Life)
+	check(alarm, "ok", true, certificate.AlarmBefore)
+	check(alarm.Add(time.Second), "expires at 2026-03-08T12:00:00Z", true, certificate.AlarmBefore-time.Second)
+	check(start.Add(certificate.Life), "expires at", true, 0)
+	check(start.Add(certificate.Life+time.Second), "was valid until 2026-03-08T12:00:00Z", false, 0)
+	check(start.Add(-certificate.Slew-time.Second), "is valid from", false, certificate.Life+certificate.Slew+time.Second)
 }
 
 // TestStagesOfALife checks the bounds of each stage.

@@ -116,12 +116,16 @@ func clientConfig(cfg Config) *tls.Config {
 func (h *Holder) certificate() (*tls.Certificate, error) {
 	m := h.Member()
 	if m == nil {
-		return nil, api.Errorf(api.Unauthorized, "this %s has no certificate yet: it has not joined the fleet", h.cfg.Kind)
+		return nil, errNotJoined(h.cfg.Kind)
 	}
 	if stage := m.StageAt(h.cfg.Now()); stage == Expired || stage == NotYetValid {
 		return nil, errNotValidNow(m.Identity, m.leaf, h.cfg.Now())
 	}
 	return m.tls(), nil
+}
+
+func errNotJoined(kind Kind) *api.Error {
+	return api.Errorf(api.Unauthorized, "this %s has no certificate yet: it has not joined the fleet", kind)
 }
 
 // verify checks the other side against the newest bundle.

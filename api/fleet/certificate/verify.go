@@ -31,7 +31,7 @@ func (b Bundle) verify(c *x509.Certificate, use x509.ExtKeyUsage, now time.Time)
 
 // errNotValidNow refuses a certificate because of the time. Its text names the control plane's clock and this
 // machine's, because either may be wrong.
-func errNotValidNow(member Identity, c *x509.Certificate, now time.Time) error {
+func errNotValidNow(member Identity, c *x509.Certificate, now time.Time) *api.Error {
 	const form = time.RFC3339
 	subject := "the certificate of " + member.String()
 	if c.IsCA {
