@@ -5,7 +5,9 @@ import "encoding/json"
 // AckRequest acks a job: the ack completes the job, or ends an iteration of an agent's job. Every field is
 // optional. LeaseToken names the worker's lease; without it, WorkerID does. If the lease that the ack names
 // is over, the error is LEASE_LOST. An ack that names no lease is accepted while the job is active and none
-// of its leases has expired; after an expiry the error is LEASE_LOST, and without one it is STATE_CONFLICT.
+// of its leases has expired. After an expiry the error is LEASE_LOST. If no lease has expired and the job is
+// not active, the error is STATE_CONFLICT. A repeat with the token of the last attempt's lease succeeds and
+// changes nothing.
 //
 // A result that does not match the job's schema fails the attempt with RESULT_MISMATCH. The details of that
 // error list the mismatches (path, reason) and the new state of the job (status, attempt, attempts_remaining,
@@ -13,23 +15,23 @@ import "encoding/json"
 type AckRequest struct {
 	Result     json.RawMessage `json:"result,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	Usage      *ReportedUsage  `json:"usage,omitempty"` // since the last report; added to the usage of the job
+	Usage      *ReportedUsage  `json:"usage,omitempty"` // since the last report; added to the job's usage
 	LeaseToken string          `json:"lease_token,omitempty"`
 	WorkerID   string          `json:"worker_id,omitempty"`
-	StepStatus string          `json:"step_status,omitempty"` // for a step of a chain: continue (the default) or exit
+	StepStatus string          `json:"step_status,omitempty"` // of a chain's step: continue (the default) or exit, which requires agent_status done or none
 
 	// AgentStatus says how an agent's iteration ended: AgentContinue, AgentHold or AgentDone (the default).
 	// The ack of a job that was enqueued without an agent may have it too.
 	AgentStatus string          `json:"agent_status,omitempty"`
-	HoldReason  string          `json:"hold_reason,omitempty"` // with AgentHold: what the person must know
+	HoldReason  string          `json:"hold_reason,omitempty"` // what the person must know, at most 1 KiB; requires agent_status hold
 	Trace       json.RawMessage `json:"trace,omitempty"`       // stored with the iteration
 
-	// ToolCalls creates jobs. The next iteration begins when all of them have settled, and receives their
-	// outcomes. It requires agent_status continue.
+	// ToolCalls creates up to 100 jobs. The next iteration begins when all of them have settled, and receives
+	// their outcomes. ToolCalls requires agent_status continue.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
 }
 
-// AckBatchRequest acks several jobs. Each ack succeeds or fails on its own.
+// AckBatchRequest acks up to 1,000 jobs. Each ack succeeds or fails on its own.
 type AckBatchRequest struct {
 	Acks []AckItem `json:"acks"`
 }

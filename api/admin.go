@@ -1,6 +1,7 @@
 package api
 
-// MoveJobRequest is the body of POST /jobs/{id}/move.
+// MoveJobRequest is the body of POST /jobs/{id}/move. An active or cancelled job cannot move
+// (STATE_CONFLICT).
 type MoveJobRequest struct {
 	Queue string `json:"queue"` // the queue to move the job to
 	// ResetAttempts gives the job all its attempts again. Its history stays, and the numbers of its

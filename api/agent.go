@@ -7,13 +7,14 @@ import (
 )
 
 // Agent makes a job run in iterations, within limits that the server enforces. A job that has reached
-// MaxIterations or MaxCostUSD is held before it runs again, until a person approves or rejects it. An attempt
-// that reaches IterationTimeout loses its lease. An absent field means no limit, except that no job continues
-// after 10,000 iterations.
+// MaxIterations or MaxCostUSD is held before it runs again, until a person approves or rejects it. A job is
+// also held if its cost_estimate_usd exceeds what is left of MaxCostUSD. An attempt that reaches
+// IterationTimeout loses its lease. An absent field or 0 means no limit, except that no job continues after
+// 10,000 iterations. An Agent without any limit counts as absent.
 type Agent struct {
-	MaxIterations    int        `json:"max_iterations,omitempty"`
+	MaxIterations    int        `json:"max_iterations,omitempty"`    // at most 10,000
 	MaxCostUSD       money.Nano `json:"max_cost_usd,omitempty"`      // of all attempts together
-	IterationTimeout Duration   `json:"iteration_timeout,omitempty"` // the longest time for one attempt at an iteration, with or without heartbeats
+	IterationTimeout Duration   `json:"iteration_timeout,omitempty"` // the longest time for one attempt at an iteration, with or without heartbeats; at most 24h
 }
 
 // FetchedAgent is the state of an agent's job at a fetch. In its limits, 0 or "0s" means no limit.
@@ -48,23 +49,24 @@ type Iteration struct {
 	CreatedAt  Time            `json:"created_at"` // when the iteration ended
 }
 
-// Iterations lists the iterations of a job, the oldest first. If HasMore is true, the next page is requested
-// with the parameter after set to the number of the last listed iteration.
+// Iterations is a page of the iterations of a job, the oldest first. If HasMore is true, the query parameter
+// after=N requests the page after iteration N.
 type Iterations struct {
 	Iterations []Iteration `json:"iterations"`
 	HasMore    bool        `json:"has_more"`
 }
 
-// ReplayRequest names the iteration with which the new job of a replay begins.
+// ReplayRequest creates a new job that repeats iteration From of an existing job and continues from there.
 type ReplayRequest struct {
-	From int `json:"from"` // from 1
+	From int `json:"from"` // 1 to 10,000
 }
 
-// ScoreRequest rates a job. For each pair of dimension and scorer the server keeps only the latest value.
+// ScoreRequest rates a job. For each pair of dimension and scorer the server keeps only the latest value. The
+// error is CONFLICT if a new pair would be the job's 101st.
 type ScoreRequest struct {
-	Dimension string   `json:"dimension"`
-	Value     *float64 `json:"value"`
-	Scorer    string   `json:"scorer,omitempty"`
+	Dimension string   `json:"dimension"`        // required; at most 128 bytes
+	Value     *float64 `json:"value"`            // required
+	Scorer    string   `json:"scorer,omitempty"` // at most 128 bytes
 }
 
 // Score is a rating of a job.

@@ -12,16 +12,16 @@ type AlertWatch struct {
 	For       Duration `json:"for"` // how long the condition must hold before the rule fires
 }
 
-// AlertRuleRequest declares an alert rule. An absent field gets its default, also when the request
-// replaces a rule.
+// AlertRuleRequest declares an alert rule. Name, When, Threshold and Notify are required. An absent field of
+// the others gets its default, also when the request replaces a rule.
 type AlertRuleRequest struct {
-	Name      string   `json:"name"`
-	When      string   `json:"when"`
-	Queue     string   `json:"queue,omitempty"`  // default: all queues
-	Target    string   `json:"target,omitempty"` // if when is budget: the watched budget, as scope/target
+	Name      string   `json:"name"`             // at most 128 bytes
+	When      string   `json:"when"`             // queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent)
+	Queue     string   `json:"queue,omitempty"`  // default: all queues; refused if when is budget
+	Target    string   `json:"target,omitempty"` // the watched budget, as scope/target; required if when is budget, else refused
 	Op        string   `json:"op,omitempty"`     // > (the default) or <
 	Threshold *float64 `json:"threshold"`
-	For       Duration `json:"for,omitempty"` // default: the rule fires at once
+	For       Duration `json:"for,omitempty"` // how long the condition must hold before the rule fires, at most 24h; default: the rule fires at once
 	Notify    string   `json:"notify"`        // id of a webhook
 }
 

@@ -7,17 +7,18 @@ import (
 )
 
 // ApprovalPolicyRequest declares an approval policy, which holds jobs until a person approves or rejects
-// them. It needs at least one condition: Queue, TagKey, CostUSDGt or AgentIterationGt.
+// them. It needs Name and at least one condition: Queue, TagKey, CostUSDGt or AgentIterationGt. An absent
+// field gets its default, also when the request replaces a policy.
 type ApprovalPolicyRequest struct {
-	Name    string `json:"name"`              // unique among policies; shown with a held job
-	Mode    string `json:"mode,omitempty"`    // conditions that a job must meet: any (the default) or all
+	Name    string `json:"name"`              // unique among policies (CONFLICT), at most 128 bytes; shown with a held job
+	Mode    string `json:"mode,omitempty"`    // any (the default): one condition suffices; all: a job must meet each
 	Enabled *bool  `json:"enabled,omitempty"` // default true
 
 	Queue            string      `json:"queue,omitempty"`              // the queue of the job
 	TagKey           string      `json:"tag_key,omitempty"`            // the name of a tag of the job
 	TagValue         string      `json:"tag_value,omitempty"`          // the value of that tag, "" = any value; requires TagKey
 	CostUSDGt        *money.Nano `json:"cost_usd_gt,omitempty"`        // the job must have cost more than this
-	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // the job must have ended more iterations than this
+	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // the job must have ended more iterations than this, 0 to 10,000
 }
 
 // The values of an approval policy's Mode.
@@ -50,8 +51,8 @@ type ApproveRequest struct {
 	Agent      *AgentChanges   `json:"agent,omitempty"` // only for an agent's job
 }
 
-// AgentChanges are new limits of an agent. An absent limit stays. The error is STATE_CONFLICT if the job has
-// already reached a limit that it would have after the change.
+// AgentChanges are new limits of an agent, above 0. An absent limit stays. If the job has already reached one
+// of the limits, new or old, the error is STATE_CONFLICT.
 type AgentChanges struct {
 	MaxIterations    *int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd,omitempty"`

@@ -111,8 +111,8 @@ func auditHash(text string) (sum [sha256.Size]byte, err error) {
 }
 
 // AuditVerifier verifies the chains of an audit log from its records, without the server. A person who stored
-// AuditHeads earlier can detect any later change to the records that these heads cover, except to records
-// that the server has deleted since. The zero AuditVerifier is ready for use.
+// AuditHeads earlier can detect any later change to the records before these heads, unless the server has
+// deleted the records since. The zero AuditVerifier is ready for use.
 type AuditVerifier struct {
 	shards map[uint32]*AuditHead
 	stood  map[uint32]AuditHead // the heads given to Expect
@@ -128,9 +128,9 @@ func (v *AuditVerifier) Expect(heads AuditHeads) {
 }
 
 // Done returns an error if a record before the expected heads was not added, or if the first added record
-// does not follow the hash with which the log begins. Call it after the last Add. now has the present heads
-// of the logs, because records before its FirstSeq have been deleted and cannot be added. Done checks only
-// the shards of now.
+// does not follow the hash with which the log begins. Call it after the last Add. now are the present heads
+// of the logs: Done does not expect records before their FirstSeq, because those have been deleted. Done
+// checks only shards that are in now and were given to Expect.
 func (v *AuditVerifier) Done(now AuditHeads) error {
 	for _, end := range now.Shards {
 		stood, expected := v.stood[end.Shard]

@@ -2,8 +2,8 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// BudgetRequest declares a budget, a limit on the cost of jobs. It needs at least one limit. An absent
-// field gets its default, also when the request replaces a budget.
+// BudgetRequest declares a budget, a limit on the cost of jobs. It needs at least one limit. An absent field
+// gets its default, also when the request replaces a budget.
 type BudgetRequest struct {
 	Scope  string `json:"scope,omitempty"`  // namespace, queue, tag, key or job; a PUT has it in the URL path
 	Target string `json:"target,omitempty"` // a queue, a tag as name=value, or a fairness key; "default" for namespace and job
@@ -12,20 +12,21 @@ type BudgetRequest struct {
 	WeeklyUSD     *money.Nano `json:"weekly_usd,omitempty"` // weeks begin on Monday
 	MonthlyUSD    *money.Nano `json:"monthly_usd,omitempty"`
 	RollingUSD    *money.Nano `json:"rolling_usd,omitempty"`
-	RollingWindow Duration    `json:"rolling_window,omitempty"` // required with rolling_usd: the length of the window, which always ends now
+	RollingWindow Duration    `json:"rolling_window,omitempty"` // the length of the window, which always ends now: 1m to 9600h; required with rolling_usd
 	PerJobUSD     *money.Nano `json:"per_job_usd,omitempty"`    // of all attempts of one job
 
 	Timezone string `json:"timezone,omitempty"` // IANA time zone of the days, weeks and months; default UTC
 	// OnExceed selects what happens to a job that the budget cannot pay for: hold (the default), reject,
 	// throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
-	// DefaultReserveUSD is the reserve for an attempt of a job without cost_estimate_usd and without an agent
-	// with max_cost_usd. If it is 0 or absent, the budget reserves the unspent part of per_job_usd. Without
-	// per_job_usd it reserves the moving average of the cost of attempts in the job's queue, and at least 1 %
-	// of the budget's smallest limit. All budgets that apply to a job reserve the same amount, the largest of
-	// their reserves; a reserve that is not declared is cut to the smallest of their limits.
+	// DefaultReserveUSD is the reserve for an attempt of a job that has neither cost_estimate_usd nor an
+	// agent with max_cost_usd. If it is 0 or absent, the budget reserves the unspent part of per_job_usd.
+	// Without per_job_usd it reserves the moving average of the cost of attempts in the job's queue, and at
+	// least 1 % of the smallest limit of all budgets that apply to the job. All these budgets reserve the
+	// same amount, the largest of their reserves. A reserve that is not declared is cut to the smallest limit
+	// of those that are not alert_only.
 	DefaultReserveUSD *money.Nano `json:"default_reserve_usd,omitempty"`
-	Alerts            []uint32    `json:"alerts,omitempty"` // ascending percentages of each limit; the event budget_alert reports each once per window
+	Alerts            []uint32    `json:"alerts,omitempty"` // at most 10 ascending percentages of each limit, up to 1000; the event budget_alert reports each once per window
 }
 
 // The values of a budget's OnExceed.
@@ -88,9 +89,9 @@ type BudgetWindow struct {
 }
 
 // RaiseBudgetRequest raises every limit of a budget until a time, given by either For or Until. The raise
-// replaces an earlier one. An amount of 0 ends the raise.
+// replaces an earlier one. An amount of 0 ends the raise and needs no time.
 type RaiseBudgetRequest struct {
-	AmountUSD *money.Nano `json:"amount_usd"` // required
-	For       Duration    `json:"for,omitempty"`
-	Until     Time        `json:"until,omitempty"`
+	AmountUSD *money.Nano `json:"amount_usd"`      // required
+	For       Duration    `json:"for,omitempty"`   // at most 9600h
+	Until     Time        `json:"until,omitempty"` // in the future
 }

@@ -6,12 +6,12 @@ type BulkRequest struct {
 	JobIDs      []string      `json:"job_ids,omitempty"` // at most 10,000
 	Filter      *SearchFilter `json:"filter,omitempty"`
 	Action      string        `json:"action"`                  // retry, requeue, cancel, move, change_priority, approve, reject, hold or delete
-	MoveToQueue string        `json:"move_to_queue,omitempty"` // with move
-	Priority    Priority      `json:"priority,omitempty"`      // with change_priority
-	Async       bool          `json:"async,omitempty"`         // return at once, even for few jobs
+	MoveToQueue string        `json:"move_to_queue,omitempty"` // required with move, else refused
+	Priority    Priority      `json:"priority,omitempty"`      // required with change_priority, else refused
+	Async       bool          `json:"async,omitempty"`         // do not wait for the end; a request for more than 10,000 jobs never waits
 }
 
-// BulkResponse is the response if the operation has ended.
+// BulkResponse is the response (200) if the operation ended within 20 seconds.
 type BulkResponse struct {
 	Affected        uint64 `json:"affected"`
 	Errors          uint64 `json:"errors"`
@@ -19,7 +19,7 @@ type BulkResponse struct {
 	BulkOperationID string `json:"bulk_operation_id"` // GET /bulk/{id} lists the errors
 }
 
-// BulkStarted is the response if the operation continues after the response.
+// BulkStarted is the response (202) if the operation continues after the response.
 type BulkStarted struct {
 	BulkOperationID string `json:"bulk_operation_id"`
 	Status          string `json:"status"` // processing
