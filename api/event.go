@@ -13,8 +13,8 @@ type Event struct {
 	Data  json.RawMessage `json:"data"`   // an object whose fields depend on the type
 }
 
-// EventReset is the type of the event that reports that a stream skips events. Its data has the reason, and
-// in next_seq the sequence number with which the stream continues. The client must read the skipped events in
+// EventReset is the type of the event that reports that a stream skips events. Its data has the reason and
+// next_seq, the sequence number of the next event in the stream. The client must get the skipped events in
 // another way.
 const EventReset = "RESET"
 

@@ -1,14 +1,14 @@
 package api
 
-// WorkerShutdown is the error with which a stopping worker fails an unfinished job. The job becomes
-// pending at once, and the attempt does not count.
+// WorkerShutdown is the error with which a stopping worker fails an unfinished job. The attempt does not
+// count. The job becomes pending at once, or cancelled if its cancellation was requested.
 const WorkerShutdown = "worker_shutdown"
 
 // FailRequest ends an attempt without success. It proves the lease like an AckRequest. Every field is
 // optional.
 type FailRequest struct {
-	Error      string         `json:"error,omitempty"`
-	Backtrace  string         `json:"backtrace,omitempty"`
+	Error      string         `json:"error,omitempty"`     // at most 8 KiB
+	Backtrace  string         `json:"backtrace,omitempty"` // at most 64 KiB
 	Usage      *ReportedUsage `json:"usage,omitempty"`
 	LeaseToken string         `json:"lease_token,omitempty"`
 	WorkerID   string         `json:"worker_id,omitempty"`

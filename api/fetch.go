@@ -2,13 +2,13 @@ package api
 
 import "encoding/json"
 
-// FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. A repeated
-// request with the same Idempotency-Key returns the jobs of the first one whose leases still hold, with the
-// same lease tokens; if none holds any more, the error is LEASE_LOST. A fetch that returned no job is not
-// remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on different
-// shards.
+// FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. If a request
+// repeats an Idempotency-Key, the response has the jobs that the first request leased and still holds, with
+// the same lease tokens. If it holds none any more, the error is LEASE_LOST. A fetch that returned no job is
+// not remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on
+// different shards.
 type FetchRequest struct {
-	Queues   []string `json:"queues"`
+	Queues   []string `json:"queues"` // 1 to 64
 	WorkerID string   `json:"worker_id,omitempty"`
 	Hostname string   `json:"hostname,omitempty"`
 	// Timeout is the number of seconds to wait for a job: 0 to 60, default 30; a larger value is reduced to

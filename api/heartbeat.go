@@ -4,7 +4,8 @@ import "encoding/json"
 
 // HeartbeatRequest renews the leases of jobs and may report about them.
 type HeartbeatRequest struct {
-	// Jobs has a report for each job, by the job's id. A job with a nil report counts as absent.
+	// Jobs has a report for each job, by the job's id, for at most 1,000 jobs. A job with a nil report counts
+	// as absent.
 	Jobs map[string]*HeartbeatJob `json:"jobs"`
 	// ReportID identifies the request, so that a repeat counts its usage only once, unless another request
 	// has reported usage of the job in between. The client chooses up to 64 bytes. Without a ReportID a
@@ -25,7 +26,7 @@ type HeartbeatJob struct {
 	Usage         *ReportedUsage  `json:"usage,omitempty"`
 	LeaseToken    string          `json:"lease_token,omitempty"`
 	WorkerID      string          `json:"worker_id,omitempty"`
-	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds; 0 = as in the fetch
+	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds, at most 86400; 0 = as in the fetch
 }
 
 // HeartbeatResponse has a status for each job of the request. Each job is also in one of the three lists.
@@ -36,10 +37,10 @@ type HeartbeatResponse struct {
 	Canceled []string                   `json:"canceled"` // no longer leased, or being cancelled; the status is cancel
 }
 
-// HeartbeatStatus is ok or cancel. With cancel the worker must stop working on the job. BudgetExceeded
-// means that the job has cost more than its budgets allow: all further cost is overrun, so the worker
-// should finish. UsageRejected is the reason why the usage report was set aside; it is absent if the
-// report counts.
+// HeartbeatStatus is ok or cancel. With cancel the worker must stop working on the job. BudgetExceeded means
+// that the job has cost more than its budgets or its agent's max_cost_usd allow. All further cost is overrun,
+// so the worker should finish. UsageRejected is the reason why the usage report was set aside; it is absent
+// if the report counts.
 type HeartbeatStatus struct {
 	Status         string `json:"status"`
 	BudgetExceeded bool   `json:"budget_exceeded,omitempty"`

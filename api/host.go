@@ -22,7 +22,7 @@ type HostStatus struct {
 	Namespaces int    `json:"namespaces"`            // placed on it
 	Store      string `json:"store,omitempty"`       // id of the host's data directory; absent for a gateway
 	StoreState string `json:"store_state,omitempty"` // serving, or silent if the host has not reported lately
-	// LostNamespaces are placed on the host, but their data is on a store with which it joined before.
+	// LostNamespaces counts the namespaces of the host whose data lies on a store that the host used before.
 	LostNamespaces int `json:"lost_namespaces,omitempty"`
 }
 
@@ -32,11 +32,11 @@ const (
 	StoreSilent  = "silent"
 )
 
-// CreateHostRequest creates a host or gateway and the credential with which it joins.
+// CreateHostRequest creates a host or gateway and the credential with which it joins the cloud.
 type CreateHostRequest struct {
-	Name   string `json:"name"` // [a-z][a-z0-9-]{0,62}, unique
-	Kind   string `json:"kind,omitempty"`
-	Region string `json:"region,omitempty"`
+	Name   string `json:"name"`             // [a-z][a-z0-9-]{0,62}, unique
+	Kind   string `json:"kind,omitempty"`   // host (the default) or gateway
+	Region string `json:"region,omitempty"` // default local
 }
 
 // CreatedHost is the response of a request that creates a host. No other response contains the credential.

@@ -2,16 +2,17 @@ package api
 
 // CreateKeyRequest describes a new API key.
 type CreateKeyRequest struct {
-	Name       string   `json:"name"`
-	Roles      []string `json:"roles,omitempty"`       // default ["readonly"]
-	QueueScope []string `json:"queue_scope,omitempty"` // queue names with * globs; empty = every queue
-	ExpiresAt  Time     `json:"expires_at,omitempty"`  // default never
+	Name       string   `json:"name"`                  // at most 128 bytes
+	Roles      []string `json:"roles,omitempty"`       // at most 16; default ["readonly"]
+	QueueScope []string `json:"queue_scope,omitempty"` // at most 64 queue names with * globs; empty = every queue
+	ExpiresAt  Time     `json:"expires_at,omitempty"`  // in the future; default never
 }
 
-// SetKeyRequest replaces everything of an API key except its secret.
+// SetKeyRequest replaces everything of an API key except its id and secret. An absent field gets its default,
+// but the cloud requires Roles.
 type SetKeyRequest struct {
 	CreateKeyRequest
-	Enabled *bool `json:"enabled,omitempty"` // default true; a disabled key is refused
+	Enabled *bool `json:"enabled,omitempty"` // default true; requests with a disabled key are refused
 }
 
 // RotateRequest gives an API key a new secret under the same id.

@@ -21,8 +21,8 @@ type LimitRule struct {
 type LimitRuleRequest struct {
 	Queue          string   `json:"queue"`
 	Key            string   `json:"key,omitempty"`             // "*" = each key without a rule of its own; absent = the whole queue
-	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // active jobs at a time
-	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs started in any window
+	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // active jobs at a time, at most 1,000,000
+	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs started in any window, at most 10,000,000; requires RateWindow
 	RateWindow     Duration `json:"rate_window,omitempty"`     // "1s" to "24h"; requires RateLimit
 	Paused         *bool    `json:"paused,omitempty"`          // no job starts; absent = false or, for a whole queue, unchanged
 }

@@ -14,7 +14,7 @@ type NamespaceSpec struct {
 	Tier     string `json:"tier"`     // shared; dedicated is not supported yet
 	Replicas int    `json:"replicas"` // 1; 3 and 5 are not supported yet
 	Shards   int    `json:"shards"`   // 1; more are not supported yet; cannot change later
-	// DeletionProtection refuses a delete while it is set.
+	// While DeletionProtection is set, a delete is refused with STATE_CONFLICT.
 	DeletionProtection bool `json:"deletion_protection"`
 }
 
@@ -23,7 +23,7 @@ type NamespaceStatus struct {
 	Phase              string `json:"phase"` // provisioning, active or deleting
 	Message            string `json:"message,omitempty"`
 	ObservedGeneration int64  `json:"observed_generation"` // the generation in effect
-	// Endpoint is the base URL of its data plane, the same for all namespaces of a cloud.
+	// Endpoint is the base URL of the cloud's data plane, the same for all namespaces.
 	Endpoint  string `json:"endpoint"`
 	Operation string `json:"operation_id,omitempty"` // the running operation
 }

@@ -7,7 +7,7 @@ type Status struct {
 
 // ConcurrencyRequest limits the active jobs of a queue.
 type ConcurrencyRequest struct {
-	Max *int `json:"max"` // 0 = unlimited
+	Max *int `json:"max"` // required; at most 1,000,000; 0 = unlimited
 }
 
 // Info describes a server and its capabilities.
@@ -74,8 +74,8 @@ type DiskStatus struct {
 	Free *int64 `json:"free_bytes,omitempty"` // absent if the system does not report it
 }
 
-// ClusterNode is one member of the cluster as a node knows it. With several shards, LastContactMs and Lag are
-// the largest of all, and Voter means that it votes in each.
+// ClusterNode is one member of the cluster as a node knows it. If the cluster has several shards,
+// LastContactMs and Lag are the largest values of all shards, and Voter means that the member votes in each.
 type ClusterNode struct {
 	ID            string `json:"id"`
 	Address       string `json:"address"`

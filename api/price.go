@@ -2,15 +2,15 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// PriceRequest declares the price of the tokens of a model, in dollars per million tokens.
+// PriceRequest declares the price of the tokens of a model, in dollars per million tokens, 0 to a billion.
 type PriceRequest struct {
 	Provider string `json:"provider,omitempty"` // absent = any provider
-	Model    string `json:"model"`              // a trailing * matches every ending
+	Model    string `json:"model"`              // required; a trailing * matches every ending
 	// OverInputTokens makes the price apply only to reports with more input tokens than this, cached tokens
 	// included. Default 0: the price applies to all reports.
 	OverInputTokens         int64       `json:"over_input_tokens,omitempty"`
-	InputUSDPerMillion      *money.Nano `json:"input_usd_per_million"`
-	OutputUSDPerMillion     *money.Nano `json:"output_usd_per_million"`
+	InputUSDPerMillion      *money.Nano `json:"input_usd_per_million"`                    // required
+	OutputUSDPerMillion     *money.Nano `json:"output_usd_per_million"`                   // required
 	CacheCreationUSDPerMill *money.Nano `json:"cache_creation_usd_per_million,omitempty"` // default: the price of input
 	CacheReadUSDPerMillion  *money.Nano `json:"cache_read_usd_per_million,omitempty"`     // default: the price of input
 }

@@ -1,8 +1,9 @@
 package api
 
-// ProviderRequest declares a provider of models and its limits per minute; 0 or absent = unlimited.
+// ProviderRequest declares a provider of models and its limits per minute, up to 10^9 each; 0 or absent =
+// unlimited.
 type ProviderRequest struct {
-	Name           string `json:"name"` // the name in jobs and queues
+	Name           string `json:"name"` // the name in jobs and queues; a PUT has it in the URL path
 	RPMLimit       int64  `json:"rpm_limit,omitempty"`
 	InputTPMLimit  int64  `json:"input_tpm_limit,omitempty"`
 	OutputTPMLimit int64  `json:"output_tpm_limit,omitempty"`

@@ -35,7 +35,7 @@ type Queue struct {
 	MaxLength *int64          `json:"max_length"` // pending, scheduled and retrying jobs; null = unlimited
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
 	Retention *QueueRetention `json:"retention"`  // null = the namespace's retention
-	Defaults  *QueueDefaults  `json:"defaults"`   // null = the namespace's defaults
+	Defaults  *QueueDefaults  `json:"defaults"`   // null = the built-in defaults
 
 	// Version is the version of the settings. Package client sets it from the ETag of the response. It is 0
 	// in a list and in an eventual read.
@@ -60,16 +60,18 @@ const (
 // Forever is an unlimited retention.
 const Forever = "forever"
 
-// QueueRetention is the time for which settled jobs are kept, by their final state: a duration or "forever".
-// For an absent field the namespace's retention applies.
+// QueueRetention is the time for which settled jobs are kept, by their final state: a duration from 1ms to
+// 87600h or "forever". For an absent field of a queue the namespace's retention applies, and for one of the
+// namespace 168h.
 type QueueRetention struct {
 	Completed Duration `json:"completed,omitempty"`
 	Dead      Duration `json:"dead,omitempty"`
 	Cancelled Duration `json:"cancelled,omitempty"`
 }
 
-// QueueDefaults are the values of fields that an enqueue leaves out. Each field has the meaning of the
-// enqueue's field with its name. For an absent field the namespace's default applies.
+// QueueDefaults are the values of fields that an enqueue leaves out. Each field has the meaning and the
+// bounds of the field of EnqueueRequest with its name. For an absent field the default of EnqueueRequest
+// applies.
 type QueueDefaults struct {
 	Priority           Priority  `json:"priority,omitempty"`
 	MaxRetries         *int      `json:"max_retries,omitempty"`
@@ -83,28 +85,28 @@ type QueueDefaults struct {
 // PutQueueRequest replaces all settings of a queue. An absent field gets its default.
 type PutQueueRequest struct {
 	Paused         *bool `json:"paused,omitempty"`          // default false
-	MaxConcurrency *int  `json:"max_concurrency,omitempty"` // 0 or absent = unlimited
+	MaxConcurrency *int  `json:"max_concurrency,omitempty"` // at most 1,000,000; 0 or absent = unlimited
 
-	// RateLimit is the number of jobs that may start in any window; 0 or absent = unlimited. It requires
-	// a window of 1 s to 24 h.
+	// RateLimit is the number of jobs that may start in any window, at most 10,000,000; 0 or absent =
+	// unlimited. RateLimit and RateWindowMs (1,000 to 86,400,000) require each other.
 	RateLimit    *int   `json:"rate_limit,omitempty"`
 	RateWindowMs *int64 `json:"rate_window_ms,omitempty"`
 
-	// PriorityAgeing is the waiting time, from the creation of a job, after which it counts as one
-	// priority higher, and after half of it as half a priority higher; "0s" or absent = never.
+	// PriorityAgeing is the age at which a job counts as one priority higher, at most 168h. Ageing is
+	// gradual: at half that age the job counts as half a priority higher. "0s" or absent = never.
 	PriorityAgeing Duration `json:"priority_ageing,omitempty"`
 
-	MaxLength *int64          `json:"max_length,omitempty"` // pending, scheduled and retrying jobs; 0 or absent = unlimited
-	OnFull    string          `json:"on_full,omitempty"`    // default reject
+	MaxLength *int64          `json:"max_length,omitempty"` // pending, scheduled and retrying jobs, at most 10^9; 0 or absent = unlimited
+	OnFull    string          `json:"on_full,omitempty"`    // reject (the default) or drop_oldest
 	Retention *QueueRetention `json:"retention,omitempty"`
 	Provider  string          `json:"provider,omitempty"` // provider for jobs without one of their own
 	Defaults  *QueueDefaults  `json:"defaults,omitempty"`
 }
 
 // ThrottleRequest limits how many jobs of a queue may start in any window: Rate jobs in a Period ("1s" to
-// "24h"), or in WindowMs.
+// "24h"), or in WindowMs. Exactly one of Period and WindowMs is given.
 type ThrottleRequest struct {
-	Rate     *int     `json:"rate"` // 1 or more
+	Rate     *int     `json:"rate"` // required; 1 to 10,000,000
 	Period   Duration `json:"period,omitempty"`
 	WindowMs *int64   `json:"window_ms,omitempty"`
 }

@@ -2,17 +2,17 @@ package api
 
 import "encoding/json"
 
-// ScheduleRequest declares a schedule. An absent field gets its default, also when the request replaces a
-// schedule.
+// ScheduleRequest declares a schedule. Name, Queue and Cron are required. An absent field of the others gets
+// its default, also when the request replaces a schedule.
 type ScheduleRequest struct {
-	Name      string          `json:"name"` // unique in the namespace
+	Name      string          `json:"name"` // unique in the namespace, at most 128 bytes
 	Queue     string          `json:"queue"`
-	Cron      string          `json:"cron"`               // five fields, or six with seconds first, or a word such as @hourly
-	Timezone  string          `json:"timezone,omitempty"` // IANA time zone; default UTC
-	Payload   json.RawMessage `json:"payload,omitempty"`  // of its jobs: any JSON; default {}
-	UniqueKey string          `json:"unique_key,omitempty"`
+	Cron      string          `json:"cron"`                 // five fields, or six with seconds first, or a word such as @hourly; else INVALID_CRON
+	Timezone  string          `json:"timezone,omitempty"`   // IANA time zone; default UTC
+	Payload   json.RawMessage `json:"payload,omitempty"`    // of its jobs: any JSON; default {}
+	UniqueKey string          `json:"unique_key,omitempty"` // of its jobs: a run creates no job while another job of the queue holds the key
 
-	MaxRetries *int     `json:"max_retries,omitempty"` // the largest number of attempts, the first one included; default 3
+	MaxRetries *int     `json:"max_retries,omitempty"` // the largest number of attempts, the first one included; 1 to 1000, default 3
 	Priority   Priority `json:"priority,omitempty"`    // default normal
 	Tags       Strings  `json:"tags,omitempty"`
 	Headers    Strings  `json:"headers,omitempty"`
@@ -21,7 +21,7 @@ type ScheduleRequest struct {
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
 
 	Missed string   `json:"missed,omitempty"` // what to do with runs that were missed while no leader was up: skip, once (the default) or all
-	Jitter Duration `json:"jitter,omitempty"` // longest random delay of a run; default none
+	Jitter Duration `json:"jitter,omitempty"` // longest random delay of a run, at most 1h; default none
 	Paused *bool    `json:"paused,omitempty"` // default false
 }
 

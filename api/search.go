@@ -63,12 +63,14 @@ type SearchResponse struct {
 	PartialReason string `json:"partial_reason,omitempty"`
 }
 
-// BulkGetRequest asks for jobs by their ids.
+// BulkGetRequest asks for up to 1,000 jobs by their ids. The error is PAYLOAD_TOO_LARGE if their documents
+// have more than 64 MiB.
 type BulkGetRequest struct {
 	JobIDs []string `json:"job_ids"`
 }
 
-// BulkGetResponse lists the jobs that exist, in the order of the request. It leaves out unknown ids.
+// BulkGetResponse lists the jobs that exist and that the caller may see, in the order of the request. It
+// leaves out all other ids.
 type BulkGetResponse struct {
 	Jobs []Job `json:"jobs"`
 }

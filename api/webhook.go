@@ -6,13 +6,13 @@ import "encoding/json"
 // webhook; only an absent secret stays unchanged.
 type WebhookRequest struct {
 	URL        string   `json:"url"`
-	Secret     string   `json:"secret,omitempty"`      // signs the requests; no response contains it
+	Secret     string   `json:"secret,omitempty"`      // signs the requests; 16 to 256 bytes, required for a new webhook; no response contains it
 	Events     []string `json:"events,omitempty"`      // event types, "*" for all; default: the events of alerts and webhooks
-	Queues     []string `json:"queues,omitempty"`      // globs of the queues whose jobs it covers; default all
+	Queues     []string `json:"queues,omitempty"`      // at most 64 globs of the queues whose jobs it covers; default all
 	Enabled    *bool    `json:"enabled,omitempty"`     // default true
-	RetryLimit *int     `json:"retry_limit,omitempty"` // default 3
+	RetryLimit *int     `json:"retry_limit,omitempty"` // 0 to 20, default 3
 	// SecretOverlap is the time for which requests are also signed with the old secret after a change;
-	// default 24h.
+	// default 24h, at most 720h.
 	SecretOverlap Duration `json:"secret_overlap,omitempty"`
 }
 
