@@ -43,6 +43,7 @@ func (r *run) heartbeat() {
 		bytes int
 	}
 	send := func(jobs []jobReport) {
+		// In a goroutine, so that an unanswered heartbeat does not delay the next one for newer jobs.
 		r.group.Go(func() { r.sendHeartbeat(r.calls, jobs) })
 	}
 	batches := map[string]*batch{} // by report id; "" for new reports
