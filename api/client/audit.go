@@ -55,8 +55,9 @@ func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) 
 	return out, err
 }
 
-// ExportAudit calls each with every matching audit record, the oldest first. It stops at the first error of
-// each and returns it. It ignores Order, Limit and Cursor. It is not retried, and only ctx limits its time.
+// ExportAudit calls each with every matching audit record, the oldest first. If each returns an error,
+// ExportAudit stops and returns that error. It ignores Order, Limit and Cursor. It is not retried, and only
+// ctx limits its time.
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
 	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
 	v.Set("format", "jsonl")
@@ -86,8 +87,8 @@ func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 // maxAuditLine is the largest line of an export, in bytes.
 const maxAuditLine = 1 << 20
 
-// ReadAudit calls each with the records of an export in r. It stops at the first error of each and returns
-// it.
+// ReadAudit calls each with the records of an export in r. If each returns an error, ReadAudit stops and
+// returns that error. A line may have 1 MiB.
 func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxAuditLine)

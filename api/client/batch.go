@@ -11,7 +11,7 @@ import (
 func batchPath(id, action string) string { return "/api/v1/batches/" + url.PathEscape(id) + action }
 
 // CreateBatch creates a batch and its first members, either all or none. The error is CROSS_SHARD if their
-// queues lie on different shards.
+// queues, or the parent batch, lie on different shards.
 func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	req := api.EnqueueBatchRequest{Jobs: jobs, Batch: &batch}

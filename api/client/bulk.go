@@ -15,7 +15,7 @@ const bulkWait = 20 * time.Second
 
 // Bulk applies one action to many jobs. If the operation has ended before the response, ended has its result.
 // If it continues, because it takes long or the request sets Async, started has its id. The other result is
-// nil.
+// nil. If the operation has failed, the error is INTERNAL.
 func (c *Client) Bulk(ctx context.Context, b api.BulkRequest) (ended *api.BulkResponse, started *api.BulkStarted, err error) {
 	var answer json.RawMessage
 	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk", body: b, out: &answer, repeat: repeatKeyed, wait: bulkWait})

@@ -49,7 +49,8 @@ func get[R any](ctx context.Context, c *Client, path string) (R, error) {
 // pageItems is the page size of lists, the largest that the control plane allows.
 const pageItems = 1000
 
-// all reads all pages of a list. query has the parameters of the list, to which all adds its own; nil = none.
+// all reads all pages of a list. query has the parameters of the list, or is nil. The function adds limit and
+// cursor to query.
 func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	items := []T{}
 	if query == nil {
@@ -93,7 +94,8 @@ func (c *Cloud) Operation(ctx context.Context, id string) (api.Operation, error)
 	return get[api.Operation](ctx, c.Client, cloudPath("operations", id))
 }
 
-// Operations lists an organisation's operations, the newest first; "" = the organisation of the token.
+// Operations lists an organisation's operations, the newest first. With "" it lists those of the token's
+// organisation; an operator must name one.
 func (c *Cloud) Operations(ctx context.Context, org string) ([]api.Operation, error) {
 	return all[api.Operation](ctx, c.Client, cloudPath("operations"), url.Values{"org": {org}})
 }
@@ -139,14 +141,15 @@ func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNa
 	return send[api.Namespace](ctx, c.Client, call{method: http.MethodPatch, path: cloudPath("namespaces", ns), body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// DeleteNamespace starts the deletion of a namespace with all its data. WaitOperation waits for its end. If
-// version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
+// DeleteNamespace starts the deletion of a namespace with all its data. WaitOperation waits for the end of
+// the deletion. The error is STATE_CONFLICT while the namespace has deletion protection. If version is not 0
+// and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
 
 // CreateNamespaceKey creates an API key of a namespace. Give req an ID and a Hash of your own. Without them a
-// lost response loses the secret, because the repeat gets only CONFLICT and the name of the key to revoke.
+// lost response loses the secret, because the repeat gets only CONFLICT and the id of the key to revoke.
 func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -178,14 +181,14 @@ func (c *Cloud) setKey(ctx context.Context, path string, req api.SetKeyRequest, 
 	return c.keyOf(ctx, call{method: http.MethodPut, path: path, body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// SetNamespaceKey replaces everything of an API key except its secret. If version is not 0 and the
-// present version differs, the error is PRECONDITION_FAILED.
+// SetNamespaceKey replaces everything of an API key except its id and secret. req.Roles is required. If
+// version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetNamespaceKey(ctx context.Context, ns, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("namespaces", ns, "keys", id), req, version)
 }
 
-// SetToken replaces everything of a cloud token except its secret. If version is not 0 and the present
-// version differs, the error is PRECONDITION_FAILED.
+// SetToken replaces everything of a cloud token except its id and secret. req.Roles is required. If version
+// is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
@@ -235,8 +238,8 @@ func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) 
 	return err
 }
 
-// UsageQuery selects usage. A zero To means the end of the present hour, and a zero From means 30 days before
-// To. The control plane truncates both to the hour.
+// UsageQuery selects usage. From is inclusive, To exclusive. A zero To means the end of the present hour, and
+// a zero From means 30 days before To. The control plane truncates both to the hour.
 type UsageQuery struct {
 	From, To time.Time
 	GroupBy  string // "", namespace, queue, model, provider or day
@@ -280,17 +283,17 @@ func (c *Cloud) AsideUsageFrame(ctx context.Context, seq int64) (api.AsideUsage,
 	return get[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside", strconv.FormatInt(seq, 10)))
 }
 
-// RemoveAsideUsage removes usage that was set aside, for ever. It needs an operator's key.
+// RemoveAsideUsage permanently deletes usage that was set aside. It needs an operator's key.
 func (c *Cloud) RemoveAsideUsage(ctx context.Context, seq int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("usage", "aside", strconv.FormatInt(seq, 10)), repeat: repeatDeletion(0)})
 	return err
 }
 
-// NoOrg selects the rows of no organisation in OperatorAudit.
+// With NoOrg, OperatorAudit lists the rows that belong to no organisation.
 const NoOrg = "-"
 
 // OperatorAudit lists the rows of the audit log, the oldest first: with an organisation its rows, with NoOrg
-// the rows of no organisation, and with "" all rows. It needs an operator's key.
+// the rows that belong to none, and with "" all rows. It needs an operator's key.
 func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	v := url.Values{}
 	if org != "" {
@@ -351,8 +354,8 @@ func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// versionOf returns the version in a tag made by etag, and 0 for any other tag, because a weak tag of a proxy
-// would match no write.
+// versionOf returns the version in a tag made by etag, and 0 for any other tag. A proxy's weak tag is such a
+// tag: a write that sent it back in If-Match would always be refused.
 func versionOf(tag string) int64 {
 	text, err := strconv.Unquote(tag)
 	if err != nil {

@@ -112,8 +112,9 @@ func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (a
 	return out, err
 }
 
-// Heartbeat renews the leases of several jobs. If it reports usage without a ReportID, Heartbeat sets one, so
-// that its own retries count the usage once. It needs no Idempotency-Key, which works on one shard only.
+// Heartbeat renews the leases of several jobs. If req reports usage without a ReportID, Heartbeat sets one,
+// so that its own retries count the usage once. Heartbeat needs no Idempotency-Key, which works on one shard
+// only.
 func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.HeartbeatResponse, error) {
 	var out api.HeartbeatResponse
 	for _, j := range req.Jobs {
@@ -130,7 +131,7 @@ func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.H
 // searches the view as it is.
 type Read struct {
 	MinIndex string // a Corvo-Index that the result must include
-	Strong   bool   // include every write acknowledged before, by any node
+	Strong   bool   // include every write acknowledged before, by any node; Eventual is then ignored
 	Eventual bool   // do not wait for the search view
 }
 
@@ -206,7 +207,8 @@ func (c *Client) SearchWords(ctx context.Context, words string, limit int, curso
 	return out, err
 }
 
-// Jobs returns jobs by their ids, at most 1,000, in the order of ids. Missing jobs are left out.
+// Jobs returns jobs by their ids, at most 1,000, in the order of ids. It leaves out jobs that are missing or
+// that the caller may not see.
 func (c *Client) Jobs(ctx context.Context, ids []string, r Read) ([]api.Job, error) {
 	var out api.BulkGetResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk-get" + r.query(), body: api.BulkGetRequest{JobIDs: ids}, out: &out, repeat: repeatAlways})

@@ -32,7 +32,7 @@ func (c *Client) Cancel(ctx context.Context, jobID string) (status string, err e
 }
 
 // Hold keeps a waiting job from being fetched until Approve or Reject. reason may be "". The error is
-// STATE_CONFLICT if the job does not wait.
+// STATE_CONFLICT if the job is not pending, scheduled or retrying.
 func (c *Client) Hold(ctx context.Context, jobID, reason string) error {
 	_, err := c.act(ctx, jobID, "hold", api.ReasonRequest{Reason: reason}, repeatKeyed)
 	return err
@@ -45,7 +45,8 @@ func (c *Client) Approve(ctx context.Context, jobID string) error {
 	return err
 }
 
-// ApproveWith is Approve with the changes in req to the job's payload, checkpoint or agent.
+// ApproveWith is Approve with the changes in req to the job's payload, checkpoint or agent. api.AgentChanges
+// says which changes get STATE_CONFLICT.
 func (c *Client) ApproveWith(ctx context.Context, jobID string, req api.ApproveRequest) error {
 	_, err := c.act(ctx, jobID, "approve", req, repeatKeyed)
 	return err

@@ -30,8 +30,8 @@ func (c *Client) Key(ctx context.Context, id string) (api.Key, error) {
 	return keys.get(ctx, c, Read{}, id)
 }
 
-// SetKey replaces everything of an API key except its secret. The change also applies to the key's open
-// streams and waiting fetches. If version is not 0 and the present version differs, the error is
+// SetKey replaces everything of an API key except its id and secret. The change also applies to the key's
+// open streams and waiting fetches. If version is not 0 and the present version differs, the error is
 // PRECONDITION_FAILED.
 func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return keys.put(ctx, c, req, version, id)

@@ -28,8 +28,9 @@ const (
 	streamPing = 15 * time.Second
 	// maxRedirects is the number of times that a frame follows a NOT_LEADER response.
 	maxRedirects = 3
-	// giveBackWait is the time that Close waits for responses whose callers wait no longer, and then again
-	// for the return of the jobs in them. giveBackLines is the number of jobs that are returned at one time.
+	// giveBackWait is the time that Close waits for the responses to abandoned frames, and then again for the
+	// return of the jobs in these responses. giveBackLines is the number of jobs that are returned at one
+	// time.
 	giveBackWait  = 2 * time.Second
 	giveBackLines = 8
 	// clientName is the value of X-Corvo-Client-Name.

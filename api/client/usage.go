@@ -10,8 +10,8 @@ import (
 
 // SummaryQuery selects and groups usage. The zero value is the last 24 hours without groups.
 type SummaryQuery struct {
-	Period   api.Duration // how far back from now; default 24h
-	From, To api.Time     // instead of Period: From inclusive, To exclusive, default now
+	Period   api.Duration // length of the range up to To; default 24h
+	From, To api.Time     // From is inclusive and goes without Period; To is exclusive, default now
 	GroupBy  string       // queue, model, provider, day or tag:NAME
 	Timezone string       // time zone of days; default UTC
 }

@@ -43,9 +43,9 @@ const (
 	anyQueue = "*"
 )
 
-// These are the causes for which the context of a running handler ends; context.Cause returns one. A handler
-// that returns ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the
-// checkpoint at once, and the attempt does not count.
+// When the context of a running handler ends, context.Cause returns one of these. A handler that returns
+// ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the checkpoint at
+// once, and the attempt does not count.
 var (
 	ErrCancelled = errors.New("the server says to stop: the job was cancelled, or its lease is another's")
 	ErrLeaseLost = errors.New("the lease is over: the server could not be reached for as long")
@@ -53,8 +53,8 @@ var (
 )
 
 // Handler runs a job. If it returns nil, the job is completed, or continues or is held after Job.Continue or
-// Job.Hold. An error or a panic fails the attempt. Its context ends when the job is cancelled, when its lease
-// is lost, or when the worker has drained for too long (see ErrCancelled); the handler should then return.
+// Job.Hold. An error or a panic fails the attempt. ctx ends when the job is cancelled, when its lease is
+// lost, or when the worker has drained for too long (see ErrCancelled); the handler should then return.
 type Handler func(ctx context.Context, j *Job) error
 
 // Worker fetches jobs and calls handlers for them. Only Client and a handler are required. Set the fields
@@ -62,11 +62,11 @@ type Handler func(ctx context.Context, j *Job) error
 type Worker struct {
 	Client *Client
 
-	// Queues are the queues to fetch from, in their order: a fetch takes jobs of a later queue only if the
-	// earlier ones have too few. nil = the queues of Handle, in the order of the calls.
+	// Queues are the queues to fetch from, at most 64, in their order: a fetch takes jobs of a later queue
+	// only if the earlier ones have too few. Empty = the queues of Handle, in the order of the calls.
 	Queues       []string
 	Concurrency  int           // jobs at a time; 0 = DefaultConcurrency
-	Lease        time.Duration // length of a lease without a heartbeat, in whole seconds; 0 = DefaultLease
+	Lease        time.Duration // length of a lease without a heartbeat, in whole seconds up to 24h; 0 = DefaultLease
 	DrainTimeout time.Duration // time for running jobs after the end of the context of Run; 0 = DefaultDrainTimeout, negative = none
 	ID           string        // worker_id; "" = host name and a random suffix
 	Hostname     string        // "" = the host name of the machine
@@ -122,7 +122,7 @@ func (w *Worker) Handle(queue string, h Handler) {
 }
 
 // Run works until ctx ends, and then drains: it fetches no more jobs and lets running jobs continue for
-// DrainTimeout. Then it cancels the contexts of the remaining ones, saves their checkpoints, returns these
+// DrainTimeout. Then it cancels the contexts of the remaining jobs, saves their checkpoints, returns these
 // jobs to their queues, and returns nil. It does not wait for a handler that does not return soon after its
 // context has ended. Run returns an error if the worker is misconfigured or runs already, if it cannot listen
 // at HealthAddr, or, after a drain, if the server permanently refuses its fetches.

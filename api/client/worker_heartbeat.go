@@ -24,7 +24,6 @@ func (r *run) heartbeatLoop() {
 		case <-r.calls.Done():
 			return
 		case <-t.C:
-			// In a goroutine, so that an unanswered heartbeat does not delay the next one for newer jobs.
 			r.group.Go(r.heartbeat)
 		}
 	}
@@ -33,10 +32,10 @@ func (r *run) heartbeatLoop() {
 // heartbeatInterval returns the time between heartbeats.
 func (r *run) heartbeatInterval() time.Duration { return min(heartbeatEvery, r.lease/3) }
 
-// heartbeat sends heartbeats for all jobs, except lost ones and those about which another call is under way.
-// It releases a job without a report at once, so that the job's end need not wait for the response. Reports
-// that an earlier heartbeat may have delivered go in heartbeats of their own, because the server recognises
-// them by the report id of that heartbeat.
+// heartbeat starts heartbeats for all jobs, except jobs whose lease is lost and jobs about which another call
+// is under way. It releases a job without a report at once, so that the job's end need not wait for the
+// response. Reports that an earlier heartbeat may have delivered go in heartbeats of their own, because the
+// server recognises them by the report id of that heartbeat.
 func (r *run) heartbeat() {
 	type batch struct {
 		jobs  []jobReport
@@ -78,14 +77,14 @@ type jobReport struct {
 }
 
 // sendHeartbeat sends a heartbeat and then releases the jobs that had a report. If the server refuses the
-// heartbeat, it sends one for each job.
+// heartbeat, sendHeartbeat sends a heartbeat for each job alone, except for a single job without a report.
 func (r *run) sendHeartbeat(ctx context.Context, jobs []jobReport) {
 	err := r.renew(ctx, jobs)
 	for _, b := range jobs {
 		if refused(err) && (len(jobs) > 1 || !b.report.empty()) {
 			// Repeat each job alone, because the refused report of one job must not cost the others their
 			// leases.
-			_ = r.renewOne(ctx, b) // Save and the end of the attempt return the error
+			_ = r.renewOne(ctx, b) // a refused report becomes the job's fault, which Save returns and settle sends
 		}
 		if !b.report.empty() {
 			b.job.release()
@@ -144,8 +143,9 @@ func (r *run) announceDraining() {
 }
 
 // renew sends a heartbeat until it is answered or its time is over, and applies the response to the jobs.
-// Each try is the same request with the same ReportID, so that usage counts once. All jobs have the same
-// report id or none. renew sets it in the reports with usage, so that a later heartbeat repeats it.
+// Each try is the same request with the same ReportID, so that usage counts once. The reports must all have
+// the same id, or all have none. renew sets the id in the reports with usage, so that a later heartbeat
+// repeats it.
 func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	id := jobs[0].report.id
 	if id == "" {
@@ -193,8 +193,9 @@ func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	return err
 }
 
-// answered applies the response to a heartbeat that was sent at the time sent. A job to be cancelled stays
-// with the worker until its handler returns.
+// answered applies the response to a heartbeat; sent is the time at which the heartbeat was sent. With the
+// status cancel (the job is to be cancelled, its lease is lost, or it is unknown) answered ends the handler's
+// context and returns ErrCancelled. The job stays with the worker until its handler returns.
 func (j *Job) answered(s api.HeartbeatStatus, sent time.Time) error {
 	j.renewed(sent.Add(time.Duration(j.LeaseDuration)*time.Second), s.BudgetExceeded)
 	if s.Status != "cancel" {

@@ -12,10 +12,10 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Job is a job that a handler runs. Progress, checkpoint and usage are sent with the next heartbeat, or,
-// except for progress, with the end of the attempt if that is sooner. The other values are sent with the ack,
-// after the handler has returned nil. A value that cannot be encoded as JSON fails the attempt. The
-// goroutines of a handler may use its Job concurrently.
+// Job is a job that a handler runs. The next heartbeat sends progress, checkpoint and usage. If the attempt
+// ends sooner, its end sends checkpoint and usage, and the progress may be lost. The other values are sent
+// with the ack, after the handler has returned nil. A value that cannot be encoded as JSON fails the attempt.
+// The goroutines of a handler may use its Job concurrently.
 type Job struct {
 	api.FetchedJob
 
@@ -175,7 +175,7 @@ func (j *Job) Save(ctx context.Context) error {
 	return j.run.flush(ctx, j)
 }
 
-// Continue makes an agent's job continue: when the handler returns nil, its next iteration starts once
+// Continue makes an agent's job continue: when the handler returns nil, the job's next iteration starts once
 // the jobs of calls have settled.
 func (j *Job) Continue(calls ...api.ToolCall) {
 	j.mu.Lock()
@@ -183,8 +183,8 @@ func (j *Job) Continue(calls ...api.ToolCall) {
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentContinue, "", calls
 }
 
-// Hold makes the server hold the job when the handler returns nil, until a person approves or rejects it. Of
-// several calls of Continue and Hold the last one counts.
+// Hold makes the server hold the job when the handler returns nil, until a person approves or rejects it.
+// reason has at most 1 KiB. Of several calls of Continue and Hold the last one counts.
 func (j *Job) Hold(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,8 +198,8 @@ func (j *Job) ExitChain() {
 	j.outcome.StepStatus = "exit"
 }
 
-// BudgetExceeded reports whether the last heartbeat found that the job has cost more than its budgets allow.
-// The handler should then finish.
+// BudgetExceeded reports whether the last heartbeat found that the job has cost more than its budgets or its
+// agent's max_cost_usd allow. The handler should then finish.
 func (j *Job) BudgetExceeded() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
