@@ -51,8 +51,8 @@ func (r *Rolling) Add(s Sums, nowNs int64) {
 	r.put(now, s)
 }
 
-// FallsTo returns the first time, at nowNs or later, at which the window holds at most the amount most, if
-// nothing more is spent after nowNs.
+// FallsTo returns the first time, at nowNs or later, at which the window holds at most `most`, if nothing
+// more is spent after nowNs.
 func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	if len(r.Settled) == 0 {
 		return nowNs

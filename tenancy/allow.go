@@ -31,9 +31,9 @@ type Where struct {
 	Queue     string // "" checks only the permission, because a route does not know the queues before its handler runs
 }
 
-// Allow returns nil if the principal who has the permission what in the place where, or else an *api.Error
-// FORBIDDEN with the reason. It refuses everything that is not expressly granted: the zero Principal, another
-// namespace or organisation, an unknown role, an unknown permission, a queue outside the queue scope.
+// Allow returns nil if `who` has the permission `what` in `where`, or else an *api.Error FORBIDDEN with the
+// reason. It refuses everything that is not expressly granted: the zero Principal, another namespace or
+// organisation, an unknown role, an unknown permission, a queue outside the queue scope.
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
 	case !who.belongs(where):
@@ -48,11 +48,11 @@ func Allow(who Principal, what Permission, where Where) error {
 	return nil
 }
 
-// MayGrant checks a key that the principal creates, changes or revokes in the place where. It returns an
-// *api.Error FORBIDDEN if the built-in roles or the queue scope of the key go beyond the principal's own
-// permissions there. The caller checks the key's custom roles with MayGive. The operators of the cloud have
-// no permissions in tenants' data and may still grant all, because somebody must create an organisation's
-// first token.
+// MayGrant checks a key that the principal creates, changes or revokes in `where`. It returns an *api.Error
+// FORBIDDEN if the built-in roles or the queue scope of the key go beyond the principal's own permissions
+// there. The caller checks the key's custom roles with MayGive. The operators of the cloud have no
+// permissions in tenants' data and may still grant all, because somebody must create an organisation's first
+// token.
 func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	if who.Org == EveryOrg {
 		return nil
@@ -80,7 +80,7 @@ func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	return nil
 }
 
-// belongs reports whether where lies in the namespace or organisation of the principal.
+// belongs reports whether `where` lies in the namespace or organisation of the principal.
 func (p Principal) belongs(where Where) bool {
 	switch {
 	case p.Namespace != "":

@@ -12,8 +12,8 @@ const MaxGlob = 128
 // character matches itself. There is no escape, because a queue name cannot contain '*'.
 type Glob string
 
-// ParseGlob refuses a pattern that does not have 1 to MaxGlob characters, or has others than '*' and those of a
-// queue name: ASCII letters, digits and . _ : -.
+// ParseGlob refuses a pattern that does not have 1 to MaxGlob characters, or has a character other than '*'
+// and those of a queue name: ASCII letters, digits and . _ : -.
 func ParseGlob(text string) (Glob, error) {
 	if text == "" || len(text) > MaxGlob {
 		return "", fmt.Errorf("queue pattern has %d characters: it takes 1 to %d", len(text), MaxGlob)

@@ -11,6 +11,6 @@ const Default NamespaceID = "default"
 // like a NamespaceID.
 type OrgID string
 
-// EveryOrg is the organisation of the operators of the cloud and of its own processes. It belongs to every
-// organisation on the control plane, so only their roles limit what they may do there.
+// EveryOrg is the organisation of the operators of the cloud and of its own processes. On the control plane
+// they belong to every organisation, so only their roles limit what they may do there.
 const EveryOrg OrgID = "*"

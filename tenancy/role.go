@@ -16,8 +16,9 @@ const (
 // custom roles by name. The authenticator takes the permissions from the present definition of a custom role,
 // so that a change of the role changes all keys with it.
 
-// CheckRoleName refuses the name of a custom role if it does not have 1 to MaxRoleName characters, has others than
-// ASCII letters, digits and . _ -, or is the name of a built-in role or of a role of the cloud.
+// CheckRoleName refuses the name of a custom role if it does not have 1 to MaxRoleName characters, has a
+// character other than ASCII letters, digits and . _ -, or is the name of a built-in role or of a role of the
+// cloud.
 func CheckRoleName(name string) error {
 	if name == "" || len(name) > MaxRoleName {
 		return fmt.Errorf("has %d characters: it takes 1 to %d", len(name), MaxRoleName)

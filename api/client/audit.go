@@ -88,7 +88,7 @@ func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 const maxAuditLine = 1 << 20
 
 // ReadAudit calls each with the records of an export in r. If each returns an error, ReadAudit stops and
-// returns that error. A line may have 1 MiB.
+// returns that error. A line of 1 MiB or more is an error.
 func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxAuditLine)

@@ -34,8 +34,8 @@ type List struct {
 var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.InvalidFilter: 3, api.PayloadTooLarge: 4, api.ValidationError: 5}
 
 // Add records a fault of a field. A code that gravity lacks is the least grave. The text continues the
-// field's name, as in "is missing". Of a field only the text of the first fault is kept, because it may cause
-// the later ones; the code of each fault counts.
+// field's name, as in "is missing". For a field Add keeps only the text of the first fault, because that
+// fault may cause the later ones; the code of each fault counts.
 func (l *List) Add(code api.Code, field, format string, args ...any) {
 	if l.code == "" || gravity[code] > gravity[l.code] {
 		l.code = code

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxFields is the largest number of fields of a binary message, in which each item of a list counts and the
-// fields within an item do not. It is also the largest number of objects of a JSON message. It is several
-// times the length of the longest permitted list.
+// MaxFields is the largest number of fields of a binary message. Each item of a list counts as a field; the
+// fields within an item do not count. MaxFields is also the largest number of objects of a JSON message. It
+// is several times the length of the longest permitted list.
 const MaxFields = 8192
 
 // Codec encodes messages as binary protobuf, with the generated code if a message has it. Clients and servers

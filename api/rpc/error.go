@@ -24,7 +24,7 @@ const (
 	CodeHeader = "Corvo-Code"
 	// Domain is the domain of the ErrorInfo of an error. Its reason is the api.Code.
 	Domain = "corvo"
-	// detailsKey is the metadata key of an ErrorInfo under which the details of the error lie, as JSON.
+	// detailsKey is the key of an ErrorInfo's metadata that holds the details of the error, as JSON.
 	detailsKey = "details"
 	// maxDetails limits the details, because they travel in a header. Larger details are left out.
 	maxDetails = 4 << 10 // bytes

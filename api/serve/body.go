@@ -25,8 +25,8 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do. Later requests reuse its
-// buffer, which is safe because v keeps no part of the body.
+// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do. Later requests reuse the
+// buffer of the body, which is safe because v keeps no part of the body.
 func DecodeJSON(r *http.Request, v any) error {
 	b := bodies.Get().(*bytes.Buffer)
 	defer func() {

@@ -36,8 +36,8 @@ func (e *endpoint) checkConditions(r *http.Request) error {
 	return nil
 }
 
-// notTaken returns an error that names the routes that accept the condition and whose path is the route's own, below
-// it or above it.
+// notTaken returns an error that names the routes that accept the condition on the same path, on a path below
+// it or on a path above it.
 func (e *endpoint) notTaken(header string) error {
 	var taking []string
 	for _, other := range e.server.conditional {

@@ -79,12 +79,12 @@ func fieldNames(t reflect.Type) *names {
 	return n
 }
 
-// maxFold is the largest number of bytes in which an ASCII letter can be spelt: the Kelvin sign, of three
-// bytes, is another case of k.
+// maxFold is the largest number of bytes of a character that folds to an ASCII letter: the Kelvin sign, which
+// is another case of k, has three.
 const maxFold = 3
 
-// find returns the field into which encoding/json decodes a name. name is the text between the name's quotes,
-// with its escapes.
+// find returns the field that encoding/json sets for a name. name is the text between the name's quotes, with
+// its escapes.
 func (n *names) find(name []byte) (f field, ok bool) {
 	if f, ok = n.exact[string(name)]; ok {
 		return f, true
@@ -109,9 +109,9 @@ func (n *names) find(name []byte) (f field, ok bool) {
 const maxFaults = 20
 
 // faultsOf checks a valid JSON body against the type of v and returns at most maxFaults fields that do not
-// fit. With strict it also returns unknown fields, and repeated fields, of which the decoder would take the
-// last. Because a body may be large and hostile, it goes over the text once, decodes only the values that may
-// not fit, and quotes at most maxErrorBytes of the text in each fault.
+// fit. With strict it also returns unknown fields, and repeated fields, because the decoder would take only
+// the last value. Because a body may be large and hostile, faultsOf goes over the text once, decodes only the
+// values that may not fit, and quotes at most maxErrorBytes of the text in each fault.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 	w := checker{scanner: scanner{text: body}, strict: strict}
 	w.value(reflect.TypeOf(v))
@@ -124,7 +124,7 @@ type checker struct {
 	deep    bool   // looks only for raw JSON that is nested too deep; the text may be invalid
 	path    []byte // of the present value, such as steps[1].delay
 	faults  []api.FieldError
-	scratch map[reflect.Type]reflect.Value // for each type a pointer to the value into which leaf decodes
+	scratch map[reflect.Type]reflect.Value // for each type, a pointer to the value that leaf decodes into
 }
 
 func (w *checker) full() bool { return len(w.faults) >= maxFaults }

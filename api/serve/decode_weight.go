@@ -21,9 +21,9 @@ const (
 	listSlack = 2
 )
 
-// Weigh returns PAYLOAD_TOO_LARGE if decoding JSON text into v would need more memory than a text of its size
-// may. It follows the type of v, so that it does not count raw JSON, which keeps its size. For text that is
-// not JSON the result has no meaning.
+// Weigh returns PAYLOAD_TOO_LARGE if decoding JSON text into v would need more memory than is allowed for the
+// size of the text. It follows the type of v, so that it does not count raw JSON, which keeps its size. For
+// text that is not JSON the result has no meaning.
 func Weigh(text []byte, v any) error {
 	if len(text) <= unweighed {
 		return nil

@@ -123,7 +123,8 @@ func (s *scanner) skip() (parts int) {
 	}
 }
 
-// unquoted appends the decoded text of a name to the slice to. It stops once that text has more than most bytes.
+// unquoted appends the decoded text of a name to the slice to. It stops once that text has more than `most`
+// bytes.
 func unquoted(to, name []byte, most int) []byte {
 	for end := len(to) + most; len(name) > 0 && len(to) <= end; {
 		c := name[0]

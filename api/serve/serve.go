@@ -33,8 +33,9 @@ type Config struct {
 	// traceparent. nil = no spans.
 	Tracer trace.TracerProvider
 
-	// Refused is called for every request that ends with an error, except after a panic. The response may have
-	// been sent in part by then. Refused must not block. route is nil if none matched. nil = not called.
+	// Refused is called for every request that ends with an error, except after a panic. The response may
+	// have been sent in part by then. Refused must not block. route is nil if none matched. If Refused is
+	// nil, it is not called.
 	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
 
 	// Mark is called before the header of every response is sent and may add to it. refused is the code of a

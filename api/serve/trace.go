@@ -11,7 +11,7 @@ import (
 )
 
 // beginSpan starts the span of the request, as a child of the span in its traceparent. If the parent is not
-// sampled, neither is this span, and the context only has its ids.
+// sampled, the new span is not sampled either, and the context holds only ids.
 func (c *call) beginSpan(tracer trace.Tracer, r *http.Request) {
 	method, known := methodOf(r.Method)
 	name := method

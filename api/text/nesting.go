@@ -7,7 +7,7 @@ import "fmt"
 // levels in encoding/json, 1,000 in SQLite.
 const MaxNesting = 512
 
-// CheckNesting returns an error if objects and lists are nested more than most levels deep.
+// CheckNesting returns an error if objects and lists are nested more than `most` levels deep.
 func CheckNesting(json []byte, most int) error {
 	if len(json) <= 2*most {
 		return nil // each level has a beginning and an end

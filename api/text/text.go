@@ -89,7 +89,7 @@ func Quote[T string | []byte](text T) string {
 	return strconv.Quote(string(text))
 }
 
-// Cut returns the text, or, if it is longer than most bytes, Head of it and "...".
+// Cut returns a text of at most `most` bytes as it is. Of a longer one it returns Head and "...".
 func Cut[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text
@@ -97,7 +97,8 @@ func Cut[T string | []byte](text T, most int) T {
 	return T(append([]byte(Head(text, most)), "..."...))
 }
 
-// Head returns the first most bytes of the text, or a few fewer, so that it does not split a UTF-8 character.
+// Head returns the first `most` bytes of the text, or a few fewer, so that it does not split a UTF-8
+// character.
 func Head[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text

@@ -2,8 +2,8 @@ package keyring
 
 import "crypto/sha256"
 
-// Hash returns the SHA-256 of the text of a key. Salt or stretching would add nothing to its 256 random
-// bits.
+// Hash returns the SHA-256 of the text of a key. Salt or stretching would add nothing to the text's 256
+// random bits.
 func Hash(text string) [32]byte {
 	var buf [maxLength]byte
 	if len(text) > len(buf) {

@@ -206,8 +206,8 @@ func inDomain(doc []byte) []byte {
 	return append(append(make([]byte, 0, len(documentDomain)+len(doc)), documentDomain...), doc...)
 }
 
-// cut splits a document's signature into the key's id and the decoded signature. ok reports that the latter has
-// the length of an Ed25519 signature.
+// cut splits a document's signature into the key's id and the decoded signature. ok reports that the decoded
+// signature has the length of an Ed25519 signature.
 func cut(signature string) (id string, raw []byte, ok bool) {
 	id, text, found := strings.Cut(signature, ".")
 	if !found || len(text) != base64.RawURLEncoding.EncodedLen(ed25519.SignatureSize) {

@@ -32,8 +32,8 @@ const Leeway = 30 * time.Second
 // MaxTokenBytes is the largest text that Verify parses. Our tokens have about 350 bytes.
 const MaxTokenBytes = 2048
 
-// Outage is the time after their expiry for which hosts and gateways accept each other's last tokens while the
-// control plane is down.
+// While the control plane is down, hosts and gateways accept each other's last tokens until Outage after
+// their expiry.
 const Outage = 7 * 24 * time.Hour
 
 // Claims are the contents of a token.
@@ -99,8 +99,8 @@ func (s Set) Verify(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Leeway)
 }
 
-// VerifyOffline verifies a token as Verify does, for a process that cannot reach the control plane, but with Outage
-// instead of Leeway, because the other process may be unable to renew its token.
+// VerifyOffline verifies a token as Verify does, for a process that cannot reach the control plane. It allows
+// Outage instead of Leeway, because the other process may be unable to renew its token.
 func (s Set) VerifyOffline(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Outage)
 }

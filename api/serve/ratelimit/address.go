@@ -8,10 +8,10 @@ import (
 )
 
 // ClientAddress returns the address that sent a request: the peer of the connection or, if the peer is one of
-// Limits.Proxies, the client for which that proxy forwards. Because anybody can send a forwarding header, a
-// hop counts only if a listed proxy wrote it: ClientAddress reads the hops from the last to the first and
-// stops at the first address that is no listed proxy, or before a hop that is no address. It returns the zero
-// Addr for a request within the process.
+// Limits.Proxies, the client behind that proxy. Because anybody can send a forwarding header, a hop counts
+// only if a listed proxy wrote it: ClientAddress reads the hops from the last to the first and stops at the
+// first address that is no listed proxy, or before a hop that is no address. It returns the zero Addr for a
+// request within the process.
 func (l *Limiter) ClientAddress(r *http.Request) netip.Addr {
 	end, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

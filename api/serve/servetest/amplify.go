@@ -62,7 +62,7 @@ func Amplify(t *testing.T, routes []serve.Route) {
 	t.Logf("%d lists; besides what they may anyway, the worst bodies keep and allocate %.1f times their size: %q", len(seen), worst, worstBody)
 }
 
-// decoder returns a server that decodes bodies into a value of a type and reports the memory that it
+// decoder returns a server that decodes bodies into a value of a type and reports the memory that decoding
 // took.
 func decoder(t *testing.T, of reflect.Type) http.Handler {
 	h, err := serve.New(serve.Config{MaxBody: 64 << 20, Routes: []serve.Route{{
@@ -101,8 +101,8 @@ type list struct {
 	text  string
 }
 
-// admitted sends a body with as much white space as it needs to be accepted. It returns the bytes that
-// decoding allocated, those that it kept, and the size of the body.
+// admitted sends a body, padded with white space until it is accepted. It returns the bytes that decoding
+// allocated, those that it kept, and the size of the padded body.
 func admitted(t *testing.T, h http.Handler, body string) (made, held, sent int) {
 	for pad := 0; pad < 100; pad = pad*5/4 + 1 {
 		text := append([]byte(body), bytes.Repeat([]byte(" "), pad*len(body)/2)...)

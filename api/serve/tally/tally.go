@@ -25,7 +25,7 @@ const (
 	retry   = 5 * time.Second
 )
 
-// LeftOut is the name of the row that counts the requests for which a quota had no room.
+// LeftOut is the name of the row that counts the requests that found no room in a quota.
 const LeftOut = "left out"
 
 // Bounds limits the requests that wait and the rows that are written.
@@ -57,7 +57,7 @@ type Row[B, K comparable, V any] struct {
 	Kind    K // zero if LeftOut
 	Value   V // zero if LeftOut
 	Count   uint64
-	LeftOut bool // the row counts requests of any kind for which the quota had no room
+	LeftOut bool // the row counts the requests, of any kind, that found no room in the quota
 }
 
 // Tally collects requests until they are recorded.
@@ -92,7 +92,7 @@ type attempt struct {
 type quota[K comparable, V any] struct {
 	kinds map[K]*kind[V]
 	order []K    // in order of arrival
-	lost  uint64 // requests for which there was no room
+	lost  uint64 // requests that found no room
 	// room is the number of rows that the quota may still write, refilled up to the time refilled.
 	room     int
 	refilled time.Time
@@ -108,8 +108,8 @@ func New[B, K comparable, V any](cfg Config[B, K, V]) *Tally[B, K, V] {
 	return &Tally[B, K, V]{cfg: cfg, to: map[string]*destination[B, K, V]{}}
 }
 
-// Add counts a request. It never waits for a commit. It calls first only for a kind that does not wait yet
-// and for which there is room, and holds the lock meanwhile. After Close it does nothing.
+// Add counts a request. It never waits for a commit. It calls first only if the kind does not wait yet and
+// there is room for it, and holds the lock meanwhile. After Close it does nothing.
 func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
