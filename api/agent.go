@@ -10,7 +10,7 @@ import (
 // MaxIterations or MaxCostUSD is held before it runs again, until a person approves or rejects it. A job is
 // also held if its cost_estimate_usd exceeds what is left of MaxCostUSD. An attempt that reaches
 // IterationTimeout loses its lease. An absent field or 0 means no limit, except that no job continues after
-// 10,000 iterations. An Agent without any limit counts as absent.
+// 10,000 iterations. The zero Agent counts as absent.
 type Agent struct {
 	MaxIterations    int        `json:"max_iterations,omitempty"`    // at most 10,000
 	MaxCostUSD       money.Nano `json:"max_cost_usd,omitempty"`      // of all attempts together

@@ -22,7 +22,7 @@ type AlertRuleRequest struct {
 	Op        string   `json:"op,omitempty"`     // > (the default) or <
 	Threshold *float64 `json:"threshold"`
 	For       Duration `json:"for,omitempty"` // how long the condition must hold before the rule fires, at most 24h; default: the rule fires at once
-	Notify    string   `json:"notify"`        // id of a webhook
+	Notify    string   `json:"notify"`        // id of an existing webhook
 }
 
 // The states of an alert rule.

@@ -51,8 +51,8 @@ type NewNamespaceSpec struct {
 	DeletionProtection *bool  `json:"deletion_protection,omitempty"`
 }
 
-// UpdateNamespaceRequest changes a namespace. Only deletion_protection can change; other fields may be
-// sent with their present values.
+// UpdateNamespaceRequest changes a namespace. Only deletion_protection can change; other fields may be sent
+// with their present values, and other values are refused with UNSUPPORTED.
 type UpdateNamespaceRequest struct {
 	Spec *NewNamespaceSpec `json:"spec,omitempty"`
 }

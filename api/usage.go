@@ -4,8 +4,8 @@ import "github.com/corvo/corvo/billing/money"
 
 // ReportedUsage is a worker's usage of models since its last report. The counts do not overlap: input that
 // was read from a cache, or written to one, is not in InputTokens. If CostUSD is set, even to 0, it is the
-// cost. If it is not, the cost is the price of the tokens in the price book; for a model without a price it
-// is the highest known price. Numbers are rounded to whole tokens and to a billionth of a dollar.
+// cost. Without CostUSD the cost is the price of the tokens in the price book, or the highest known price if
+// the model has none. Numbers are rounded to whole tokens and to a billionth of a dollar.
 //
 // The server sets a report aside, so that no sum contains it, if a number is negative, the cost is above
 // 1,000,000 USD (reported or computed), the tokens of all kinds are more than 10^12, a name is invalid, or

@@ -21,7 +21,7 @@ type AuditQuery struct {
 	Status            string // such as 403, or 4xx
 	After, Before     api.Time
 	Order             string // asc or desc (the default)
-	Limit             int    // 0 = 50
+	Limit             int    // at most 1,000; 0 = 50
 	Cursor            string // of the previous page
 }
 

@@ -110,12 +110,13 @@ func (c *Cloud) Org(ctx context.Context, org string) (api.Org, error) {
 	return get[api.Org](ctx, c.Client, cloudPath("orgs", org))
 }
 
-// CreateOrg creates an organisation. It needs an operator's key.
+// CreateOrg creates an organisation. The error is CONFLICT if its name is taken. It needs an operator's key.
 func (c *Cloud) CreateOrg(ctx context.Context, req api.CreateOrgRequest) (api.Org, error) {
 	return send[api.Org](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs"), body: req, repeat: repeatKeyed})
 }
 
-// CreateNamespace starts the creation of a namespace. Call WaitOperation before using the namespace.
+// CreateNamespace starts the creation of a namespace. The error is CONFLICT if its name is taken. Call
+// WaitOperation before using the namespace.
 func (c *Cloud) CreateNamespace(ctx context.Context, org string, req api.CreateNamespaceRequest) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "namespaces"), body: req, repeat: repeatKeyed})
 }
@@ -135,8 +136,8 @@ func (c *Cloud) Endpoint(ctx context.Context, ns string) (api.Endpoint, error) {
 	return get[api.Endpoint](ctx, c.Client, cloudPath("namespaces", ns, "endpoint"))
 }
 
-// UpdateNamespace changes a namespace. If version is not 0 and the present version differs, the error is
-// PRECONDITION_FAILED.
+// UpdateNamespace changes a namespace. The error is STATE_CONFLICT while the namespace is being deleted. If
+// version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNamespaceRequest, version int64) (api.Namespace, error) {
 	return send[api.Namespace](ctx, c.Client, call{method: http.MethodPatch, path: cloudPath("namespaces", ns), body: req, ifMatch: version, repeat: repeatKeyed})
 }
@@ -187,8 +188,9 @@ func (c *Cloud) SetNamespaceKey(ctx context.Context, ns, id string, req api.SetK
 	return c.setKey(ctx, cloudPath("namespaces", ns, "keys", id), req, version)
 }
 
-// SetToken replaces everything of a cloud token except its id and secret. req.Roles is required. If version
-// is not 0 and the present version differs, the error is PRECONDITION_FAILED.
+// SetToken replaces everything of a cloud token except its id and secret. req.Roles is required. The error is
+// CONFLICT if no token could then administer the organisation. If version is not 0 and the present version
+// differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
@@ -231,8 +233,8 @@ func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateK
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
 
-// RevokeToken deletes a cloud token. If version is not 0 and the present version differs, the error is
-// PRECONDITION_FAILED.
+// RevokeToken deletes a cloud token. The error is CONFLICT if no other token could administer the
+// organisation. If version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
@@ -328,8 +330,9 @@ func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
 	}
 }
 
-// CreateHost registers a host or gateway. If the response is lost, the credential is lost too: the repeat
-// gets CONFLICT, and the operator must register another host. It needs an operator's key.
+// CreateHost registers a host or gateway. The error is CONFLICT if its name is taken. If the response is
+// lost, the credential is lost too: the repeat gets CONFLICT, and the operator must register another host. It
+// needs an operator's key.
 func (c *Cloud) CreateHost(ctx context.Context, req api.CreateHostRequest) (api.CreatedHost, error) {
 	return send[api.CreatedHost](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts"), body: req, repeat: repeatKeyed})
 }

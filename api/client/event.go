@@ -161,7 +161,7 @@ func (s *eventStream) dispatch(id, data string) error {
 	return nil
 }
 
-// EventPage returns up to limit stored events after q.After; with limit 0, as many as the server's default.
+// EventPage returns up to limit stored events after q.After. limit is at most 1,000; 0 = 100.
 func (c *Client) EventPage(ctx context.Context, q EventQuery, limit int) (api.EventPage, error) {
 	var out api.EventPage
 	v := q.values("after_seq")

@@ -14,15 +14,17 @@ import (
 // defaultFetchWait is the time that the server waits if a fetch does not set it.
 const defaultFetchWait = 30 * time.Second
 
-// Enqueue creates a job.
+// Enqueue creates a job, unless another job of the queue holds its unique or debounce key: the Status of the
+// response then says so. The error is QUEUE_FULL if the queue has no room, and NOT_FOUND if a dependency does
+// not exist.
 func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.EnqueueResponse, error) {
 	var out api.EnqueueResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue", body: req, out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// EnqueueBatch creates several jobs, either all or none. The error is CROSS_SHARD if their queues lie on
-// different shards.
+// EnqueueBatch creates 1 to 1,000 jobs, either all or none. The error is CROSS_SHARD if their queues lie on
+// different shards, and otherwise as with Enqueue.
 func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
@@ -193,7 +195,7 @@ func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, l
 }
 
 // SearchWords returns a page of the jobs with the words in their payloads and tags. "phrases" and prefix* are
-// supported. With limit 0 the page has the server's default size.
+// supported. limit is at most 1,000; 0 = 50.
 func (c *Client) SearchWords(ctx context.Context, words string, limit int, cursor string, r Read) (api.SearchResponse, error) {
 	q := url.Values{"q": {words}}
 	if limit > 0 {

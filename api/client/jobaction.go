@@ -83,7 +83,7 @@ func (c *Client) Delete(ctx context.Context, jobID string) (status string, err e
 // DeadPage selects a page of dead jobs. The zero value is the first page of all queues.
 type DeadPage struct {
 	Queue  string // "" = all queues
-	Limit  int    // 0 = 50
+	Limit  int    // at most 1,000; 0 = 50
 	Cursor string // of the page before
 }
 

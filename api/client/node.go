@@ -43,7 +43,8 @@ func (c *Client) ClusterStatus(ctx context.Context) (api.ClusterStatus, error) {
 }
 
 // AddNode invites a waiting node into the cluster and returns when the node has accepted. address is the
-// host:port of the node's raft listener.
+// host:port of the node's raft listener. AddNode, TransferLeadership and RemoveNode get STATE_CONFLICT from a
+// node that was started without a cluster listener.
 func (c *Client) AddNode(ctx context.Context, address string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/join", body: api.ClusterJoinRequest{Address: address}, repeat: repeatAlways})
 	return err
