@@ -128,9 +128,9 @@ func (v *AuditVerifier) Expect(heads AuditHeads) {
 }
 
 // Done returns an error if a record before the expected heads was not added, or if the first added record
-// does not follow the hash with which the log begins. Call it after the last Add. now are the present heads
+// does not follow the hash with which the log begins. Call it after the last Add. `now` has the present heads
 // of the logs: Done does not expect records before their FirstSeq, because those have been deleted. Done
-// checks only shards that are in now and were given to Expect.
+// checks only shards that are in `now` and were given to Expect.
 func (v *AuditVerifier) Done(now AuditHeads) error {
 	for _, end := range now.Shards {
 		stood, expected := v.stood[end.Shard]

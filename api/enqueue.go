@@ -27,7 +27,7 @@ type EnqueueRequest struct {
 	// UniqueKey is a name that only one job of the queue can hold at a time. If another job of the queue
 	// holds it, no job is created and the response names that job.
 	UniqueKey    string `json:"unique_key,omitempty"`
-	UniquePeriod int    `json:"unique_period,omitempty"` // seconds for which the job holds the key at most, up to 365 days; default 3600; requires unique_key
+	UniquePeriod int    `json:"unique_period,omitempty"` // the job holds the key for at most so many seconds, up to 365 days; default 3600; requires unique_key
 	// UniqueUntil selects when the job releases its key: when it settles ("settled", the default) or only
 	// after UniquePeriod ("period"). With "period", once the job has completed, the response for a duplicate
 	// has its result. UniqueUntil requires UniqueKey.

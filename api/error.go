@@ -106,8 +106,8 @@ type Error struct {
 	cause      error
 }
 
-// Errorf returns an Error with a formatted message. A single %w verb records the cause, whose text the
-// message then contains.
+// Errorf returns an Error with a formatted message. The error of a single %w verb becomes the cause, and the
+// message contains its text.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}

@@ -1,7 +1,7 @@
 package api
 
-// WorkerShutdown is the error with which a stopping worker fails an unfinished job. The attempt does not
-// count. The job becomes pending at once, or cancelled if its cancellation was requested.
+// A stopping worker fails an unfinished job with the error WorkerShutdown. The attempt does not count. The
+// job becomes pending at once, or cancelled if its cancellation was requested.
 const WorkerShutdown = "worker_shutdown"
 
 // FailRequest ends an attempt without success. It proves the lease like an AckRequest. Every field is

@@ -3,8 +3,8 @@ package api
 import "encoding/json"
 
 // FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. If a request
-// repeats an Idempotency-Key, the response has the jobs that the first request leased and still holds, with
-// the same lease tokens. If it holds none any more, the error is LEASE_LOST. A fetch that returned no job is
+// repeats an Idempotency-Key, the response has the jobs of the first request with their lease tokens, without
+// jobs whose lease is over. If all leases are over, the error is LEASE_LOST. A fetch that returned no job is
 // not remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on
 // different shards.
 type FetchRequest struct {

@@ -17,8 +17,8 @@ type SetKeyRequest struct {
 
 // RotateRequest gives an API key a new secret under the same id.
 type RotateRequest struct {
-	// Overlap is the time for which the present secret stays valid: default 1h, at most 168h; 0s ends it
-	// at once.
+	// After the rotation the present secret stays valid for Overlap: default 1h, at most 168h; 0s ends it at
+	// once.
 	Overlap Duration `json:"overlap,omitempty"`
 }
 

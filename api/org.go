@@ -45,7 +45,7 @@ type AuditCheck struct {
 	Hash     string `json:"hash"`     // of the last change up to row Verified; hex SHA-256
 	// RefusedHash is the hash of the last row of refused requests, which form a chain of their own.
 	RefusedHash string `json:"refused_hash"`
-	// Removed is the number up to which old rows of refused requests were removed; 0 = none.
+	// Old rows of refused requests were removed up to the number Removed; 0 = none.
 	Removed int64       `json:"removed"`
 	Broken  *AuditBreak `json:"broken,omitempty"` // absent = all rows so far are valid
 	Cursor  string      `json:"cursor,omitempty"` // for the next request; absent = the check is complete

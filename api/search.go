@@ -1,7 +1,7 @@
 package api
 
-// SearchFilter selects the jobs for which all given conditions hold. A time is an instant, or a date, which
-// means midnight in UTC. A condition named after or before excludes the instant itself.
+// SearchFilter selects the jobs that meet all given conditions. A time is an instant, or a date, which means
+// midnight in UTC. A condition named after or before excludes the instant itself.
 type SearchFilter struct {
 	Queue       string   `json:"queue,omitempty"`
 	State       []string `json:"state,omitempty"`         // any of these

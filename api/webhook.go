@@ -11,7 +11,7 @@ type WebhookRequest struct {
 	Queues     []string `json:"queues,omitempty"`      // at most 64 globs of the queues whose jobs it covers; default all
 	Enabled    *bool    `json:"enabled,omitempty"`     // default true
 	RetryLimit *int     `json:"retry_limit,omitempty"` // 0 to 20, default 3
-	// SecretOverlap is the time for which requests are also signed with the old secret after a change;
+	// After a change of the secret, requests are also signed with the old secret for the time SecretOverlap;
 	// default 24h, at most 720h.
 	SecretOverlap Duration `json:"secret_overlap,omitempty"`
 }
@@ -25,8 +25,8 @@ type Webhook struct {
 	Queues     []string `json:"queues"`
 	Enabled    bool     `json:"enabled"` // the server sets it to false if it gives up 10 deliveries in a row over at least an hour
 	RetryLimit int      `json:"retry_limit"`
-	// SecretOverlap is the time for which, after a change, requests are also signed with the old secret.
-	// OldSecretUntil is the end of that time, null = no old secret.
+	// After a change of the secret, requests are also signed with the old secret for the time SecretOverlap,
+	// which ends at OldSecretUntil; null = no old secret.
 	SecretOverlap  Duration `json:"secret_overlap"`
 	OldSecretUntil *Time    `json:"old_secret_until"`
 	Waiting        int64    `json:"waiting"`          // pending deliveries

@@ -55,7 +55,7 @@ func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) 
 	return out, err
 }
 
-// ExportAudit calls each with every matching audit record, the oldest first. If each returns an error,
+// ExportAudit calls `each` with every matching audit record, the oldest first. If `each` returns an error,
 // ExportAudit stops and returns that error. It ignores Order, Limit and Cursor. It is not retried, and only
 // ctx limits its time.
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
@@ -87,7 +87,7 @@ func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 // maxAuditLine is the largest line of an export, in bytes.
 const maxAuditLine = 1 << 20
 
-// ReadAudit calls each with the records of an export in r. If each returns an error, ReadAudit stops and
+// ReadAudit calls `each` with the records of an export in r. If `each` returns an error, ReadAudit stops and
 // returns that error. A line of 1 MiB or more is an error.
 func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	lines := bufio.NewScanner(r)
@@ -104,7 +104,7 @@ func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	return lines.Err()
 }
 
-// stream passes a long response to read. It does not retry, and only ctx limits its time.
+// stream passes a long response to `read`. It does not retry, and only ctx limits its time.
 func (c *Client) stream(ctx context.Context, method, path string, read func(io.Reader) error) (err error) {
 	req, err := c.request(ctx, call{method: method, path: path}, nil, "")
 	if err != nil {

@@ -3,7 +3,7 @@
 // over one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
 // repeat can do no harm.
 //
-// The error for an id or a name that does not exist is NOT_FOUND, unless a method's comment says otherwise.
+// The error for an id or a name that does not exist is NOT_FOUND, unless a method's comment names another.
 // DeleteQueue, and the deletions of a Cloud without a version, may also return NOT_FOUND if the response to
 // an earlier try was lost.
 //

@@ -29,8 +29,8 @@ type EventQuery struct {
 	Queues []string
 	JobIDs []string
 	Types  []string
-	// After is the id of the event after which to begin; "0" = with the oldest stored event. With "", Events
-	// begins with the next event to happen, and EventPage with the oldest stored one.
+	// After is the id of an event: only later events are returned. With "0" the oldest stored event is the
+	// first. With "", Events begins with the next event to happen, and EventPage with the oldest stored one.
 	After string
 }
 

@@ -24,7 +24,7 @@ func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.Enque
 }
 
 // EnqueueBatch creates 1 to 1,000 jobs, either all or none. The error is CROSS_SHARD if their queues lie on
-// different shards, and otherwise as with Enqueue.
+// different shards. The other errors are those of Enqueue.
 func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})

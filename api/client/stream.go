@@ -280,7 +280,7 @@ func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) 
 	return out, err
 }
 
-// fail ends the attempts of jobs, each with the error that why returns.
+// fail ends the attempts of jobs. why returns the error of each by its index.
 func (s *Stream) fail(jobs []api.FetchedJob, why func(i int) string) {
 	if len(jobs) == 0 {
 		return

@@ -193,7 +193,7 @@ func (r *run) renew(ctx context.Context, jobs []jobReport) error {
 	return err
 }
 
-// answered applies the response to a heartbeat; sent is the time at which the heartbeat was sent. With the
+// answered applies the response to a heartbeat; `sent` is the time at which the heartbeat was sent. With the
 // status cancel (the job is to be cancelled, its lease is lost, or it is unknown) answered ends the handler's
 // context and returns ErrCancelled. The job stays with the worker until its handler returns.
 func (j *Job) answered(s api.HeartbeatStatus, sent time.Time) error {

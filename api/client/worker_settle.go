@@ -96,8 +96,8 @@ func (j *Job) usages() int {
 	return len(j.report.usage)
 }
 
-// needsHeartbeat reports whether a heartbeat must carry the usage. An ack or a fail has room for one report,
-// and none for the report id by which the server recognises a repeat.
+// needsHeartbeat reports whether a heartbeat must carry the usage. An ack or a fail has room for one usage
+// report but not for a report id, and without the id the server cannot recognise a repeat.
 func (j *Job) needsHeartbeat() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

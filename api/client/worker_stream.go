@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// streamTries is the number of unanswered frames in a row after which the worker uses requests for
-	// streamRest, because some proxies do not support HTTP/2.
+	// After streamTries unanswered frames in a row the worker uses requests for the time streamRest, because
+	// some proxies do not support HTTP/2.
 	streamTries = 3
 	streamRest  = time.Minute
 )

@@ -16,8 +16,8 @@ import (
 // internalMessage is all that a client learns of an internal error.
 const internalMessage = "internal error: see the server's log for request id %s"
 
-// clientGone is the status under which metrics count a request whose client did not wait for the
-// response. It is never sent.
+// clientGone is the status in metrics of a request whose client did not wait for the response. It is never
+// sent.
 const clientGone = 499
 
 // keepBuffer is the size in bytes of the largest buffer that is reused.

@@ -79,8 +79,8 @@ func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
-// bodyDeadline sets the deadline for the arrival of the body; the zero time removes it. Writers without deadlines,
-// such as those of tests, are left without one.
+// bodyDeadline sets the deadline for the arrival of the body; the zero time removes it. It does nothing for
+// writers without deadlines, such as those of tests.
 func (c *call) bodyDeadline(at time.Time) {
 	c.bodyTimed = true
 	_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(at)

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// The headers with which a client makes its request conditional.
+// The headers that make a request conditional.
 const (
 	IfMatch     = "If-Match"
 	IfNoneMatch = "If-None-Match"

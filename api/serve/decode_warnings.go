@@ -19,7 +19,7 @@ const (
 	maxWarned       = 3   // fields that a WarningHeader names
 	maxWarningBytes = 200 // of a WarningHeader, which is ASCII
 	maxWarnedName   = 32  // bytes of a name
-	maxFound        = 64  // unknown and repeated fields of a body after which the check stops, even if it names fewer than maxWarned
+	maxFound        = 64  // the check of a body stops after so many unknown and repeated fields, even if it names fewer than maxWarned
 )
 
 // Checking a body for warnings costs 15 to 40 % of decoding it (ADR 0054). So a busy route checks only a
@@ -33,7 +33,7 @@ const (
 
 // checkSampler limits how often a route checks bodies for warnings. The zero checkSampler is ready for
 // use.
-type checkSampler struct{ used atomic.Int64 } // Unix nanoseconds up to which the route's time is used up
+type checkSampler struct{ used atomic.Int64 } // the route's time is used up until then, in Unix nanoseconds
 
 // take reports whether the route may check a body of size bytes now, and counts the check. Of two concurrent
 // calls it may deny one although there is time for both.

@@ -16,8 +16,7 @@ const (
 	// unweighed is the largest size of a body that is not checked, because its lists are short.
 	unweighed = 4 << 10
 
-	// listSlack is the factor by which a growing list or map needs more memory, because it also holds its
-	// old copy.
+	// A growing list or map needs listSlack times its size, because it also holds its old copy.
 	listSlack = 2
 )
 
@@ -46,8 +45,7 @@ type weigher struct {
 	left int // negative = the limit was exceeded
 }
 
-// mapSize is the size of a map in bytes. mapSlots is the number of members for which a map has room from the
-// first one on.
+// mapSize is the size of a map in bytes. A map with one member already has room for mapSlots members.
 const (
 	mapSize  = 48
 	mapSlots = 8

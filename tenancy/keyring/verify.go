@@ -24,8 +24,8 @@ const (
 	refused = "the API key is not valid: it is unknown, disabled or expired"
 )
 
-// Verify returns the key whose text the caller presents. It accepts only the kinds in opens. Until
-// PreviousUntil it also accepts the text before the last rotation. Every error is an *api.Error UNAUTHORIZED.
+// Verify returns the key with the presented text. It accepts only the kinds in opens. Until PreviousUntil it
+// also accepts the text before the last rotation. Every error is an *api.Error UNAUTHORIZED.
 func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.Key, error) {
 	kind, id, ok := Parse(text)
 	switch {

@@ -1,7 +1,6 @@
-// Package token signs and verifies the service tokens by which control plane, gateways and hosts
-// authenticate each other. They are short-lived Ed25519 JWTs, checked against a JWKS. The package also
-// makes detached signatures of documents that outlive a connection. It stores no keys. Clock and
-// randomness are arguments.
+// Package token signs and verifies the service tokens that control plane, gateways and hosts present to each
+// other. They are short-lived Ed25519 JWTs, checked against a JWKS. The package also makes detached
+// signatures of documents that outlive a connection. It stores no keys. Clock and randomness are arguments.
 package token
 
 import (

@@ -21,9 +21,9 @@ func perSecond(n, burst int64) rate {
 	return rate{time.Second / time.Duration(n), burst}
 }
 
-// Bucket counts requests against one rate by the generic cell rate algorithm: it holds a single number, the
-// theoretical arrival time, at which the next request would come if all requests came evenly. So it needs no
-// lock and no other memory. The zero Bucket allows the whole burst.
+// Bucket counts requests against one rate by the generic cell rate algorithm. It holds a single number, the
+// theoretical arrival time: if all requests came evenly, the next one would come then. So it needs no lock
+// and no other memory. The zero Bucket allows the whole burst.
 type Bucket struct{ theoreticalNs atomic.Int64 }
 
 // take admits one request and returns 0, or admits none and returns the time to wait before trying again.

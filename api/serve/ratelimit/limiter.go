@@ -72,10 +72,10 @@ func (l *Limiter) Any() bool {
 	return l.perKey.every != 0 || l.perAddress != nil || l.failures != nil
 }
 
-// Admit returns RATE_LIMITED for a request above the limits, or the error of find. It calls find to
+// Admit returns RATE_LIMITED for a request above the limits, or else the error of `find`. It calls `find` to
 // authenticate the request and to return the bucket of its key, which may be nil if keys have no limit. If
-// find returns UNAUTHORIZED, Admit counts a failure. It does so only after find has checked the key, so that
-// failures from an address never lock out a valid key from there.
+// `find` returns UNAUTHORIZED, Admit counts a failure. It does so only after `find` has checked the key, so
+// that failures from an address never lock out a valid key from there.
 func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (*Bucket, error)) error {
 	from := l.ClientAddress(r)
 	if err := l.AllowAddress(from, now); err != nil {

@@ -33,7 +33,7 @@ type Bounds struct {
 	Kinds   int           // kinds of requests that wait in one quota; requests of further kinds are only counted
 	Waiting int           // kinds that wait in all quotas together; 0 = no bound
 	Burst   int           // rows of a full quota
-	Every   time.Duration // time in which a quota gains a row
+	Every   time.Duration // a quota gains one row in this time
 	Rows    int           // rows of one commit
 }
 
@@ -108,7 +108,7 @@ func New[B, K comparable, V any](cfg Config[B, K, V]) *Tally[B, K, V] {
 	return &Tally[B, K, V]{cfg: cfg, to: map[string]*destination[B, K, V]{}}
 }
 
-// Add counts a request. It never waits for a commit. It calls first only if the kind does not wait yet and
+// Add counts a request. It never waits for a commit. It calls `first` only if the kind does not wait yet and
 // there is room for it, and holds the lock meanwhile. After Close it does nothing.
 func (t *Tally[B, K, V]) Add(to string, of B, k K, first func() V) {
 	t.mu.Lock()
