@@ -1,7 +1,7 @@
 package api
 
-// A stopping worker fails an unfinished job with the error WorkerShutdown. The attempt does not count. The
-// job becomes pending at once, or cancelled if its cancellation was requested.
+// WorkerShutdown is the error of an unfinished job that a stopping worker fails. The attempt does not count.
+// The job becomes pending at once, or cancelled if its cancellation was requested.
 const WorkerShutdown = "worker_shutdown"
 
 // FailRequest ends an attempt without success. It proves the lease like an AckRequest. Every field is

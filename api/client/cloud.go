@@ -291,7 +291,7 @@ func (c *Cloud) RemoveAsideUsage(ctx context.Context, seq int64) error {
 	return err
 }
 
-// With NoOrg, OperatorAudit lists the rows that belong to no organisation.
+// NoOrg makes OperatorAudit list the rows that belong to no organisation.
 const NoOrg = "-"
 
 // OperatorAudit lists the rows of the audit log, the oldest first: with an organisation its rows, with NoOrg

@@ -31,8 +31,8 @@ const Leeway = 30 * time.Second
 // MaxTokenBytes is the largest text that Verify parses. Our tokens have about 350 bytes.
 const MaxTokenBytes = 2048
 
-// While the control plane is down, hosts and gateways accept each other's last tokens until Outage after
-// their expiry.
+// Outage is the time that hosts and gateways add to the expiry of each other's last tokens while the control
+// plane is down.
 const Outage = 7 * 24 * time.Hour
 
 // Claims are the contents of a token.
