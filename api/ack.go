@@ -13,9 +13,9 @@ import "encoding/json"
 // error list the mismatches (path, reason) and the new state of the job (status, attempt, attempts_remaining,
 // next_attempt_at).
 type AckRequest struct {
-	Result     json.RawMessage `json:"result,omitempty"`
-	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	Usage      *ReportedUsage  `json:"usage,omitempty"` // since the last report; added to the job's usage
+	Result     json.RawMessage `json:"result,omitempty"`     // at most 1 MiB (PAYLOAD_TOO_LARGE)
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // at most 1 MiB; absent = unchanged
+	Usage      *ReportedUsage  `json:"usage,omitempty"`      // since the last report; added to the job's usage
 	LeaseToken string          `json:"lease_token,omitempty"`
 	WorkerID   string          `json:"worker_id,omitempty"`
 	StepStatus string          `json:"step_status,omitempty"` // of a chain's step: continue (the default) or exit, which requires agent_status done or none
@@ -24,7 +24,7 @@ type AckRequest struct {
 	// The ack of a job that was enqueued without an agent may have it too.
 	AgentStatus string          `json:"agent_status,omitempty"`
 	HoldReason  string          `json:"hold_reason,omitempty"` // what the person must know, at most 1 KiB; requires agent_status hold
-	Trace       json.RawMessage `json:"trace,omitempty"`       // stored with the iteration
+	Trace       json.RawMessage `json:"trace,omitempty"`       // stored with the iteration; at most 256 KiB
 
 	// ToolCalls creates up to 100 jobs. The next iteration begins when all of them have settled, and receives
 	// their outcomes. ToolCalls requires agent_status continue.

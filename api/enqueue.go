@@ -10,7 +10,7 @@ import (
 // queue, or else the default given here.
 type EnqueueRequest struct {
 	Queue   string          `json:"queue"`
-	Payload json.RawMessage `json:"payload,omitempty"` // any JSON, stored byte for byte; default {}
+	Payload json.RawMessage `json:"payload,omitempty"` // any JSON, stored byte for byte; default {}; at most 1 MiB unless the server is configured otherwise (PAYLOAD_TOO_LARGE)
 
 	Priority    Priority `json:"priority,omitempty"`     // default normal
 	ScheduledAt Time     `json:"scheduled_at,omitempty"` // default now; a past time counts as now; at most ten years ahead
@@ -24,8 +24,8 @@ type EnqueueRequest struct {
 	RetryMaxDelay      Duration `json:"retry_max_delay,omitempty"`      // largest delay, at least retry_base_delay; default 10m, at most 8760h
 	RetryJitterPercent *int     `json:"retry_jitter_percent,omitempty"` // random part of a delay, 0 to 100; default 0
 
-	// UniqueKey is a name that only one job of the queue can hold at a time. If another job of the queue
-	// holds it, no job is created and the response names that job.
+	// UniqueKey is a name of at most 512 bytes that only one job of the queue can hold at a time. If another
+	// job of the queue holds it, no job is created and the response names that job.
 	UniqueKey    string `json:"unique_key,omitempty"`
 	UniquePeriod int    `json:"unique_period,omitempty"` // the job holds the key for at most so many seconds, up to 365 days; default 3600; requires unique_key
 	// UniqueUntil selects when the job releases its key: when it settles ("settled", the default) or only
@@ -58,14 +58,14 @@ type EnqueueRequest struct {
 	// unspent part of the agent's max_cost_usd, or else the reserve of the budgets.
 	CostEstimateUSD *money.Reported `json:"cost_estimate_usd,omitempty"`
 
-	Tags       Strings         `json:"tags,omitempty"`       // searchable
-	Headers    Strings         `json:"headers,omitempty"`    // returned by fetch
-	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // for the first attempt
+	Tags       Strings         `json:"tags,omitempty"`       // searchable; at most 64
+	Headers    Strings         `json:"headers,omitempty"`    // returned by fetch; at most 64
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // for the first attempt; at most 1 MiB
 
 	Agent *Agent `json:"agent,omitempty"` // the job runs in iterations
 	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; an object or true) for the result of the
-	// job. An ack whose result does not match it fails the attempt. The schema must not refer to other
-	// documents.
+	// job, at most 64 KiB. An ack whose result does not match the schema fails the attempt. The schema must
+	// not refer to other documents.
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 
 	Chain            *Chain   `json:"chain,omitempty"`             // jobs that follow this one

@@ -8,8 +8,8 @@ import "encoding/json"
 // not remembered. The error is CROSS_SHARD if the request has an Idempotency-Key and its queues lie on
 // different shards.
 type FetchRequest struct {
-	Queues   []string `json:"queues"` // 1 to 64
-	WorkerID string   `json:"worker_id,omitempty"`
+	Queues   []string `json:"queues"`              // 1 to 64
+	WorkerID string   `json:"worker_id,omitempty"` // at most 256 bytes, like Hostname
 	Hostname string   `json:"hostname,omitempty"`
 	// Timeout is the number of seconds to wait for a job: 0 to 60, default 30; a larger value is reduced to
 	// 60. If no job comes, the response is sent half a second before the end of that time.

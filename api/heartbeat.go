@@ -21,8 +21,8 @@ type HeartbeatRequest struct {
 // HeartbeatJob is the report about one running job. Every field is optional: {} renews the lease by its
 // duration in the fetch. Usage is the usage since the last report, because the server adds the reports up.
 type HeartbeatJob struct {
-	Progress      json.RawMessage `json:"progress,omitempty"`
-	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
+	Progress      json.RawMessage `json:"progress,omitempty"`   // shown to people; at most 4 KiB
+	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"` // for the next attempt; at most 1 MiB
 	Usage         *ReportedUsage  `json:"usage,omitempty"`
 	LeaseToken    string          `json:"lease_token,omitempty"`
 	WorkerID      string          `json:"worker_id,omitempty"`

@@ -38,7 +38,7 @@ type Job struct {
 
 	ParentID    *string         `json:"parent_id"`
 	ChainID     *string         `json:"chain_id"`
-	ChainStep   *int            `json:"chain_step"`
+	ChainStep   *int            `json:"chain_step"` // from 0
 	ChainConfig json.RawMessage `json:"chain_config"`
 
 	BlockedBy        int     `json:"blocked_by"`        // dependencies that are not resolved yet
