@@ -69,7 +69,7 @@ type EnqueueRequest struct {
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 
 	Chain            *Chain   `json:"chain,omitempty"`             // jobs that follow this one
-	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs to wait for, each once; they must exist (NOT_FOUND); at most 10,000 in a request
+	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs to wait for, each once; at most 10,000 in a request; an unknown id is NOT_FOUND or, on another shard, counts as ended without success
 	DependencyPolicy string   `json:"dependency_policy,omitempty"` // fail (the default), hold or ignore: what happens to the job if one of them ends without success
 	Provider         string   `json:"provider,omitempty"`          // the provider whose limits apply; default: the queue's provider
 }
