@@ -15,8 +15,8 @@ import (
 const defaultFetchWait = 30 * time.Second
 
 // Enqueue creates a job, unless another job of the queue holds its unique or debounce key: the Status of the
-// response then says so. The error is QUEUE_FULL if the queue has no room, and NOT_FOUND if a dependency on
-// the shard of the queue does not exist.
+// response then says so. The error is QUEUE_FULL if the queue has no room, CONFLICT while the queue is being
+// deleted, and NOT_FOUND if a dependency on the shard of the queue does not exist.
 func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.EnqueueResponse, error) {
 	var out api.EnqueueResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue", body: req, out: &out, repeat: repeatKeyed})

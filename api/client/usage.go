@@ -10,7 +10,7 @@ import (
 
 // SummaryQuery selects and groups usage. The zero value is the last 24 hours without groups.
 type SummaryQuery struct {
-	Period   api.Duration // length of the range up to To; default 24h
+	Period   api.Duration // length of the range up to To; default 24h, at most 9600h
 	From, To api.Time     // From is inclusive and goes without Period; To is exclusive, default now
 	GroupBy  string       // queue, model, provider, day or tag:NAME
 	Timezone string       // time zone of days; default UTC
