@@ -24,10 +24,10 @@ import (
 // A usage report that exceeds a limit is never a reason to refuse the item: the report does not count, and the
 // answer says why.
 //
-// An ack that repeats the one which ended the last attempt succeeds without changing anything. For a
-// completed job, the repeat must have the token of that attempt's lease, or none. For a job that went on, it
-// must have that token or, without a token, that lease's worker id, and it counts as a repeat only until the
-// next fetch leases the job.
+// An ack that repeats the ack which ended the last attempt succeeds without changing anything. For a
+// completed job, the repeat must have the token of that attempt's lease, or none. For a job that went on, the
+// repeat must have that token or, without a token, that lease's worker id, and it counts as a repeat only
+// until the next fetch leases the job.
 
 // Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {

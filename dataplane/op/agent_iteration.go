@@ -121,9 +121,9 @@ func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 }
 
 // goOn moves a job on after the documents of its iteration are stored. The job is pending at once, or after
-// the tools that it called have settled, or, if its agent or a limit holds it, after a person has approved
-// it. It keeps its number, and so its place among its queue's jobs, and each iteration gets all attempts. A
-// job with a pending cancellation is cancelled, because its worker has ended the attempt.
+// the tools that it called have settled. If its agent or a limit holds the job, a person must approve it
+// first. The job keeps its number, and so its place among its queue's jobs, and its next iteration gets all
+// attempts. A job with a pending cancellation is cancelled, because its worker has ended the attempt.
 func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	j.Lease.Acked, j.Lease.LastRequest = true, nil
 	if j.Cancelling {

@@ -30,8 +30,8 @@ func reservation(j *job.Job) *job.Reservation {
 	return j.Lease.Reservation
 }
 
-// releaseReservation gives back everything that an ending attempt holds. The caller has reported the
-// attempt's spending before. For a job without a running attempt releaseReservation does nothing.
+// releaseReservation gives back everything that an ending attempt holds. The caller must already have
+// reported the attempt's spending. For a job without a running attempt releaseReservation does nothing.
 func releaseReservation(tx *state.Tx, j *job.Job) error { return endReservation(tx, j, false) }
 
 // endReservation gives back everything that an ending attempt holds. acked means that the attempt ends with

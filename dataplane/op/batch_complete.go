@@ -5,9 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// putBatch stores a changed batch, and completes it if it takes no more members and all are counted. Its
-// completion may in turn complete the batch of which it is a member, and so on, through at most
-// job.MaxBatchDepth batches.
+// putBatch stores a changed batch, and completes it if it takes no more members and all are counted. The
+// completion of a batch may complete its parent batch, and so on, through at most job.MaxBatchDepth batches.
 func putBatch(tx *state.Tx, b *state.Batch) error {
 	for b != nil {
 		if b.Open || b.Settled() < b.Total {

@@ -8,8 +8,8 @@ import (
 )
 
 // CountMember reports to a batch how a member settled, on whichever shard the member was. The op refuses
-// nothing. A batch that is gone or has counted all its members ignores the report, because then one of the two
-// shards was restored to an earlier time.
+// nothing. A batch that is gone or has counted all its members ignores the report. This happens only after
+// one of the two shards was restored to an earlier time.
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountMember) Validate() error {

@@ -7,12 +7,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// CreateJobs creates jobs that follow from others: the next step of a chain, the job after its end or its
-// failed step, a batch's callback, a schedule's run, an agent's tool. Their cause has happened already and no
-// client waits for an answer, so CreateJobs refuses nothing: it ignores the limits on the number of queues
-// and on their length. It skips a job that is on this shard already or has left it for another. If another
-// job holds the unique key of a schedule's run, the op creates no job, as for the enqueue of a duplicate, and
-// adds an event of the holder to the feed.
+// CreateJobs creates jobs that follow from others: the next step of a chain, the job after the end of a chain
+// or after its failed step, a batch's callback, a schedule's run, an agent's tool. Their cause has happened
+// already and no client waits for an answer, so CreateJobs refuses nothing: it ignores the limits on the
+// number of queues and on their length. It skips a job that is on this shard already or has left it for
+// another. If another job holds the unique key of a schedule's run, CreateJobs creates no job but adds a
+// DUPLICATE event of the holder to the feed, as an enqueue does.
 
 // Validate refuses an op that no shard can have sent.
 func (o *CreateJobs) Validate() error {

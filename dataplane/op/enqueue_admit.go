@@ -62,8 +62,8 @@ func admitQueues(tx *state.Tx, n int) error {
 	return api.Errorf(api.Conflict, "the namespace has %d queues, the maximum: use an existing queue or delete one", job.MaxQueues)
 }
 
-// admission counts the jobs that an op adds to a queue with a length limit, and the ready jobs that it must
-// drop for them.
+// admission counts the jobs that an op adds to a queue with a length limit, and the ready jobs that the op
+// must drop for them.
 type admission struct {
 	queue *state.Queue
 	jobs  uint64
@@ -93,9 +93,9 @@ func (a *admission) excess() uint64 {
 	return 0
 }
 
-// admit refuses the jobs if the queue has no room and dropping old jobs cannot make any, or is not allowed. An
-// op with more jobs for the queue than its limit is refused with CONFLICT and not QUEUE_FULL, because waiting
-// does not help.
+// admit refuses the jobs with QUEUE_FULL if the queue has no room and may not or cannot drop enough old jobs.
+// If the op has more jobs for the queue than the queue's limit, the code is CONFLICT, because waiting does
+// not help. admit sets a.drops.
 func (a *admission) admit() error {
 	q, excess := a.queue, a.excess()
 	if excess == 0 {
@@ -116,10 +116,10 @@ func (a *admission) admit() error {
 // evict drops the excess jobs of the queue.
 //
 // Each is the oldest ready job of the least urgent priority that has ready jobs. In a queue with lanes, evict
-// looks only at the lane with the most ready jobs. It does not drop the job that would be fetched next,
-// because that job is the most urgent one. It does not drop scheduled and retrying jobs, because their
-// clients expect them at a known time, and a retry has already cost something. The new jobs are never
-// dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
+// looks only at the lane with the most ready jobs. Dropping the job that would be fetched next was rejected,
+// because that job is the most urgent one. Scheduled and retrying jobs stay, because their clients expect
+// them at a known time, and a retry has already cost something. The new jobs are never dropped, whatever
+// their priority, because an enqueue that succeeds has its jobs in the queue.
 func (a *admission) evict(tx *state.Tx) error {
 	for range a.drops {
 		id, ok, err := tx.NextToDrop(a.queue.Name)

@@ -21,11 +21,11 @@ func (o *Enqueue) repeats() bool {
 // the op created shows this. Some jobs may be gone. Any job that is left, on this shard or moved to another,
 // tells when the op was applied.
 //
-// If another job held the key of one of its jobs, that job was not created. The key's lock shows this as long
-// as that other job holds it. A lock that has become free shows nothing: the job then counts as created and
-// gone, and is answered with its own id. If a job that was created is gone and another has taken its key since,
-// the answer names that other job. An op that created neither a job nor a batch leaves nothing. It is applied
-// again and finds the present holders of the keys.
+// If another job held the key of one of the op's jobs, the op did not create that job. The key's lock shows
+// this as long as the other job holds the key. A lock that has become free shows nothing: the op's job then
+// counts as created and gone, and is answered with its own id. If a job that was created is gone and another
+// has taken its key since, the answer names that other job. An op that created neither a job nor a batch
+// leaves nothing. It is applied again and finds the present holders of the keys.
 func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 	for _, b := range o.GetMeta().GetIds() {
 		createdNs, was, err := wasCreated(tx, b)

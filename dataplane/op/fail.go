@@ -11,10 +11,10 @@ import (
 )
 
 // Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff
-// while attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never
-// been fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone too,
-// but its reports and its duration count. A job with a pending cancellation is cancelled, however its attempt
-// ended. An item is refused
+// while attempts are left, else the job is dead. An undelivered attempt is undone: the job is pending again
+// at its old place, and only rate limits still count the fetch. An attempt whose worker shuts down is undone
+// too, but its reports and its duration count. A job with a pending cancellation is cancelled, however its
+// attempt ended. An item is refused
 //   - with NOT_FOUND if the job is not on this shard,
 //   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
 //     expired,
@@ -70,7 +70,7 @@ func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	return result, nil
 }
 
-// didNothing reports whether every item was refused with OVERLOADED, so that the client must send it again.
+// didNothing reports whether every item was refused with OVERLOADED, so that the client must send them again.
 // Such an answer is not remembered under an idempotency key.
 func (r *FailResult) didNothing() bool {
 	for _, item := range r.Items {
@@ -199,7 +199,7 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	return i.answer(j, usage.rejected()), tx.PutJob(j, state.EventType_EVENT_RETURNED)
 }
 
-// remains returns the part of a returned lease that is kept, nil if the request has no id.
+// remains returns the part of a returned lease that is kept, or nil if the request has no id.
 func remains(l *job.Lease, request []byte) *job.Lease {
 	if len(request) == 0 {
 		return nil

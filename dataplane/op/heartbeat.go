@@ -12,11 +12,11 @@ import (
 
 // Heartbeat renews leases from the entry's clock and stores the workers' reports, each item on its own. A
 // lease is renewed by the length that its fetch asked for, unless the item names another length for this
-// renewal, and never beyond its agent's iteration_timeout. An item is refused with NOT_FOUND if the job is
-// not on this shard, or with LEASE_LOST, which tells the worker to stop, if it does not prove the job's
-// current lease. If a job is being cancelled, the answer tells its worker, and the lease is renewed so that
-// the worker has time to stop. The answer also tells a worker whose job has exceeded a budget or its agent's
-// max_cost.
+// renewal. The lease never lasts beyond the iteration_timeout of the job's agent. An item is refused with
+// NOT_FOUND if the job is not on this shard. An item that does not prove the job's current lease is refused
+// with LEASE_LOST, which tells the worker to stop. If a job is being cancelled, the answer tells its worker,
+// and the lease is renewed so that the worker has time to stop. The answer also tells a worker if its job has
+// exceeded a budget or the max_cost of the job's agent.
 //
 // The usage of a request with an id (meta.request_id) is counted once, because the lease remembers the newest
 // request that reported usage. One is enough, because a worker has the answer to one heartbeat of a job before
@@ -59,7 +59,8 @@ func (o *Heartbeat) checkOnce(p *problems) {
 	}
 }
 
-// repeats reports whether a repeat counts no usage twice: the op has a request id, or reports no usage.
+// repeats reports whether a repeated op counts its usage only once: the op has a request id, or reports no
+// usage.
 func (o *Heartbeat) repeats() bool {
 	if len(o.GetMeta().GetRequestId()) > 0 {
 		return true

@@ -66,9 +66,9 @@ type forgettable interface {
 	didNothing() bool
 }
 
-// applyOnce applies an op, or returns the remembered result of its idempotency key; remembered is true for
-// the latter. It does not remember a refusal or the result of an op that did nothing, because the client may
-// correct the request or try again.
+// applyOnce applies an op and remembers its result under its idempotency key. If the key has a remembered
+// result, applyOnce returns that result instead, and remembered is true. It does not remember a refusal, or
+// the result of an op that did nothing, because the client may correct the request or try again.
 func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembered bool, err error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {

@@ -10,7 +10,7 @@ import (
 // This file ends jobs that are not tried again, whatever retries they have left.
 
 // die ends a job that gets no further attempt, by an event that leads to dead. why has the reason and the
-// outcome. The events in causes come before the job's own event in the feed.
+// outcome. In the feed, the events in causes come before EVENT_DEAD.
 func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes ...state.EventType) error {
 	to, ok := job.Transition(j.State, on)
 	if !ok || to != job.Dead {
@@ -28,9 +28,8 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 }
 
 // letGo cancels an active job with a pending cancellation, after its attempt has ended without success. why
-// has the error of the attempt: the worker's, or that the lease or the job has expired. letGo sets the
-// outcome. Besides events, the feed gets only EVENT_CANCELLED, because the cancellation was requested before the
-// attempt ended.
+// has the error text of the attempt: the worker's, or a text that the lease or the job has expired. letGo
+// sets the outcome. The feed gets the given events and then EVENT_CANCELLED.
 func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.EventType) error {
 	why.Outcome = job.GivenUp
 	if err := keepError(tx, j, why); err != nil {
@@ -53,10 +52,10 @@ func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	return settle(tx, j, settlement{}, append(events, state.EventType_EVENT_CANCELLED)...)
 }
 
-// keepError stores why j ends or why its attempt ends, before j's state changes. For an active job the error
-// belongs to the running attempt. For any other job it belongs to the attempt that the job will not get. That
-// attempt has no worker and no start, but a number of its own, because under the previous number it would
-// replace the previous attempt's error.
+// keepError stores why j ends or why its attempt ends. The caller changes j's state only after this call. For
+// an active job the error belongs to the running attempt. For any other job it belongs to the attempt that the
+// job will not get. That attempt has no worker and no start, but a number of its own, because under the
+// previous number it would replace the previous attempt's error.
 func keepError(tx *state.Tx, j *job.Job, e *job.AttemptError) error {
 	e.CreatedNs = tx.ClockNs()
 	e.Attempt = j.Attempt + 1

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// create creates a job. If another job holds its key, create does to the holder what an enqueue would.
-// CreateJobs uses it for jobs that follow from other jobs or from a schedule. No admission limits apply,
-// because those jobs must be created whatever limits their queue has for enqueues.
+// create creates a job. If another job holds the new job's key, create does to the holder what an enqueue
+// would. CreateJobs uses it for jobs that follow from other jobs or from a schedule. No admission limits
+// apply, because those jobs must be created whatever limits their queue has for enqueues.
 func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	m, err := (&keyMatcher{tx: tx}).match(id, nj)
 	if err != nil {
@@ -20,8 +20,8 @@ func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	return err
 }
 
-// put creates the job, or, if m names a holder of its key, postpones that holder (debounce key) or adds a
-// DUPLICATE event of it to the feed (unique key). It returns the new job or the holder.
+// put creates the job if m names no holder of its key. If m names a holder, put postpones it (debounce key)
+// or adds a DUPLICATE event of it to the feed (unique key). put returns the new job or the holder.
 func (nj *NewJob) put(tx *state.Tx, id []byte, m keyMatch, batch *job.Membership) (*job.Job, error) {
 	if m.found == Found_FOUND_NONE {
 		return nj.make(tx, id, batch)

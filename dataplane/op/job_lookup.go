@@ -6,7 +6,7 @@ import (
 )
 
 // jobOf returns the job with an id that an op carries, or nil if the job is not on this shard. A malformed id
-// should be impossible, because the proposer validates it, so it stops the replica.
+// is an error that stops the replica, because Validate should have refused it.
 func jobOf(tx *state.Tx, id []byte) (*job.Job, error) {
 	parsed, err := job.IDFromBytes(id)
 	if err != nil {

@@ -13,10 +13,10 @@ type settlement struct {
 	err    string    // why it is dead
 }
 
-// settle stores a job that has received a settled state, with its events, and updates the records that wait
-// for it: batch, chain and dependents. It then deletes the job if the job is marked for removal. Every op
-// that ends a job calls settle, because state refuses a job that settles while one of these updates is
-// missing.
+// settle stores a job that has received a settled state and adds the events to the feed. It updates the
+// records that wait for the job: batch, chain and dependents. It then deletes the job if the job is marked
+// for removal. Every op that ends a job calls settle, because state refuses a job that settles while one of
+// these updates is missing.
 func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType) error {
 	j.Cancelling = false
 	j.BlockedBy = 0 // it no longer waits for other jobs

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// leaseEnd returns the end of a lease that a worker takes or renews now: lengthMs from now, but no later than the
-// agent's iteration timeout after the start of the attempt.
+// leaseEnd returns the end of a lease that a worker takes or renews now. The lease lasts lengthMs, but it
+// ends no later than one iteration timeout of the agent after the start of the attempt.
 func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
 	end := tx.ClockNs() + lengthMs*int64(time.Millisecond)
 	if most := j.IterationTimeout(); most > 0 {

@@ -34,10 +34,11 @@ func NewMachine(store *state.Store) *Machine {
 	return &Machine{Memory: DefaultMemory(), store: store}
 }
 
-// Apply applies an entry: first the settle ops, so that the entry's fetches can use the capacity that they
-// free, then the others, each group in its order, and at last the notifications of webhooks for the entry's
-// events. Each result is the op's Result or the *api.Error that refused it. Apply decodes every op of the
-// entry before it writes anything. An error means that the replica must stop.
+// Apply applies an entry. Settle ops come first, so that the entry's fetches can use the capacity that they
+// free; then come the others. Within both groups the ops keep the entry's order. Last come the notifications
+// of webhooks about the entry's events. The i-th result is the Result of the i-th op, or the *api.Error that
+// refused it. Apply decodes every op of the entry before it writes anything. An error means that the replica
+// must stop.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	if e.Level > m.maxLevel() {
 		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())

@@ -35,8 +35,9 @@ func (a *Audit) record(principal string) *state.AuditRecord {
 	}
 }
 
-// applyAudited applies an op and, if its Meta asks for it, adds an audit record in the same transaction,
-// whether the op is refused or not. Each op of a request adds one record on its shard.
+// applyAudited applies an op. If the op's Meta asks for an audit record, applyAudited adds one in the same
+// transaction, also for a refused op. A request with several ops leaves a record of each, on the shard of
+// that op.
 //
 // Two kinds of repeats add none. An op that is answered from an idempotency key belongs to the earlier
 // request. If one of the newest records has the kind and the Meta.RequestId of the op, a server that lost the
@@ -73,8 +74,8 @@ func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 // sole is the Result of a plural op that a person's request may propose. The refusal of an item does not
 // refuse such an op as a whole, so a request for one item takes its audit status from that item's refusal.
 type sole interface {
-	// sole returns the refusal of the only item. It returns nil if that item was done, or if there are
-	// several items.
+	// sole returns the refusal of the only item. If that item was done, or if there are several items, sole
+	// returns nil or a Refusal without a code.
 	sole() *Refusal
 }
 

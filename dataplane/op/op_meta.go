@@ -41,8 +41,8 @@ func (m *Meta) check(p *problems) {
 	}
 }
 
-// leaseToken returns the token of the i-th lease that an op grants. It is a function of the proposer's random
-// seed, so that every replica derives the same token and nobody else can guess it.
+// leaseToken returns the token of the i-th lease that an op grants. The token is a hash of i and the
+// proposer's random seed, so that every replica derives the same token and nobody else can guess it.
 func leaseToken(seed []byte, i int) [job.TokenSize]byte {
 	var buf [seedSize + 4]byte
 	copy(buf[:seedSize], seed)

@@ -33,7 +33,7 @@ func (p *problems) item(list string, i int, field string, errs ...error) {
 	}
 }
 
-// size records a field of the i-th element whose size is above `most`.
+// size records a field of the i-th element if size is above `most`.
 func (p *problems) size(list string, i int, field string, size, most int) {
 	if size > most {
 		p.Add(api.PayloadTooLarge, path(list, i, field), "has %d bytes; at most %d are allowed", size, most)

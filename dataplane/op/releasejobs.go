@@ -11,9 +11,10 @@ import (
 // held for that model again.
 //
 // An item is refused with NOT_FOUND if its job is not on this shard; with STATE_CONFLICT if the job is not
-// held, or if the op changes the agent of a job that has none or that has already reached one of the limits
-// that it would then have; with BUDGET_EXCEEDED if a budget holds the job and a budget would hold or reject
-// it again; or with OVERLOADED if the job belongs to a batch or a chain and the entry is full.
+// held; with STATE_CONFLICT also if the op changes the agent's limits, but the job has no agent or has
+// already reached one of the limits after the change; with BUDGET_EXCEEDED if a budget holds the job and a
+// budget would hold or reject it again; or with OVERLOADED if the job belongs to a batch or a chain and the
+// entry is full.
 
 // Validate refuses an op that no state could accept.
 func (o *ReleaseJobs) Validate() error {

@@ -10,8 +10,9 @@ import (
 // SettleDependency tells a waiting job that one of its dependencies has settled or does not exist, once for
 // each dependency. Once every dependency has completed, a scheduled waiter becomes pending, or continues to
 // wait for its due time; a held waiter stays held. If a dependency did not complete or does not exist, the
-// waiter's policy decides: the waiter dies, is held for a person's decision, or counts the dependency like a
-// completed one. An agent's job that waits for its tools counts each tool, however it ended.
+// waiter's policy decides: the waiter dies (fail), is held for a person's decision (hold), or counts the
+// dependency like a completed one (ignore). An agent's job that waits for its tools counts each tool, however
+// it ended.
 //
 // The op does nothing if the waiter no longer waits, because it has settled, is deleted or was released by a
 // person; if the waiter is an agent's job that waits for tools and the job is not one of them; or if the

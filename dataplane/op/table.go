@@ -83,8 +83,8 @@ const (
 	numSetMembers        entry.Number = 70
 )
 
-// table has every op, by its number. init fills it, because Deliver.Apply reads it, which would be an
-// initialization cycle.
+// table has every op, by its number. init fills it, because an initializer would be a cycle: Deliver.Apply
+// reads table.
 var table *optable.Table[*Kind]
 
 func init() {
@@ -175,7 +175,7 @@ type Result = proto.Message
 type Kind struct {
 	*optable.Row[*state.Tx, Op]
 	Repeats Repeat
-	Since   uint32 // the feature level the namespace must have; 1 is the first
+	Since   uint32 // the lowest feature level of a namespace that may use the op; 1 is the first
 }
 
 // kind returns the row of an op. It derives the types of the op and its result from the type of apply.

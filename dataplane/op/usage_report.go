@@ -72,7 +72,7 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 }
 
 // compute stores in a row the cost that the price book gives for its report. It returns false if that cost
-// counts and cannot be computed or exceeds the maximum of a report.
+// counts, but cannot be computed or exceeds job.MaxReportCost.
 func compute(prices *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	u := row.Report
 	t := billing.Tokens{Input: u.InputTokens, Output: u.OutputTokens, CacheCreation: u.CacheCreationTokens, CacheRead: u.CacheReadTokens}
@@ -96,8 +96,8 @@ func compute(prices *state.ResourceIndex, of *job.Usage, row *state.Usage) bool 
 }
 
 // report stores a rated report of j, if there is one: the sum as the job's usage, and the report itself as a
-// usage row. Every op that accepts a report calls it, so that each reported quantity is in the job's sum once and
-// in one row.
+// usage row. The caller puts j. Every op that accepts a report calls report, so that each reported quantity
+// is in the job's sum once and in one row.
 //
 // A rejected report is in its row only. Budgets then count the attempt's reservation as spent, because the
 // attempt has an unknown cost, and a worker whose reports are all rejected would otherwise spend without a limit.

@@ -14,8 +14,8 @@ import (
 // changes nothing while the first is stored.
 //
 // A shard that a job has left forwards the request after the job, so the request cannot overtake the job.
-// Sending the request first to the shard on which the proposer believes the job to be was rejected, because
-// it could arrive there before the job.
+// Sending the request straight to the job's present shard was rejected, because it could arrive there before
+// the job.
 
 // Validate refuses an op that no shard can have sent.
 func (o *WatchJob) Validate() error {
