@@ -46,8 +46,8 @@ func checkApprovalPolicy(p *problems, o *PutResource) {
 	}
 }
 
-// admitApprovalPolicy refuses a policy with the label of another one, because the reason of a held job names the
-// policy by its label.
+// admitApprovalPolicy refuses with CONFLICT a policy with the label of another one, because the reason of a
+// held job names the policy by its label.
 func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	r := o.Resource
 	if other := policyLabelled(tx, r.ApprovalPolicy.Label); other != nil && other.Name != r.Name {
@@ -118,8 +118,8 @@ func approvedFor(j *job.Job, policy []byte) bool {
 }
 
 // waive records that a person has approved a job which a policy holds. It records the policy's id, because
-// its label may change. It drops the ids of policies that no longer exist, so that the list holds at most one
-// id for each policy, and the id that waives the job's model (see waiveModel).
+// the label may change. It drops the ids of policies that no longer exist, so that the list holds at most one
+// id for each policy and one for the job's model (see waiveModel).
 func waive(tx *state.Tx, j *job.Job) {
 	if j.Detail.GetHold() != job.Hold_HOLD_POLICY {
 		return

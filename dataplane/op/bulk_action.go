@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// bulkAction is an action of a bulk operation and the states of the jobs on which it acts. An action changes
-// a job as the op for single jobs does; only change_priority has no such op. A bulk cancel refuses a
-// cancelled job, though, where CancelJobs succeeds.
+// bulkAction is an action of a bulk operation and the states in which it accepts jobs. An action changes a
+// job as its own op does, such as RetryJobs; only change_priority has no such op. Unlike CancelJobs, a bulk
+// cancel refuses a job that is already cancelled.
 type bulkAction struct {
 	done string      // the past participle in refusals
 	in   []job.State // the states that it accepts; nil: any

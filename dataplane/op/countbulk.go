@@ -8,8 +8,9 @@ import (
 )
 
 // CountBulk reports to the home shard the progress of one shard's part of a bulk operation. The counts cover
-// all jobs of the part so far. The op refuses nothing. It skips a report for an unknown operation or for a part
-// that has ended, because then the reporting shard or the home shard was restored to an earlier time.
+// all jobs of the part so far. The op refuses nothing. It skips a report for an unknown operation or for a
+// part that has ended. This happens only after the reporting shard or the home shard was restored to an
+// earlier time.
 
 // Validate refuses an op that no shard can have sent.
 func (o *CountBulk) Validate() error {

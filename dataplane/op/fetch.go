@@ -15,8 +15,8 @@ import (
 // Leased.Current.
 //
 // A repeated Fetch, recognised by its seed, gets those of its leases that are current and takes no more jobs.
-// If none is current, it is applied as a new fetch: its sender has never seen a token, so the leases have
-// ended without it, and other workers may have the jobs.
+// If none is current, the repeat is applied as a new fetch. Its sender has never seen a token, so the leases
+// have ended without the sender, and other workers may have the jobs.
 //
 // A job that has reached its expiry is ended instead of leased, without waiting for the duty. A job that a
 // check keeps back (see Decide) is parked, held or rejected. One fetch ends, parks, holds and rejects at most

@@ -53,12 +53,13 @@ type check func(g DecisionState, j *job.Job) (Verdict, error)
 var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, checkBudgets}
 
 // governed reports whether any check can keep back the job. It is false for a job without options in a
-// namespace that has no budgets, providers and approval policies, so that plain jobs cost no checks.
+// namespace without budgets, providers and approval policies, so that plain jobs cost no checks.
 func governed(g DecisionState, j *job.Job) bool {
 	return j.Options != nil || g.ResourceIndex().Governs()
 }
 
-// Decide runs the checks on a pending job.
+// Decide runs the checks on a pending job and returns the first verdict that keeps the job back, or the zero
+// Verdict.
 func Decide(g DecisionState, j *job.Job) (Verdict, error) {
 	for _, check := range checks {
 		if v, err := check(g, j); err != nil || v.Do != Take {

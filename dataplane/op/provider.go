@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A provider of models admits a limited number of requests and tokens a minute, of which each shard has an
-// equal share. A job whose attempt does not fit into its shard's share is parked, because the provider might
+// A provider of models admits a limited number of requests and tokens a minute. Each shard has an equal share
+// of them. A job whose attempt does not fit into its shard's share is parked, because the provider might
 // refuse its requests. When a job is fetched, its attempt counts as one request and reserves the tokens that
 // it is expected to use. Reported tokens move from the reservation to the window, and the end of the attempt
 // releases the unused reservation. The request stays counted however the attempt ends, because the provider
@@ -185,8 +185,8 @@ func reserveProvider(tx *state.Tx, j *job.Job) error {
 	return tx.PutTraffic(id, t)
 }
 
-// claimedFrom returns the provider with which an attempt is counted. It returns nil if the attempt is counted
-// with none, or the provider was deleted together with its traffic.
+// claimedFrom returns the provider that counts an attempt. It returns nil if none does, or if the provider
+// was deleted together with its traffic.
 func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
 	id := j.Lease.GetReservation().GetProviderId()
 	if len(id) == 0 {
@@ -243,7 +243,8 @@ func giveBackTokens(reserved *uint64, own *int64, n uint64) {
 	*reserved -= min(n, *reserved)
 }
 
-// trafficOf returns the traffic of a provider with which an attempt is counted, so a missing record is an error.
+// trafficOf returns the traffic of an attempt's provider. A missing record is an error, because the attempt
+// is counted there.
 func trafficOf(tx *state.Tx, r *state.Resource) (*state.Traffic, error) {
 	t, err := tx.Traffic([16]byte(r.Id))
 	if err == nil && t == nil {

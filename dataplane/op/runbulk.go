@@ -26,8 +26,8 @@ import (
 // If the entry is full or the action is refused with OVERLOADED, the chunk ends early, and the part stands
 // after its last finished job.
 
-// bulkNotifyInterval is the interval, by the entry clock, at which a running part reports to the home shard.
-// A part reports errors that it keeps for the home shard, and its end, at once.
+// bulkNotifyInterval is the minimum time, by the entry clock, between two reports of a running part to the
+// home shard. A part reports errors that it keeps for the home shard, and its end, at once.
 const bulkNotifyInterval = time.Second
 
 // Validate refuses an op that no state could accept.

@@ -86,9 +86,9 @@ func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	return asJudged(by, version)
 }
 
-// NoVersion equals the version of no key and no queue. A caller whose authorisation found no record passes
-// it, so that the op is refused if the record was created since.
+// NoVersion is a version that no key and no queue ever has. A caller whose authorisation found no record
+// passes it, so that the op is refused if the record was created since.
 const NoVersion = math.MaxUint64
 
-// KeyVersion returns the version of a key that clients see. It rises with every change.
+// KeyVersion returns a key's version as clients see it. It rises with every change.
 func KeyVersion(k *state.Key) uint64 { return k.GetChanges() + 1 }

@@ -4,9 +4,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// StartTerm is a new leader's first op. Its entry anchors the clock of the term and marks the history to
-// which the term's entries belong. From here each lease has a grace period, at most as long as the lease, in
-// which its job is not reclaimed, so that the worker can find the new leader.
+// StartTerm is a new leader's first op. Its entry anchors the clock of the term and marks the history of the
+// term's entries. From here each lease has a grace period, at most as long as the lease, in which its job is
+// not reclaimed, so that the worker can find the new leader.
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {

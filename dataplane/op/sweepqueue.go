@@ -100,7 +100,7 @@ func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 	return true, settle(tx, j, settlement{}, state.EventType_EVENT_CANCELLED)
 }
 
-// sweepOn gives a job the state to which an event leads. It fails if the event is impossible in the job's state.
+// sweepOn changes a job's state by an event. It fails if the event is impossible in the job's state.
 func sweepOn(j *job.Job, on job.Event) error {
 	to, ok := job.Transition(j.State, on)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TrimFeed removes the events of the feed's entries whose events all lie before first_seq. The events of its
-// own entry stay. A first_seq that is not after the feed's first event changes nothing.
+// TrimFeed removes from the feed each entry whose events all lie before first_seq. The entry that carries the
+// op stays. A first_seq that is not after the feed's first event changes nothing.
 
 // Validate refuses an op that no state could accept.
 func (o *TrimFeed) Validate() error {

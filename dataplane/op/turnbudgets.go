@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TurnBudgets begins new windows of budgets whose calendar window is over. Nothing is spent in a new window,
+// TurnBudgets begins new windows of budgets whose calendar window is over. A new window has nothing spent,
 // unless it begins within the old one; the reserves of running attempts stay. The proposer computes the start
 // and end of the windows. Apply skips windows that are gone, were turned or changed since the proposer read
 // them, or are not over by the entry's clock.

@@ -27,7 +27,8 @@ const (
 // WebhookEvents are the events of a webhook that names none.
 var WebhookEvents = []string{EventAlertFired, EventAlertResolved, EventTest, EventWebhookDisabled}
 
-// CheckWebhookEvent refuses an event for which no webhook can ask.
+// CheckWebhookEvent refuses a word that no webhook may list: it is no event of the feed, not EventTest and
+// not EveryEvent.
 func CheckWebhookEvent(word string) error {
 	if word == EveryEvent || word == EventTest || slices.Contains(event.Types, word) {
 		return nil
@@ -59,9 +60,9 @@ func checkWebhook(p *problems, o *PutResource) {
 	}
 }
 
-// checkWebhookURL refuses an address to which nothing can be posted. It uses no parser; the server parses the
-// address. The sender decides which addresses may be called, because it knows the address to which the name
-// resolves at the time of the call.
+// checkWebhookURL refuses an address that cannot be called. It uses no parser; the server parses the address.
+// The sender decides which addresses may be called, because only the sender knows the IP address at the time
+// of the call.
 func checkWebhookURL(text string) error {
 	if text == "" {
 		return errors.New("is missing")
@@ -167,8 +168,8 @@ func wants(h *state.Webhook, event string) bool {
 }
 
 // newDelivery queues a delivery to a webhook, unless the number of the webhook's waiting deliveries, or of
-// all kept deliveries, is at its limit. It then counts the delivery as dropped and returns false. If a
-// delivery with the id is stored already, newDelivery changes nothing and returns true.
+// all kept deliveries, is at its limit. At a limit newDelivery counts the delivery as dropped and returns
+// false. If a delivery with the id is stored already, newDelivery changes nothing and returns true.
 func newDelivery(tx *state.Tx, id []byte, webhook *state.Resource, t *Notification) (made bool, err error) {
 	known, err := tx.Delivery([16]byte(id))
 	if known != nil || err != nil {

@@ -55,7 +55,7 @@ func (s *subscription) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.ContainsFunc(s.queues, func(g tenancy.Glob) bool { return queue != "" && g.Match(queue) })
 }
 
-// notify sends to the first shard the entry's events for which a webhook asks, in the entry's own commit. If
+// notify sends the entry's events that a webhook asks for to the first shard, in the entry's own commit. If
 // the outbox to the first shard is full, notify drops the notifications and counts them. event.Compose says
 // which facts an event's document has.
 func (s *subscriptions) notify(tx *state.Tx) error {
