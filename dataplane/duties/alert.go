@@ -14,11 +14,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// alertsEvery is the interval at which the leader evaluates alert rules, while there are any.
+// alertsEvery is the time between two evaluations of the alert rules, while there are any.
 const alertsEvery = 2 * time.Second
 
-// alerts is the leader's memory of the alert rules. Only the leader knows since when a condition has held, so
-// that time starts anew with each leader.
+// alerts is the leader's memory of the alert rules. With each leader the time for which a condition has held
+// starts anew, because only the leader knows that time.
 type alerts struct {
 	next      int64 // time of the next evaluation
 	resources *state.ResourceIndex
@@ -38,7 +38,7 @@ type holding struct {
 func (a *alerts) forget() { a.next, a.resources, a.held, a.blind = 0, nil, map[job.ID]holding{}, 0 }
 
 // AlertsDropped returns the number of alert changes that this node could not deliver while it led, because
-// the store held as many deliveries as it may.
+// the webhook's waiting deliveries, or all kept deliveries, were at their limit.
 func (d *Duties) AlertsDropped() uint64 { return d.alerts.dropped.Load() }
 
 // watchAlerts evaluates the alert rules and proposes only the changes, so that a namespace in which nothing

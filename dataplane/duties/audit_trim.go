@@ -11,7 +11,7 @@ import (
 )
 
 // trimAudit removes audit records that are older than Config.AuditKept, and the oldest ones beyond
-// Config.AuditKeep. It removes old records once a day and not one by one, as trimUsage does.
+// Config.AuditKeep. Like trimUsage, it removes old records once a day and not one by one.
 func trimAudit(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.audit.next {

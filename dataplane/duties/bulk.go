@@ -34,9 +34,9 @@ type BulkConfig struct {
 	// Propose hands a chunk to the shard's leader and waits for its commit.
 	Propose func(ctx context.Context, o *op.RunBulk) (*op.RunBulkResult, error)
 	// Find returns jobs that a part selects, in the order of their numbers, from a cursor on; "" is the
-	// start. Without a cursor, the search includes all jobs that existed when the part began. Except for a
-	// filter or a cursor that cannot be read, an error of Find is tried again, because it says nothing about
-	// the store.
+	// start. Without a cursor, the search includes all jobs that existed when the part began.
+	// VALIDATION_ERROR or INVALID_FILTER means that the filter or the cursor cannot be read. After a
+	// retryable error, or one without a code, Bulks calls Find again. Any other error ends Run.
 	Find func(ctx context.Context, p *state.BulkPart, w *state.BulkWork, cursor string, limit int) (BulkFound, error)
 }
 

@@ -1,9 +1,9 @@
 // Package duties runs a shard's background tasks while its node leads. It watches the timers of the store and
-// proposes an op for each record that is due. Table lists the duties. A duty decides nothing: the op checks
+// proposes ops for the records that are due. Table lists the duties. A duty decides nothing: the op checks
 // every id again by the entry's clock, so a duty that runs twice, late or on a former leader does no harm. An
 // idle shard proposes nothing.
 //
-// The package may import state, op and the pipeline's Op; it knows neither raft nor HTTP.
+// The package may import op and the packages that op may import; it knows neither raft nor HTTP.
 package duties
 
 import (
@@ -35,7 +35,7 @@ type Config struct {
 	Store *state.Store
 	// Propose hands an op to the shard's leader and waits for its commit.
 	Propose func(ctx context.Context, o op.Op) error
-	// NowNs returns the time with which entries are stamped, in Unix nanoseconds.
+	// NowNs returns the time that new entries get, in Unix nanoseconds.
 	NowNs func() int64
 	// ViewSeq returns the next feed sequence that this node's own view needs. The feed keeps the events from
 	// there on unless it has outgrown FeedBytes.
@@ -56,9 +56,9 @@ type Config struct {
 	AuditKeep uint64
 	// Prices is the shipped price book, or nil. Duties never change it.
 	Prices *op.SeedPrices
-	// JobIDs lists up to limit jobs of a queue that are in one of the states and numbered below a number,
-	// state by state, the newest of each state first. The list includes the last commit. If it cannot include
-	// the last commit before ctx ends, the error is VIEW_BEHIND or ctx's error.
+	// JobIDs lists up to limit jobs of a queue that are in one of the states and have numbers less than
+	// below: state by state, the newest of each state first. The list includes the last commit. If it cannot
+	// include the last commit before ctx ends, the error is VIEW_BEHIND or ctx's error.
 	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
 	// Measure returns the value that an alert rule watches, over the whole namespace; nil = another shard
 	// evaluates the alert rules.

@@ -9,13 +9,13 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// trimEvery is the interval at which the duties examine the feed, the usage and the audit log while they
-// grow. They do not examine a feed that does not grow. They examine usage and audit records that do not grow
-// when the oldest are due.
+// trimEvery is the time between two examinations of a growing feed, usage log or audit log. A feed that does
+// not grow is not examined. Usage and audit records that do not grow are examined when the oldest are due.
 const trimEvery = 2 * time.Second
 
 // trimSlack bounds how far the feed, the usage and the audit log outgrow the number that is kept before they
-// are trimmed: by one part in trimSlack. Each trim is an entry in the log, so the duties trim in strides.
+// are trimmed: by 1/trimSlack of that number. Each trim is an entry in the log, so the duties trim in
+// strides.
 const trimSlack = 4
 
 // growth records whether something has grown since the duty last examined it.

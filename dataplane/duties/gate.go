@@ -22,7 +22,7 @@ const openTimeout = time.Second
 type watch struct {
 	changes uint64 // the gate's Changes at the last look
 	next    int64  // when to look again if nothing changes
-	// opened maps the jobs that were let go and that no worker is known to have fetched to the time of their
+	// opened has the jobs that were let go and are not known to have been fetched, with the times of their
 	// opening.
 	opened map[job.ID]int64
 }
@@ -33,9 +33,9 @@ type gateKey struct {
 	name string
 }
 
-// openGates lets go of jobs that a gate keeps no more. A gate is looked at when something has happened that
-// may have opened it, or at the time at which it opens by itself. The duty first checks the waiting jobs on a
-// snapshot, so that it proposes nothing while a gate is closed.
+// openGates lets go of jobs that a gate keeps no more. It looks at a gate when something may have opened the
+// gate, or when the gate opens by itself. The duty first checks the waiting jobs on a snapshot, so that it
+// proposes nothing while a gate is closed.
 func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 	next = never
 	waiting := d.cfg.Store.Gates()

@@ -12,9 +12,9 @@ import (
 // The pace at which settled jobs are removed. A shorter retention may make any number of jobs due at once,
 // and acks must not become slower for it. The store lists the settled jobs by queue and state. The duty
 // removes purgeRound jobs in a round, and as many more as have settled since the last round in lists with due
-// jobs. A backlog therefore shrinks by at least 2,000 jobs a second, however many settle meanwhile. To count
-// the jobs of all lists was rejected, because a busy queue that keeps its jobs would hasten the removal of
-// another queue's jobs.
+// jobs. However many jobs settle, a backlog therefore shrinks by 2,000 jobs a second if the commits keep up.
+// To count the jobs of all lists was rejected, because a busy queue that keeps its jobs would hasten the
+// removal of another queue's jobs.
 const (
 	purgeRound = 100
 	purgePause = 50 * time.Millisecond // from the start of a round to the start of the next

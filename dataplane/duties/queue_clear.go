@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// clearTimeout bounds the wait for the node's view, in which the duty finds the jobs of a queue. The other
-// duties wait meanwhile, so it is short. After clearAgain the duty looks again if the view was late.
+// clearTimeout bounds the duty's wait for the node's view, which finds the jobs of a queue. The bound is
+// short, because the other duties wait meanwhile. After clearAgain the duty looks again if the view was late.
 const (
 	clearTimeout = 200 * time.Millisecond
 	clearAgain   = time.Second

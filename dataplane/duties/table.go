@@ -72,7 +72,7 @@ func resolveDependents(meta *op.Meta, ids [][]byte) op.Op {
 }
 
 // onTimer returns the run function of a duty that works off one timer class in chunks. choose keeps the ids
-// on which the op would act now, and returns when to look at the others.
+// that the op would act on now, and returns when to look at the others.
 func onTimer(
 	class state.TimerClass,
 	choose func(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error),
@@ -99,9 +99,9 @@ func onTimer(
 	}
 }
 
-// orNextTimer returns the earlier of next and the class's first timer if that lies after nowNs. A first timer
-// up to nowNs is one that the duty could not work off and tries again at next. It then also finds the timers
-// after it.
+// orNextTimer returns next, or the class's first timer if that timer is earlier and lies after nowNs. A first
+// timer up to nowNs belongs to a record that the duty could not work off. The duty tries the record again at
+// next, and then also finds the timers after it.
 func (d *Duties) orNextTimer(class state.TimerClass, nowNs, next int64) (int64, error) {
 	first, ok, err := d.cfg.Store.NextDue(class)
 	if err != nil {

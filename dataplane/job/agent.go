@@ -73,7 +73,7 @@ func (i *Iteration) DocumentBytes() uint64 {
 	return uint64(len(i.GetCheckpoint().GetData()) + len(i.GetTrace().GetData()) + len(i.GetResult().GetData()))
 }
 
-// Since returns the usage in u that came after before, or nil if there is none.
+// Since returns the part of the usage u that came after the usage in before, or nil if there is none.
 func (u *Usage) Since(before *Usage) *Usage {
 	more := &Usage{
 		InputTokens:         u.GetInputTokens() - before.GetInputTokens(),

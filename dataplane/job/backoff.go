@@ -1,9 +1,10 @@
 package job
 
-// DelayMs returns the delay in milliseconds before the next attempt after the attempt with this number,
-// counted from 1, ended without success. It never exceeds MaxDelayMs and never overflows. The first retry of
-// fixed, linear and exponential waits exactly BaseDelayMs, unless MaxDelayMs is shorter. A backoff that this
-// binary does not know is treated as exponential, the default. VariedDelayMs adds the jitter.
+// DelayMs returns the delay in milliseconds between an attempt that ended without success and the next one.
+// attempt is the number of the ended attempt, from 1; 0 counts as 1. The delay never exceeds MaxDelayMs and
+// never overflows. The first retry of fixed, linear and exponential waits exactly BaseDelayMs, unless
+// MaxDelayMs is shorter. A backoff that this binary does not know is treated as exponential, the default.
+// VariedDelayMs adds the jitter.
 func (r *Retry) DelayMs(attempt uint32) int64 {
 	base, most := r.GetBaseDelayMs(), r.GetMaxDelayMs()
 	if base <= 0 || most <= 0 || r.GetBackoff() == BackoffNone {

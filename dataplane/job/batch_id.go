@@ -6,7 +6,7 @@ import (
 )
 
 // BatchIDPrefix starts the API form of every batch id. The rest has the form of a job id. Its slot is the
-// slot of the first queue in which the batch had a job, so that the batch's shard is found like a job's.
+// slot of the queue of the batch's first job, so that the batch's shard is found like a job's.
 const BatchIDPrefix = "batch_"
 
 // BatchIDText returns the API form of a batch's id.

@@ -17,12 +17,12 @@ func (id ID) ChainText() string { return ChainPrefix + id.String()[len(IDPrefix)
 // Turn is the reaction of a chain to a settled step.
 type Turn struct {
 	Next    bool   // the next step is made
-	Failure bool   // its failure step is made
-	Outcome string // how it has ended; empty if it goes on
+	Failure bool   // the chain's failure step is made
+	Outcome string // how the chain has ended; empty if it goes on
 }
 
-// After returns the reaction of the chain to a settled step. exit is true if the worker asked to end the
-// chain.
+// After returns the reaction of the chain to a settled step; steps count from 0. exit is true if the worker
+// asked to end the chain.
 func (c *Chain) After(step uint32, settled State, exit bool) Turn {
 	left := int(step)+1 < len(c.GetSteps())
 	switch {

@@ -39,8 +39,9 @@ var cronMacros = map[string]string{
 
 // ParseCron parses a cron expression. It has five fields (minute, hour, day of month, month, day of week), or
 // six with the second first. Each field is a list of values, ranges "a-b" and steps "a-b/n", "*/n" or "a/n".
-// Months and days of the week have names; Sunday is 0 and 7. "@hourly" and the like are known. The error
-// names the invalid field and its valid values.
+// Months and days of the week have names; Sunday is 0 and 7. In the two fields of days, "?" means "*".
+// "@hourly" and the like are known. An expression that is never due is refused. The error says in a client's
+// words which part is invalid.
 func ParseCron(text string) (Cron, error) {
 	if len(text) > MaxCronText {
 		return Cron{}, fmt.Errorf("has %d bytes; a cron expression has at most %d", len(text), MaxCronText)
@@ -133,7 +134,8 @@ func (f *cronField) part(text string) (values uint64, err error) {
 	return values, nil
 }
 
-// span parses the range of a step: everything, a range, or one value, from which a step continues to the end.
+// span parses the part before the step: "*", a range, or one value. With a step, one value stands for the
+// range from it to the end.
 func (f *cronField) span(text string, stepped bool) (low, high int, err error) {
 	if text == "*" {
 		return f.least, f.most, nil

@@ -1,7 +1,7 @@
 package job
 
 // These bits of NewJob.defaults mark the values that an enqueue leaves open, so that the queue's defaults
-// decide. A bit says that the value beside it applies only if the queue has no default. The bits are in the
+// decide. If a bit is set, the enqueue's value applies only if the queue has no default. The bits are in the
 // log, so their values are permanent.
 //
 // Treating values equal to the built-in defaults as left open was rejected: a client that asks for three

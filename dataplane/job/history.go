@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// A job's history is a part of its record. It takes a few bytes for each event, because every job has one.
-// Each event is three varints: its type (as in the feed), its time in nanoseconds since the job was created,
-// and the attempt.
+// A job's history is a part of its record. Every job has one, so an event takes only a few bytes. Each event
+// is three varints: its type (as in the feed), its time in nanoseconds since the job was created, and the
+// attempt.
 //
 // A history has at most MaxHistory events. A longer one keeps the first MaxHistoryHead events and the last
 // ones. Between them is a gap: an event of type 0 whose attempt is the number of dropped events.

@@ -5,7 +5,8 @@ import "google.golang.org/protobuf/proto"
 // Few jobs use the fields of Options and Detail, so a plain job has neither message. Reading an absent
 // message gives zero values; Opt and Details create it.
 
-// Opt returns the job's options for setting them before the job is stored. They may be shared from then on.
+// Opt returns the job's options for setting them before the job is stored. From then on they may be shared,
+// so only a Copy may be changed.
 func (j *Job) Opt() *Options {
 	if j.Options == nil {
 		j.Options = &Options{}

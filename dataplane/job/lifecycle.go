@@ -16,7 +16,7 @@ const (
 	OnPromote                  // its due time arrived
 	OnFetch                    // leased by a worker
 	OnRenew                    // its lease was renewed
-	OnReturn                   // fetched but not delivered; the attempt does not count
+	OnReturn                   // not delivered, or its worker shut down; the attempt does not count
 	OnAck                      // its worker succeeded
 	OnContinue                 // its agent ended an iteration and continues with the next
 	OnAwait                    // its agent ended an iteration, and the next one waits for its tools
@@ -25,7 +25,7 @@ const (
 	OnExhaust                  // its worker failed on the last attempt
 	OnReclaim                  // its lease expired, attempts are left
 	OnReclaimLast              // its lease expired on the last attempt
-	OnCancel                   // a client cancelled it before it ran
+	OnCancel                   // a client cancelled it while it waited or was held
 	OnStop                     // a client cancelled it while it ran, and its worker will be notified
 	OnLetGo                    // its worker released it after OnStop, or its lease ended
 	OnHold                     // kept from running until a person decides
@@ -33,7 +33,7 @@ const (
 	OnReject                   // the person rejected it
 	OnExpire                   // it expired
 	OnBlock                    // a job it depends on did not succeed
-	OnDrop                     // its queue was full, and it was the oldest of the least urgent jobs
+	OnDrop                     // its full queue dropped it, or a budget rejected it before its fetch
 	OnPostpone                 // a later enqueue with its debounce key postponed it
 	OnRevive                   // a client made it run again
 	events

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// These are the limits of the data plane. Each has a test at the limit. Most refuse a larger value with an
-// error that names the limit. The code that applies one of the others says what it does instead, such as cut,
-// count or remove.
+// These are the limits of the data plane. Each has a test at the limit. For most of them, a larger value is
+// refused with an error that names the limit. The code that applies one of the others says what it does
+// instead, such as cut, count or remove.
 const (
 	MaxQueueName         = 128      // characters of a queue name
 	MaxQueues            = 10_000   // queues of a namespace
@@ -48,7 +48,7 @@ const (
 	MaxConcurrency       = 1_000_000 // a queue's max_concurrency
 	MaxDutyItems         = 1000      // ids in one Promote, Reclaim or other op of a duty
 	MaxOpBytes           = 20 << 20  // encoded size of one op
-	MaxMembers           = 5         // members of a group's list, whose number is odd
+	MaxMembers           = 5         // members of a group's list; the number is odd
 	MaxMemberID          = 128       // bytes of a member's id; the engine's MaxGroupName
 	MaxMemberAddress     = 255       // bytes of a member's address; the most that engine/transport learns
 
@@ -71,7 +71,7 @@ const (
 	MaxChainBytes     = 1 << 20   // of all payloads that a chain carries
 	MaxDependencies   = 10_000    // depends_on of all jobs of a request
 	MaxBatchPayload   = 256 << 10 // bytes of callback_payload
-	MaxBatchDepth     = 16        // batches that are members of batches
+	MaxBatchDepth     = 16        // levels of batches within batches
 	MaxBatchMembers   = 10_000_000
 	MaxSchedules      = 10_000 // schedules of a namespace
 	MaxScheduleName   = 128    // bytes
@@ -116,14 +116,14 @@ const (
 	MaxWebhookSecret    = 256                          // bytes
 	MaxWebhookRetries   = 20                           // retry_limit
 	MaxBulkIDs          = 10_000                       // job_ids of a bulk operation
-	BulkWaited          = 10_000                       // jobs of a bulk operation whose end a request waits for
+	BulkWaited          = 10_000                       // a request waits for the end of a bulk operation of at most this many jobs
 	MaxBulkFilter       = 64 << 10                     // bytes of a bulk operation's filter
 	MaxBulkFailures     = 1000                         // errors listed of a bulk operation; more are counted
 	MaxBulks            = 1000                         // stored bulk operations
 	BulkKept            = 7 * 24 * time.Hour           // time for which finished operations are stored
 	MaxBulkStreams      = 1000                         // progress streams at once, of a node
-	MaxAlertFor         = 24 * time.Hour               // for
-	MaxLabel            = 128                          // bytes of the name of a policy, a rule
+	MaxAlertFor         = 24 * time.Hour               // for of an alert rule
+	MaxLabel            = 128                          // bytes of the name of a policy, an alert rule or a provider
 	MaxMoney            = 1_000_000_000 * 1e9          // nano-USD of a limit or a price: a billion dollars
 	MaxTokensPerMinute  = 1_000_000_000                // of a provider
 	MaxIterations       = 10_000                       // max_iterations

@@ -15,7 +15,7 @@ const (
 )
 
 // Made returns the attempt that an error ended, as clients count it. It returns 0 if the job ended while it
-// waited, before the attempt under whose number the error is stored.
+// waited, because that error has the number of an attempt that never began.
 func (x *AttemptError) Made() uint32 {
 	if x.GetStartedNs() == 0 {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CheckRateLimit checks the number of jobs that a queue may start in a window.
+// CheckRateLimit checks the number of jobs that may start in a window: at most MaxRateLimit; 0 is unlimited.
 func CheckRateLimit(n uint32) error {
 	if n > MaxRateLimit {
 		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxRateLimit)
@@ -14,7 +14,7 @@ func CheckRateLimit(n uint32) error {
 	return nil
 }
 
-// CheckRateWindow checks the window of a rate limit, in milliseconds.
+// CheckRateWindow checks the window of a rate limit in milliseconds: MinRateWindow to MaxRateWindow.
 func CheckRateWindow(ms int64) error {
 	if ms < MinRateWindow.Milliseconds() || ms > MaxRateWindow.Milliseconds() {
 		return fmt.Errorf("is %d ms; a rate limit's window lasts from %s to %s", ms, MinRateWindow, MaxRateWindow)
@@ -22,7 +22,8 @@ func CheckRateWindow(ms int64) error {
 	return nil
 }
 
-// CheckQueueLength checks the number of jobs that may wait in a queue.
+// CheckQueueLength checks the number of jobs that may wait in a queue: at most MaxQueueLength; 0 is
+// unlimited.
 func CheckQueueLength(n uint64) error {
 	if n > MaxQueueLength {
 		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxQueueLength)
@@ -30,8 +31,8 @@ func CheckQueueLength(n uint64) error {
 	return nil
 }
 
-// CheckRetention checks the times for which settled jobs are kept. 0 means not set; -1 means for ever, and no
-// other negative time is valid.
+// CheckRetention checks the times in milliseconds for which settled jobs are kept: at most MaxRetention. 0
+// means not set; -1 means for ever, and no other negative time is valid.
 func CheckRetention(r *Retention) []error {
 	var errs []error
 	for _, s := range [...]State{Completed, Dead, Cancelled} {
@@ -42,7 +43,7 @@ func CheckRetention(r *Retention) []error {
 	return errs
 }
 
-// Forever is a retention that does not end.
+// Forever is the retention, in milliseconds, that does not end.
 const Forever = -1
 
 func checkKept(ms int64) error {

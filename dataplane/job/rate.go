@@ -13,7 +13,7 @@ import (
 //
 // A token bucket (GCRA) needs only two numbers, but it allows a burst of the whole limit at the end of an
 // idle window and as much again while it refills: twice the limit in one window. A log of starts is exact to
-// the nanosecond, but it grows with the rate, to millions of times in every record of the queue.
+// the nanosecond, but it grows with the rate, to millions of timestamps in every record of the queue.
 //
 // A RateWindow keeps the window length it was counted with. When the length changes, its counts move to the
 // latest moment they can belong to, so nothing is forgotten before the new window has passed it. A longer
@@ -82,7 +82,7 @@ func (r *RateWindow) ForgottenAt() int64 {
 // neverNs is a time that does not come.
 const neverNs = 1<<63 - 1
 
-// Take counts one start at nowNs, in a window of that length. Free says whether there is room for it.
+// Take counts one start at nowNs, in a window of windowMs. Free says whether there is room for it.
 func (r *RateWindow) Take(windowMs, nowNs int64) { r.TakeN(1, windowMs, nowNs) }
 
 // TakeN counts several starts at nowNs. A slice's count stops at its largest number, which is more than any

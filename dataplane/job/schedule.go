@@ -39,8 +39,8 @@ func RunID(schedule ID, queue string, runNs int64) ID {
 }
 
 // RunDelay returns the delay of a run's job after its time, in nanoseconds: from 0 to jitterMs milliseconds.
-// It is drawn anew for each run of each schedule, so that schedules of the same minute do not all begin in
-// its first second.
+// The delay is a hash of the schedule and the run, so that every replica computes the same delay and the
+// schedules of one minute do not all begin in its first second.
 func RunDelay(schedule ID, runNs, jitterMs int64) int64 {
 	sum := runHash(schedule, runNs)
 	ms := binary.BigEndian.Uint64(sum[len(Entropy{}):]) % uint64(jitterMs+1)
@@ -51,7 +51,7 @@ func runHash(schedule ID, runNs int64) [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(schedule[:], uint64(runNs)))
 }
 
-// CheckScheduleName checks a schedule's name: non-empty text in one line.
+// CheckScheduleName checks a schedule's name: non-empty text in one line, of at most MaxScheduleName bytes.
 func CheckScheduleName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":

@@ -10,8 +10,8 @@ import (
 var ErrUsageOverflow = errors.New("the job's usage would exceed the largest number that can be kept; report less")
 
 // Add returns the sum of u and a further report, or u itself if report is nil. The report's model and
-// provider replace u's if it names them. Neither argument is changed; both may be nil. It fails with
-// ErrUsageOverflow.
+// provider replace u's if it names them. Neither argument is changed; both may be nil. Add fails with
+// ErrUsageOverflow if a sum does not fit.
 func (u *Usage) Add(report *Usage) (*Usage, error) {
 	if report == nil {
 		return u, nil
@@ -49,7 +49,7 @@ const (
 )
 
 // Fault returns the reason for rejecting a report independent of its job, or "" if there is none. A fault of
-// a report never refuses the request it came with, because the work is done and would be done, and paid for,
+// a report never refuses the request it came with, because the refused work would be done, and paid for,
 // again.
 func (u *Usage) Fault() string {
 	switch {
@@ -81,8 +81,8 @@ func (u *Usage) tokensWithin(most int64) bool {
 	return true
 }
 
-// CheckUsage reports the faults for which a report cannot be stored, not even as rejected. nil is no report.
-// The proposer removes these faults.
+// CheckUsage reports the faults that keep a report from being stored at all, even as rejected. A nil report
+// has none. The proposer removes these faults beforehand.
 func CheckUsage(u *Usage) []error {
 	if u == nil {
 		return nil

@@ -126,7 +126,7 @@ func checkPairs(pairs []*Pair, most, mostName, mostValue int) []error {
 	return errs
 }
 
-// CheckRetry checks a job's complete retry policy; the caller has filled in the defaults.
+// CheckRetry checks a job's complete retry policy. The caller must have filled in the defaults.
 func CheckRetry(r *Retry) []error {
 	var errs []error
 	if n := r.GetMaxAttempts(); n < 1 || n > MaxAttempts {

@@ -52,7 +52,7 @@ func (s Shards) Birth(id job.ID) *cell.Cell {
 	return s.cells[ShardOf(id.Slot(), len(s.cells))]
 }
 
-// OfJob returns the shard that has a job or to which it is being moved, as far as this node knows. For an
+// OfJob returns the shard that has a job, or that the job is moving to, as far as this node knows. For an
 // unknown id it returns the shard of the id's hash slot.
 //
 // The shards on this node may lag by different times: a shard that lags may still forward a job that has

@@ -96,7 +96,7 @@ func Scatter(n int, do func(i int) error) error {
 	return nil
 }
 
-// Gather asks every shard and returns the answers by shard.
+// Gather asks every shard, like Scatter, and returns the answers by shard.
 func Gather[T any](s Shards, ask func(c *cell.Cell) (T, error)) ([]T, error) {
 	answers := make([]T, len(s.cells))
 	err := Scatter(len(s.cells), func(i int) (err error) {
