@@ -49,7 +49,7 @@ type BulkFound struct {
 
 // Bulks runs the parts of bulk operations on the shard's leader: one chunk of each part in turn, and the next
 // chunk once the last is committed. It runs beside the other duties, so that they need not wait for it.
-// Everything that must not be lost about a part is in its record, from which a new leader continues.
+// Everything that must not be lost about a part is in its record, and a new leader continues from the record.
 type Bulks struct {
 	cfg  BulkConfig
 	wake chan struct{}

@@ -40,18 +40,18 @@ type Config struct {
 	// ViewSeq returns the next feed sequence that this node's own view needs. The feed keeps the events from
 	// there on unless it has outgrown FeedBytes.
 	ViewSeq func() uint64
-	// FeedKeep is the number of events by which readers of the feed may lag.
+	// FeedKeep is the number of events that readers of the feed may lag behind. It has no default.
 	FeedKeep uint64
 	// FeedBytes bounds the bytes of entries in the feed; 0 = job.MaxFeedBytes.
 	FeedBytes uint64
-	// UsageKept is the time for which usage rows are kept (0 = job.UsageKept), and UsageKeep bounds their
-	// number. If UsageAcked is set, only rows up to the number it returns may be removed, because only those
+	// UsageKept is how long usage rows are kept (0 = job.UsageKept). UsageKeep bounds their number and has no
+	// default. If UsageAcked is set, only rows up to the number it returns may be removed, because only those
 	// have reached their receiver.
 	UsageKept  time.Duration
 	UsageKeep  uint64
 	UsageAcked func() uint64
-	// AuditKept is the time for which audit records are kept (0 = job.AuditKept), and AuditKeep bounds their
-	// number (0 = job.MaxAuditRecords).
+	// AuditKept is how long audit records are kept (0 = job.AuditKept). AuditKeep bounds their number (0 =
+	// job.MaxAuditRecords).
 	AuditKept time.Duration
 	AuditKeep uint64
 	// Prices is the shipped price book, or nil. Duties never change it.
@@ -84,8 +84,8 @@ type Duties struct {
 		growth
 		dueNs int64 // like usage.dueNs
 	}
-	// asked maps each queue that is being deleted to the job number from which on its active jobs have been
-	// cancelled. Only Run's goroutine uses it.
+	// asked maps each queue that is being deleted to a job number: the queue's active jobs with that number
+	// or a higher one have been cancelled. Only Run's goroutine uses it.
 	asked map[string]uint64
 	// gates are the gates with waiting jobs; only Run's goroutine uses it.
 	gates   map[gateKey]*watch

@@ -60,8 +60,8 @@ func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	return d.feed.next, nil
 }
 
-// feedWithin returns the bounds of the feed, and the first sequence from which on the feed holds at most
-// Config.FeedBytes.
+// feedWithin returns the bounds of the feed, and the first sequence such that the feed from there on has at
+// most Config.FeedBytes.
 func (d *Duties) feedWithin() (first, next, within uint64, err error) {
 	v := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, v.Close()) }()

@@ -14,8 +14,8 @@ import (
 // openedAtOnce bounds the jobs of a gate that the duty has let go and that are not fetched yet.
 const openedAtOnce = 64
 
-// openTimeout is the time within which a worker should fetch a job that was let go. After that time the job
-// no longer counts, so that a queue without workers does not keep the jobs of other queues at the gate.
+// openTimeout is the time that a worker has to fetch a job that was let go. After that time the job no longer
+// counts, so that a queue without workers does not keep the jobs of other queues at the gate.
 const openTimeout = time.Second
 
 // watch is the leader's memory of a gate with waiting jobs.

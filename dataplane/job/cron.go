@@ -67,7 +67,7 @@ func (c Cron) nextShown(from int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// nextOnce returns the first moment, not before from, at which firstShown places a matching time. firstShown
+// nextOnce returns the first moment, not before from, that firstShown gives for a matching time. firstShown
 // never falls as its argument grows. So the first result that is late enough is the answer, and every time
 // that the clock shows before from is also first shown before from.
 func (c Cron) nextOnce(from int64, loc *time.Location) (int64, bool) {
@@ -83,8 +83,8 @@ func (c Cron) nextOnce(from int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// firstShown returns the first moment at which a clock in loc shows the time that a UTC clock shows at utc,
-// or a later time if the clock skips that one.
+// firstShown returns the first moment when a clock in loc shows a given time, or a later time if the clock
+// skips that one. utc is the moment when a UTC clock shows the given time.
 func firstShown(utc int64, loc *time.Location) int64 {
 	const mostOffset = 26 * 60 * 60 // seconds; no zone ever was so far from UTC
 	for p := periodAt(utc-mostOffset, loc); ; p = periodAt(p.end, loc) {

@@ -31,8 +31,8 @@ func CheckQueueLength(n uint64) error {
 	return nil
 }
 
-// CheckRetention checks the times in milliseconds for which settled jobs are kept: at most MaxRetention. 0
-// means not set; -1 means for ever, and no other negative time is valid.
+// CheckRetention checks how long settled jobs are kept, in milliseconds: at most MaxRetention. 0 means not
+// set; -1 means for ever, and no other negative time is valid.
 func CheckRetention(r *Retention) []error {
 	var errs []error
 	for _, s := range [...]State{Completed, Dead, Cancelled} {

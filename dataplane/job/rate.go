@@ -134,8 +134,8 @@ func oldest(now uint64) uint64 {
 	return now + 1 - min(now+1, keptSlices)
 }
 
-// Slices yields the start and the count of each slice with starts, the oldest first, within the last window
-// in which something started.
+// Slices yields the start and the count of each slice with starts, the oldest first, within the window that
+// ends with the newest start.
 func (r *RateWindow) Slices() iter.Seq2[int64, uint32] {
 	return func(yield func(startNs int64, count uint32) bool) {
 		if r == nil || len(r.Counts) != keptSlices {

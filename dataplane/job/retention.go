@@ -2,8 +2,8 @@ package job
 
 import "time"
 
-// Of returns the time in milliseconds for which a job that settled in the state is kept: 0 means not set, a
-// negative time means for ever.
+// Of returns how long a job that settled in the state is kept, in milliseconds: 0 means not set, a negative
+// time means for ever.
 func (r *Retention) Of(s State) int64 {
 	switch s {
 	case Completed:
@@ -16,8 +16,8 @@ func (r *Retention) Of(s State) int64 {
 	return 0
 }
 
-// Kept returns the time for which a job that settled in the state is kept: from the first retention that sets
-// it, or else DefaultRetentionTime. A negative time means for ever.
+// Kept returns how long a job that settled in the state is kept: as the first retention says that sets a time
+// for the state, or else DefaultRetentionTime. A negative time means for ever.
 func Kept(s State, said ...*Retention) time.Duration {
 	for _, r := range said {
 		if ms := r.Of(s); ms != 0 {

@@ -14,7 +14,7 @@ import (
 // all of them have settled, in any state, and its next iteration receives their outcomes. It waits for them by
 // the steps of dependency.go, on any shards.
 //
-// The record of the job's last iteration lists the tools for which the job waits. A SettleDependency about a
+// The record of the job's last iteration lists the tools that the job waits for. A SettleDependency about a
 // job that is not in that list belongs to an earlier wait, which a retry or an approval has ended, and is
 // ignored.
 

@@ -12,8 +12,8 @@ import (
 // no other shard any more, so Arrive refuses nothing, and the limits of the receiving shard do not apply.
 //
 // Arrive does nothing if the job is already here, or was here and has moved on. Then the arrival is a repeat,
-// or the sending shard was restored to a time before it sent the job. In both cases the later history is the
-// one on this shard, or on the shard to which the job has moved on.
+// or the sending shard was restored to a time before it sent the job. In both cases the later history is
+// here, or on the shard that the job has moved on to.
 
 // Validate refuses an op that no shard can have sent.
 func (o *Arrive) Validate() error {

@@ -10,8 +10,8 @@ import (
 
 // A batch counts each member once, when the member first settles. A later retry of a member changes no count.
 // When the batch takes no more members and all are counted, it is complete and its callback job, if it has
-// one, is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. For a
-// member that was moved away, the shard on which it settles sends a CountMember.
+// one, is created (batch_complete.go). The batch lies on the shard that its jobs were enqueued on. If a
+// member was moved away, its new shard sends a CountMember when the member settles.
 //
 // Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members in
 // the batch was rejected because it would grow without bound.

@@ -90,7 +90,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	return max(declared, min(derived, most))
 }
 
-// checkBudgets holds, rejects or parks a job for which a budget that does more than alert has no room.
+// checkBudgets holds, rejects or parks a job if a budget that does more than alert has no room for it.
 func checkBudgets(g DecisionState, j *job.Job) (Verdict, error) {
 	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -176,7 +176,7 @@ func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) 
 	return short
 }
 
-// verdict returns what to do with a job for which budget r has no room. If the first shard has not yet said
+// verdict returns the decision about a job that budget r has no room for. If the first shard has not yet said
 // whether there is room, the job waits at a gate. A job that a throttling budget would make wait for ever is
 // held instead, because a person has to act.
 func (s *shortage) verdict(r *state.Resource) Verdict {

@@ -155,9 +155,9 @@ func holds(c *job.Reservation, r *state.Resource) bool {
 // topUp reserves the money by which an attempt has exceeded its reservation, and reports whether the attempt
 // may continue. If a budget has no room, topUp instead books the excess at once, so that no other attempt
 // takes that money, and returns false. It also returns false if the attempt has used all of its reservation
-// and no more can be had, or if a budget on which it has no reservation has no money left. If the first shard
-// of a shared budget still has to answer, topUp books the excess but does not return false for that, because
-// there may be room the next time. A budget that only alerts never makes topUp return false.
+// and no more can be had, or if a budget declared after the attempt began has no money left. If the first
+// shard of a shared budget still has to answer, topUp books the excess but does not return false for that,
+// because there may be room the next time. A budget that only alerts never makes topUp return false.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -233,7 +233,7 @@ func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount
 }
 
 // stillShort refuses to release a job that a budget holds while a budget would hold or reject the job again
-// at the next fetch. A budget at which the job would only wait is no reason to refuse. stillShort checks the
+// at the next fetch. A budget that would only make the job wait is no reason to refuse. stillShort checks the
 // job with the options that it would run with, because the options determine the reservation. Nil means no
 // refusal.
 func stillShort(tx *state.Tx, j *job.Job, with *job.Options) (*Refusal, error) {

@@ -108,8 +108,8 @@ func available(b *state.Budget, a *state.Account, nowNs int64) (least money.Nano
 	return least
 }
 
-// serveNs returns the next time at which time alone may give a waiting shard room, because a rolling window has
-// advanced, or take room away, because a raise has ended. 0 means never. TurnBudgets turns calendar windows.
+// serveNs returns the next time when the clock alone may change a waiting shard's room: a rolling window
+// advances, or a raise ends. 0 means never. TurnBudgets turns calendar windows.
 func serveNs(b *state.Budget, a *state.Account, nowNs int64) (at int64) {
 	sooner := func(ns int64) {
 		if ns > nowNs && (at == 0 || ns < at) {

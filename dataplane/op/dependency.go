@@ -14,7 +14,7 @@ import (
 // completed. It has no timer except the one of its expiry, so it costs nothing while it waits. The wait ends
 // in four steps, on one shard as on many:
 //
-//	Enqueue sends WatchJob      -> to the shard on which the dependency was created
+//	Enqueue sends WatchJob      -> to the shard where the dependency was created
 //	WatchJob records the waiter -> beside the dependency; if the dependency has moved, the WatchJob follows it
 //	settle marks the record     -> a timer is due
 //	ResolveDependents           -> sends SettleDependency to each waiter, some at a time

@@ -83,8 +83,8 @@ func (all admissions) add(q *state.Queue) admissions {
 	return all
 }
 
-// excess returns the number of jobs by which the queue would exceed its limit, at most the number of new
-// jobs, because a limit that was lowered below the current length drops nothing by itself.
+// excess returns how many jobs too many the queue would have, but at most the number of new jobs, because a
+// limit that was lowered below the current length drops nothing by itself.
 func (a *admission) excess() uint64 {
 	waiting := a.queue.InState[job.Pending] + a.queue.InState[job.Scheduled] + a.queue.InState[job.Retrying]
 	if after := waiting + a.jobs; after > a.queue.MaxLength {

@@ -95,9 +95,9 @@ func (o *Fetch) tokens(to []token) []token {
 	return to
 }
 
-// earlier returns the current leases that this op granted when it was applied before, in the order in which
-// it granted them. The tokens derive from the op's seed. A first fetch pays a hash and a lookup for each job
-// that it asks for.
+// earlier returns the current leases that this op granted when it was applied before, in the order of the
+// grants. The tokens derive from the op's seed. A first fetch pays a hash and a lookup for each job that it
+// asks for.
 func (o *Fetch) earlier(tx *state.Tx, tokens []token) (*FetchResult, error) {
 	result := &FetchResult{}
 	for _, t := range tokens {

@@ -54,7 +54,7 @@ func (r *JobsResult) didNothing() bool {
 // became returns the answer for a job that the op has changed: its present state.
 func became(j *job.Job) *JobDone { return &JobDone{State: j.State} }
 
-// conflict returns a STATE_CONFLICT that names the states in which the action is allowed.
+// conflict returns a STATE_CONFLICT that names the states that allow the action.
 func conflict(j *job.Job, done string, in ...job.State) *JobDone {
 	words := in[0].Word()
 	for i, s := range in[1:] {

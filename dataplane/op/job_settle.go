@@ -49,8 +49,8 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	return refuse(api.Overloaded, "the jobs that end together with job %s have too many consequences for one write: try again", job.ID(j.Id))
 }
 
-// keptUntil returns the time at which a batch that completes now is removed, given the settled state that
-// stands for its outcome. The namespace's retention decides, or the default. 0 means never.
+// keptUntil returns the time when a batch that completes now is removed. s is the batch's outcome. The
+// namespace's retention decides, or the default. 0 means never.
 func keptUntil(tx *state.Tx, s job.State) int64 {
 	kept := job.Kept(s, tx.Head().GetSettings().GetRetention())
 	if kept < 0 {

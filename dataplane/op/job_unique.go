@@ -8,8 +8,8 @@ import (
 )
 
 // A job may have a unique key or a debounce key, which only one job of its queue holds at a time. A new job
-// is not created while another job holds its unique key. A new job whose debounce key another job holds
-// postpones that holder instead. A job holds its debounce key only while it is scheduled.
+// is not created while another job holds its key. The holder of a debounce key is then postponed. A job holds
+// its debounce key only while it is scheduled.
 
 // jobKey is a unique or debounce key of a queue.
 type jobKey struct {

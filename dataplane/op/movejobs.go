@@ -11,9 +11,9 @@ import (
 
 // MoveJobs moves jobs to another queue, each item on its own. A job moves in every state but active and
 // cancelled. It keeps its state, attempts and history, but waits at no gate any more, and gives up a unique
-// or debounce key that another job holds in the new queue. A job that depends on others, or on which others
-// depend, cannot leave its shard before the dependency is resolved, because the shards address each other's
-// jobs by shard and id. A job cannot leave its shard while it has iterations or scores.
+// or debounce key that another job holds in the new queue. A job cannot leave its shard while it waits for
+// others or others wait for it, because the shards address each other's jobs by shard and id. A job cannot
+// leave its shard while it has iterations or scores.
 //
 // An item is refused
 //   - with NOT_FOUND if the job is not on this shard and has not left for the op's queue (see state.Forward),

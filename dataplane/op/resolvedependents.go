@@ -93,7 +93,7 @@ func resolve(tx *state.Tx, id job.ID, most int) (notified int, err error) {
 	return notified, tx.PutDependents(id, d)
 }
 
-// answer returns a function that makes the op for a waiter and names the shard to which the op goes. The op
+// answer returns a function that makes the op for a waiter and names the shard that must apply the op. The op
 // tells the waiter the job's outcome, or that the job does not exist. If the job has gone to another shard,
 // the op registers the waiter on that shard.
 func answer(tx *state.Tx, id job.ID, settled job.State) (func(state.WaiterRow) (shard uint32, o Op), error) {

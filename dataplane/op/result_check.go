@@ -26,8 +26,8 @@ func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 	return refuse(ResultUnchecked, "the result of job %s has to be held against its schema first", job.ID(j.Id))
 }
 
-// asksAgain repeats the question for an ack whose attempt was ended by the Fail of a misfit result. The
-// proposer then proposes that Fail again and gets its answer. asksAgain returns nil for any other ack.
+// asksAgain repeats the question for an ack if a Fail for its misfit result has already ended the attempt.
+// The proposer then proposes that Fail again and gets its answer. asksAgain returns nil for any other ack.
 func (i *AckItem) asksAgain(j *job.Job) *Refusal {
 	token := i.GetProof().GetToken()
 	if len(token) == 0 || j.State == job.Active || string(j.Lease.GetLastRequest()) != MisfitRequest || !job.ProvesLease(j, token, "") {

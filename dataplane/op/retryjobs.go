@@ -85,8 +85,8 @@ func startOver(tx *state.Tx, j *job.Job) error {
 	return tx.DeleteBlob(j, job.Result)
 }
 
-// forgetIterations resets an agent's job to its first iteration, and a replay to the iteration from which it
-// continues. The job may spend its whole max_cost again.
+// forgetIterations resets an agent's job to its first iteration, and a replay to the iteration that it
+// continues from. The job may spend its whole max_cost again.
 func forgetIterations(tx *state.Tx, j *job.Job) error {
 	if j.Options.GetAgent() == nil && j.Detail.GetIteration() == 0 {
 		return nil

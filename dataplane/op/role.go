@@ -78,7 +78,7 @@ func administers(k *state.Key) bool {
 }
 
 // othersAdminister refuses with CONFLICT a change to the last key that administers the namespace, because a
-// node for which nobody can create keys has to be set up anew.
+// node without a key that can create keys must be set up anew.
 func othersAdminister(tx *state.Tx, k *state.Key) error {
 	if !administers(k) || slices.ContainsFunc(tx.Keys(), func(other *state.Key) bool { return other.Id != k.Id && administers(other) }) {
 		return nil

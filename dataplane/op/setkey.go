@@ -73,7 +73,7 @@ func asJudged(k *state.Key, version uint64) error {
 }
 
 // callerAsJudged refuses with CONFLICT a request whose own key has changed or been revoked since the request
-// was authorised, because the change that it asks for would outlive the rights of its key; version 0 checks
+// was authorised, because the requested change would outlive the rights of that key; version 0 checks
 // nothing.
 func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	if version == 0 {

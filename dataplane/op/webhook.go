@@ -89,7 +89,7 @@ func checkWebhookURL(text string) error {
 	return nil
 }
 
-// checkWebhookQueues checks the globs of the queues whose events a webhook receives.
+// checkWebhookQueues checks the queue globs that a webhook names.
 func checkWebhookQueues(globs []string) error {
 	if len(globs) > job.MaxWebhookQueues {
 		return fmt.Errorf("are %d; at most %d may be named", len(globs), job.MaxWebhookQueues)

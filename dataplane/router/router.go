@@ -65,7 +65,7 @@ func (s Shards) OfJob(id job.ID) (*cell.Cell, error) {
 // Passage is the last move of a job between shards.
 type Passage struct {
 	From  *cell.Cell // the shard that the job left
-	Queue string     // the queue to which the job was moved
+	Queue string     // the queue that the job was moved to
 	to    *cell.Cell
 }
 
