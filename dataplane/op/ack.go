@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Ack ends attempts with success, each item on its own. It completes the job, or ends one iteration of an
-// agent's job (see agent_iteration.go). An item is refused
+// Ack ends attempts with success. Each item completes its job, or ends one iteration of an agent's job (see
+// agent_iteration.go). Unless an item is a repeat (see below), it is refused
 //   - with NOT_FOUND if the job is not on this shard,
 //   - with LEASE_LOST if the item names a lease that is over, or names none after a lease of the job has
 //     expired,
@@ -64,8 +64,8 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 }
 
 // didNothing reports whether every item was refused with OVERLOADED or RESULT_UNCHECKED. Such an answer is
-// not remembered under an idempotency key, because the client must send the item again, or the proposer must
-// first check its result.
+// not remembered under an idempotency key, because the client must send the items again, or the proposer must
+// first check their results.
 func (r *AckResult) didNothing() bool {
 	for _, item := range r.Items {
 		if code := api.Code(item.GetCode()); code != api.Overloaded && code != ResultUnchecked {

@@ -111,7 +111,8 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 	return it, nil, nil
 }
 
-// keepIteration stores the record of an iteration. The caller has added the iteration's usage to j.Usage.
+// keepIteration stores the record of an iteration. The caller must have added the iteration's usage to
+// j.Usage.
 func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	d := j.Details()
 	it.Usage = j.Usage.Since(d.UsageBefore)

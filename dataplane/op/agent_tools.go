@@ -121,7 +121,7 @@ func (i *AckItem) roomForTools(tx *state.Tx, j *job.Job) *Refusal {
 	return nil
 }
 
-// awaits reports whether the last iteration of j called the job with the id other.
+// awaits reports whether the last iteration of j called the job with the id `other`.
 func awaits(tx *state.Tx, j *job.Job, other []byte) (bool, error) {
 	it, err := tx.Iteration(j, j.Detail.GetIteration())
 	return slices.ContainsFunc(it.GetToolCalls(), func(c *job.ToolCall) bool { return string(c.GetJobId()) == string(other) }), err

@@ -4,9 +4,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// BalanceBudgets does the timed work of shared budgets. The shard that applies it reports the changes of its
-// slice to the first shard and gives back money that the first shard has recalled or that no attempt has used
-// for long. The first shard also serves the shards that wait for money. A budget with nothing due at the
+// BalanceBudgets does the timed work of shared budgets. A shard that applies the op reports the changes of
+// its slice to the first shard and gives back money that the first shard has recalled or that no attempt has
+// used for long. The first shard also serves the shards that wait for money. A budget with nothing due at the
 // entry's clock is skipped.
 
 // Validate refuses an op that no state could accept.

@@ -22,7 +22,7 @@ func putBatch(tx *state.Tx, b *state.Batch) error {
 }
 
 // completeBatch completes and stores a batch. If the batch is a member of another batch, completeBatch counts
-// its outcome there and returns that batch, which the caller must store. It returns nil if the batch has no
+// the outcome there and returns that batch, which the caller must store. It returns nil if the batch has no
 // parent, or the parent is gone.
 func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
 	b.CompletedNs = tx.ClockNs()

@@ -34,7 +34,7 @@ var scopeWords = map[state.BudgetScope]string{
 // ScopeWord returns the word that clients write for a scope, empty for an unknown scope.
 func ScopeWord(s state.BudgetScope) string { return scopeWords[s] }
 
-// ParseScope parses the word that a client wrote for a scope.
+// ParseScope parses the word that a client wrote for a scope. It returns false for an unknown word.
 func ParseScope(word string) (state.BudgetScope, bool) {
 	for s, w := range scopeWords {
 		if w == word {

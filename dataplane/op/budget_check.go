@@ -57,9 +57,9 @@ func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Na
 
 // reserveOf returns the amount that budgets reserve for an attempt of a job that has cost jobCost so far. The
 // amount is the same on all budgets: the larger of the largest declared reserve and the amount derived for
-// the budgets that declare none. The floor of an estimate comes from the smallest limit among the budgets. A
-// derived amount exceeds no limit of a budget that does more than alert, because otherwise the floor of a
-// large budget would keep back all jobs of a small one.
+// the budgets that declare none. If the derived amount is an estimate, it is at least the floor of the
+// smallest limit among the budgets (state.ReserveFloorOf). But it exceeds no limit of a budget that does
+// more than alert, because otherwise the floor of a large budget would keep back all jobs of a small one.
 func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	declared, derived, estimated := int64(0), int64(0), false
 	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)

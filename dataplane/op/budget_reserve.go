@@ -17,8 +17,8 @@ import (
 // the attempt ends, however the attempt ends. A cost is never refused for want of room: without room it
 // counts as overrun, and the budget keeps back the next attempt, unless the budget only alerts.
 
-// reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller has checked that
-// those which do more than alert have room.
+// reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller must have
+// checked that the budgets that do more than alert have room.
 func reserveBudgets(tx *state.Tx, j *job.Job) error {
 	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {

@@ -9,9 +9,9 @@ import (
 
 // Enqueue creates all of its jobs or, if it is refused, none. The proposer gives each job its id in meta.ids
 // and fills in every default. If the queue has its own default for a value that the client left open, the
-// queue's default wins at apply. Queues are created on demand. If another job holds the unique or debounce
-// key of a job, that job is not created and the holder's id is returned. The holder of a debounce key is also
-// postponed.
+// queue's default wins at apply. Queues are created on demand. If another job holds a new job's unique or
+// debounce key, the new job is not created and the holder's id is returned. The holder of a debounce key is
+// also postponed.
 //
 // A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing, as long as one of
 // its jobs or its new batch shows that it was applied (see Enqueue.earlier).
@@ -57,7 +57,8 @@ func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 
 // Apply creates the jobs. It refuses the op
 //   - with VALIDATION_ERROR if a due time lies too far ahead,
-//   - with NOT_FOUND if a dependency of this shard, the batch or the parent batch does not exist,
+//
+// - with NOT_FOUND if a dependency on this shard, the batch or the parent batch does not exist,
 //   - with STATE_CONFLICT if the batch or the parent batch is sealed,
 //   - with CONFLICT if a queue is being deleted, the number of queues would exceed its limit, a queue receives
 //     more jobs at once than may wait in it, the batch or the parent batch is full, or the parent batch lies

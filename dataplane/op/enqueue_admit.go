@@ -14,9 +14,10 @@ import (
 // have made room.
 const fullRetry = time.Second
 
-// admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for a
-// queue with too many waiting jobs. It also refuses to drop jobs in a full entry. It runs before anything is
-// written. It returns the queues with a length limit that receive new jobs, with the number of these jobs.
+// admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for
+// a queue with too many waiting jobs. It also refuses to drop jobs in a full entry. admit must run before
+// anything is written. It returns the queues with a length limit that receive new jobs, with the number of
+// the new jobs.
 func (o *Enqueue) admit(tx *state.Tx, matches keyMatches) (admissions, error) {
 	var queues admissions
 	var fresh map[string]struct{}
@@ -115,11 +116,11 @@ func (a *admission) admit() error {
 
 // evict drops the excess jobs of the queue.
 //
-// Each is the oldest ready job of the least urgent priority that has ready jobs. In a queue with lanes, evict
-// looks only at the lane with the most ready jobs. Dropping the job that would be fetched next was rejected,
-// because that job is the most urgent one. Scheduled and retrying jobs stay, because their clients expect
-// them at a known time, and a retry has already cost something. The new jobs are never dropped, whatever
-// their priority, because an enqueue that succeeds has its jobs in the queue.
+// Each dropped job is the oldest ready job of the least urgent priority that has ready jobs. In a queue with
+// lanes, evict looks only at the lane with the most ready jobs. Dropping the job that would be fetched next
+// was rejected, because that job is the most urgent one. Scheduled and retrying jobs stay, because their
+// clients expect them at a known time, and a retry has already cost something. The new jobs are never
+// dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
 func (a *admission) evict(tx *state.Tx) error {
 	for range a.drops {
 		id, ok, err := tx.NextToDrop(a.queue.Name)

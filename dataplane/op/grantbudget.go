@@ -7,11 +7,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// GrantBudget gives a shard more of a shared budget, tells the shard that there is no more, or asks it for
-// its unused part. A grant may also ask for the unused part. The shard keeps a grant for a moment
-// (job.SliceKeep) for the job that asked, because two shards that lack money would otherwise take it from
-// each other again and again, and neither job would begin. The op refuses nothing: if the budget has been
-// deleted meanwhile, there is nothing to grant.
+// GrantBudget gives a shard more of a shared budget, tells the shard that there is no more, or asks the shard
+// for the unused part of its slice. A grant may also ask for the unused part. The shard keeps a grant for a
+// moment (job.SliceKeep) for the job that asked, because two shards that lack money would otherwise take it
+// from each other again and again, and neither job would begin. The op refuses nothing: if the budget has
+// been deleted meanwhile, there is nothing to grant.
 
 // Validate refuses an op that the first shard cannot have sent.
 func (o *GrantBudget) Validate() error {

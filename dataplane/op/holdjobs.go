@@ -41,8 +41,8 @@ func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
 }
 
 // hold holds a waiting job until a person approves or rejects it. by is the name of the budget or policy that
-// holds the job, the name of the model without a price, with the prefix modelHolds, or the id of the
-// dependency. It is empty for other holds. The feed gets the causes before the job's own event.
+// holds the job, or modelHolds and the name of the model without a price, or the id of the dependency. It is
+// empty for other holds. In the feed, the causes come before EVENT_HELD.
 func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...state.EventType) error {
 	return keep(tx, j, job.OnHold, why, by, reason, causes...)
 }

@@ -51,9 +51,9 @@ func (c *Changes) check(p *problems, jobs int) {
 }
 
 // options returns the options that the job would have with the changes. If the changes do not name the agent,
-// options returns the job's own options, which the caller must not change. If they do, the job must have an
-// agent. A limit of the agent that is 0 in the changes stays, because a person who raises one limit does not
-// mean to lift the others.
+// options returns the job's own options, which the caller must not change. If the changes name the agent, the
+// job must have one. A limit of the agent that is 0 in the changes stays, because a person who raises one
+// limit does not mean to lift the others.
 func (c *Changes) options(j *job.Job) *job.Options {
 	changed := c.GetAgent()
 	if changed == nil {
@@ -73,10 +73,10 @@ func (c *Changes) options(j *job.Job) *job.Options {
 }
 
 // refuse returns nil for changes that do not name the agent, because an approval without new limits allows an
-// agent one iteration beyond the limits that it has reached. Changes of the agent are refused with
-// STATE_CONFLICT if the job has no agent. They are refused with it, too, if the job has already reached a
-// limit on iterations or cost that holds after the changes, even one that they leave as it was, because the
-// person has made a mistake.
+// agent one iteration beyond the limits that it has reached. For changes of the agent the refusal is
+// STATE_CONFLICT if the job has no agent, or if the job has already reached a limit on iterations or cost
+// that holds after the changes. This includes a limit that the changes leave as it was, because the person
+// has then made a mistake.
 func (c *Changes) refuse(j *job.Job) *Refusal {
 	if c.GetAgent() == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// postpone schedules the waiting job j anew, one debounce period of the new job from now, and replaces its
+// postpone makes the scheduled job j due one debounce period of the new job from now, and replaces j's
 // payload, tags, headers and priority with those of the new job. It drops everything else in the new job,
 // such as retries, expiry and dependencies, because j keeps its own, and some of them have begun. If j is not
 // scheduled, the error stops the replica.

@@ -139,7 +139,7 @@ func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
 	return freeUnique(tx, nj.Queue, nj.Options.GetUniqueKey())
 }
 
-// freeUnique takes a unique key from the job that holds it, if any. The caller has found that the key's
+// freeUnique takes a unique key from the job that holds it, if any. The caller must have found that the key's
 // period is over.
 func freeUnique(tx *state.Tx, queue, text string) error {
 	id, held, err := tx.Locked(state.LockUnique, queue, text)

@@ -100,8 +100,8 @@ func (m *Machine) read(framed entry.Op, level uint32) (decodedOp, error) {
 	return decodedOp{k, o}, k.since(level)
 }
 
-// Decode reads one op of an entry. It fails on a number, a field or bytes that
-// this binary does not understand. The op shares no memory with the entry.
+// Decode reads one op of an entry. It fails on a number, a field or bytes that this binary does not
+// understand. The op shares no memory with the entry.
 func Decode(framed entry.Op) (Op, error) {
 	_, o, err := decode(framed)
 	return o, err
@@ -144,7 +144,7 @@ func (m *Machine) Image() (replica.Image, error) {
 	return i, nil
 }
 
-// Held returns the path of a table of the store with the name and size of the part, or "" if there is none.
+// Held returns the path of the store's table that has the part's name and size, or "" if there is none.
 func (m *Machine) Held(p image.Part) string { return m.store.Held(p) }
 
 // Restore replaces the store's content by the parts of an image. If this binary does not know the feature

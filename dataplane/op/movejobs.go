@@ -21,9 +21,9 @@ import (
 //   - with PAYLOAD_TOO_LARGE if no op could carry the job to the other shard,
 //   - with OVERLOADED if too much is on its way to the other shard.
 //
-// A job that already is in the queue, in whatever state, or has left for it counts as done. A repeat therefore
-// does no harm unless somebody has moved the job elsewhere in between. The proposer sends the op to the shard
-// that has the job; while a job is on its way, no shard has it.
+// A job that already is in the queue, in whatever state, or has left this shard for it counts as done. A
+// repeat therefore does no harm unless somebody has moved the job elsewhere in between. The proposer sends
+// the op to the shard that has the job; while a job is on its way, no shard has it.
 //
 // With reset_attempts a job gets all its attempts anew, as by a requeue: its earlier attempts stay in its
 // history, and the numbers continue. With drop_priority it takes the default priority of its new queue. The
@@ -92,8 +92,8 @@ func (r *MoveJobsResult) didNothing() bool {
 	return true
 }
 
-// admit refuses the op if the queue is being deleted or would be one too many on this shard, or if the outbox
-// to the queue's shard is full.
+// admit refuses the op with CONFLICT if the queue is being deleted or would be one too many on this shard, or
+// with OVERLOADED if the outbox to the queue's shard is full.
 func (o *MoveJobs) admit(tx *state.Tx) error {
 	switch {
 	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):

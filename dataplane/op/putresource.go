@@ -14,9 +14,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PutResource declares a resource of the namespace, or replaces the one with its name and keeps its id and
-// creation time. The proposer puts one id for a new resource into meta.ids, because only Apply knows whether the
-// resource is new. The op is refused
+// PutResource declares a resource of the namespace, or replaces the resource with that name, which keeps its
+// id and creation time. The proposer puts one id for a new resource into meta.ids, because only Apply knows
+// whether the resource is new. The op is refused
 //   - with CONFLICT if create is set and the name is taken, if the resource is new and its kind is at its limit,
 //     or if another approval policy has the label,
 //   - with PRECONDITION_FAILED if if_version is set and the resource does not exist or has another version,

@@ -11,10 +11,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// PutSchedule creates a schedule, or replaces the one with its id and keeps its creation time and last run.
-// It is refused with CONFLICT if another schedule has the name, or if create is set and the id is taken or
-// the number of schedules is at its limit. Without create it is refused with NOT_FOUND if there is no
-// schedule to replace, and with PRECONDITION_FAILED if the schedule has another version than the client saw.
+// PutSchedule creates a schedule, or replaces the schedule with that id, which keeps its creation time and
+// last run. The op is refused with CONFLICT if another schedule has the name, or if create is set and the id
+// is taken or the number of schedules is at its limit. Without create it is refused with NOT_FOUND if there
+// is no schedule to replace, and with PRECONDITION_FAILED if the schedule has another version than the client
+// saw.
 
 // MaxTimezone is the maximum length of a time zone's name in bytes.
 const MaxTimezone = 64

@@ -15,8 +15,8 @@ import (
 // parent or schedule. The original may be in any state and does not change.
 //
 // Iteration 1 is repeated without a checkpoint, because the checkpoint of the enqueue is not kept. If the
-// existing job is itself a replay that began at a later iteration, it cannot repeat that iteration, because
-// only the job that it replays has the checkpoint before it.
+// existing job is itself a replay that began at a later iteration, that iteration cannot be repeated, because
+// only the replay's original has the checkpoint before it.
 //
 // A repeated ReplayJob, recognised by the new job's id, gives the first answer and changes nothing.
 

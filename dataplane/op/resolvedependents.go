@@ -12,9 +12,9 @@ import (
 // that have not settled. If a job has gone to another shard, its waiters are registered there; if a job does
 // not exist, its waiters learn that.
 //
-// It passes over waiters of a shard whose outbox is full and tries them again after retryNotify. The time of
-// that try is part of the state, because the duty would otherwise propose the same op again and again while
-// the shard is unreachable.
+// It passes over a waiter while the outbox to the waiter's shard is full, and tries that waiter again after
+// retryNotify. The time of that try is part of the state, because the duty would otherwise propose the same
+// op again and again while the shard is unreachable.
 
 const (
 	// MaxNotified is the number of waiters that one ResolveDependents notifies.

@@ -28,8 +28,8 @@ func (o *ScoreJob) Validate() error {
 	return p.err()
 }
 
-// Apply stores the score. It refuses an unknown job with NOT_FOUND, and a new score with CONFLICT if the job has
-// the maximum number.
+// Apply stores the score. It refuses an unknown job with NOT_FOUND, and a new score with CONFLICT if the job
+// already has job.MaxScores scores.
 func (o *ScoreJob) Apply(tx *state.Tx) (*ScoreJobResult, error) {
 	j, err := jobOf(tx, o.JobId)
 	if err != nil {
