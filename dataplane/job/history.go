@@ -10,7 +10,7 @@ import (
 // is three varints: its type (as in the feed), its time in nanoseconds since the job was created, and the
 // attempt.
 //
-// A history has at most MaxHistory events. A longer one keeps the first MaxHistoryHead events and the last
+// A history has at most MaxHistory events. After more events it keeps the first MaxHistoryHead and the last
 // ones. Between them is a gap: an event of type 0 whose attempt is the number of dropped events.
 
 // PastEvent is an event of a job's history.

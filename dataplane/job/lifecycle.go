@@ -13,7 +13,7 @@ type Event uint8
 const (
 	OnEnqueue     Event = iota // created, runnable at once
 	OnSchedule                 // created for a later time
-	OnPromote                  // its due time arrived
+	OnPromote                  // its due time arrived, and it waits for no other job
 	OnFetch                    // leased by a worker
 	OnRenew                    // its lease was renewed
 	OnReturn                   // not delivered, or its worker shut down; the attempt does not count

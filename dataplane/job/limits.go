@@ -13,7 +13,7 @@ import (
 // instead, such as cut, count or remove.
 const (
 	MaxQueueName         = 128      // characters of a queue name
-	MaxQueues            = 10_000   // queues of a namespace
+	MaxQueues            = 10_000   // queues of a shard
 	DefaultMaxPayload    = 1 << 20  // bytes of a payload, unless --max-payload-size says otherwise
 	MaxPayload           = 16 << 20 // the largest value of --max-payload-size
 	MaxResult            = 1 << 20  // bytes of a result

@@ -165,8 +165,8 @@ func CheckLeaseLength(ms int64) error {
 	return nil
 }
 
-// CheckSchedule checks a due time against the clock, both in Unix nanoseconds.
-// Zero and the past mean now.
+// CheckSchedule checks a due time against the clock, both in Unix nanoseconds: it lies at most MaxSchedule
+// ahead. Zero and the past mean now.
 func CheckSchedule(scheduledNs, clockNs int64) error {
 	if scheduledNs < 0 {
 		return errors.New("lies before 1970")

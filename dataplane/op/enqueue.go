@@ -57,8 +57,7 @@ func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 
 // Apply creates the jobs. It refuses the op
 //   - with VALIDATION_ERROR if a due time lies too far ahead,
-//
-// - with NOT_FOUND if a dependency on this shard, the batch or the parent batch does not exist,
+//   - with NOT_FOUND if a dependency on this shard, the batch or the parent batch does not exist,
 //   - with STATE_CONFLICT if the batch or the parent batch is sealed,
 //   - with CONFLICT if a queue is being deleted, the number of queues would exceed its limit, a queue receives
 //     more jobs at once than may wait in it, the batch or the parent batch is full, or the parent batch lies

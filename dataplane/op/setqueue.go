@@ -12,9 +12,10 @@ import (
 
 // SetQueue changes the named settings of a queue and creates the queue if it is new. Settings apply from the
 // next fetch or enqueue: if a queue is paused, or its concurrency lowered below its number of active jobs,
-// those jobs stay with their workers. A queue whose max_length is lowered below the number of its waiting
-// jobs keeps them. It then refuses more jobs or, with on_full drop_oldest, drops one ready job for each job
-// that it accepts. Retention also applies to settled jobs, because it is looked up when a job is removed.
+// the active jobs stay with their workers. If max_length is lowered below the number of waiting jobs, these
+// stay. The queue then refuses more jobs or, with on_full drop_oldest, drops one ready job for each job that
+// it accepts. Retention also applies to jobs that have settled before, because it is looked up when a job is
+// removed.
 //
 // Draining pauses a queue. The queue stays paused after its active jobs have ended; resuming it ends the
 // draining.
