@@ -56,9 +56,9 @@ type Config struct {
 	AuditKeep uint64
 	// Prices is the shipped price book, or nil. Duties never change it.
 	Prices *op.SeedPrices
-	// JobIDs lists up to limit jobs of a queue that are in one of the states and have numbers less than
-	// below: state by state, the newest of each state first. The list includes the last commit. If it cannot
-	// include the last commit before ctx ends, the error is VIEW_BEHIND or ctx's error.
+	// JobIDs lists up to limit jobs of a queue that are in one of the states and numbered below a bound. It
+	// lists state by state, the newest jobs of each state first. The list includes the last commit. If it
+	// cannot include the last commit before ctx ends, the error is VIEW_BEHIND or ctx's error.
 	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
 	// Measure returns the value that an alert rule watches, over the whole namespace; nil = another shard
 	// evaluates the alert rules.
@@ -110,7 +110,8 @@ func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
 	}
 }
 
-// OnReplenish implements the store's hook for rate limits that keep back jobs, the first until dueNs.
+// OnReplenish implements the store's hook for rate limits that keep back jobs. The first of them allows jobs
+// again at dueNs.
 func (d *Duties) OnReplenish(dueNs int64) {
 	if dueNs < d.next.Load() {
 		d.poke()

@@ -73,8 +73,9 @@ func (d *Duties) feedWithin() (first, next, within uint64, err error) {
 // the slack.
 func tooLong(first, next, keep uint64) bool { return next-first > keep+keep/trimSlack }
 
-// trimTo returns the sequence at which the feed [first, next) should start. It keeps the newest keep events,
-// more if the view still needs them (viewSeq is the next it reads), and none before within.
+// trimTo returns the sequence at which the feed [first, next) should start. It keeps the newest `keep`
+// events, or more if the view still needs them, but none before within. viewSeq is the next event that the view
+// reads.
 func trimTo(first, next, keep, viewSeq, within uint64) uint64 {
 	to := within
 	if tooLong(first, next, keep) {

@@ -50,7 +50,7 @@ func trimUsage(ctx context.Context, d *Duties) (int64, error) {
 }
 
 // usageTrim returns the number of the first usage row, and the number of the row that should be the first. It
-// sets d.usage.dueNs to the time at which the stored rows are due.
+// sets d.usage.dueNs to the time when the stored rows are due.
 func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 	snap := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
@@ -83,7 +83,7 @@ func (d *Duties) usageTrim(nowNs int64) (first, to uint64, err error) {
 }
 
 // usageTrimTo returns the number of the row that should be the first of [first, next) if only the number of
-// rows counts: the newest keep rows stay, and some more within the slack.
+// rows counts: the newest `keep` rows stay, and some more within the slack.
 func usageTrimTo(first, next, keep uint64) uint64 {
 	if !tooLong(first, next, keep) {
 		return first

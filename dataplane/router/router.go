@@ -21,7 +21,7 @@ type Shards struct {
 	cells []*cell.Cell
 }
 
-// Open returns the shards of a namespace that is open on the host.
+// Open returns the shards of a namespace. The error is LEADER_UNAVAILABLE if the host has not opened it.
 func Open(h *host.Host, ns tenancy.NamespaceID) (Shards, error) {
 	cells, err := h.Cells(ns)
 	return Shards{cells}, err
@@ -44,7 +44,7 @@ func (s Shards) Of(queue string) *cell.Cell {
 	return s.cells[ShardOf(job.SlotOf(queue), len(s.cells))]
 }
 
-// Birth returns the shard on which a job was enqueued.
+// Birth returns the shard that a job was enqueued on.
 func (s Shards) Birth(id job.ID) *cell.Cell {
 	if len(s.cells) == 1 {
 		return s.cells[0]
@@ -104,8 +104,8 @@ func (p *Passage) Over() bool {
 	return true
 }
 
-// OnItsWay returns the error for a request about a job that has left a shard and has not been seen on the
-// next one.
+// OnItsWay returns the error VIEW_BEHIND for a request about a job that has left a shard and has not been seen
+// on the next one.
 func OnItsWay(id job.ID) *api.Error {
 	err := api.Errorf(api.ViewBehind, "job %s is being moved to another shard: try again in a moment", id)
 	err.RetryAfter = retryMove
