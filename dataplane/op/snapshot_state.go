@@ -36,7 +36,8 @@ func (g *SnapshotState) Head() *state.Head { return g.head }
 // ResourceIndex returns the resources.
 func (g *SnapshotState) ResourceIndex() *state.ResourceIndex { return g.resources }
 
-// Queue returns a queue's record, nil if the queue is unknown.
+// Queue returns a queue's record, or nil if the queue is unknown or cannot be read. Explain, Opens and Reserve
+// return the error of a failed read.
 func (g *SnapshotState) Queue(name string) *state.Queue {
 	q, err := remember(g.queues, name, g.snapshot.Queue)
 	if err != nil && g.err == nil {
