@@ -22,7 +22,7 @@ type AckBatchItem struct {
 	AckBody
 }
 
-// FromAck converts an ack of one job.
+// FromAck converts an ack of one job. The caller adds the tool calls.
 func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem { return new(ackItem).read(f, id, b) }
 
 // Acks converts several acks into memory that is allocated at once.

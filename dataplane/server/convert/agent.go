@@ -33,9 +33,9 @@ func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 	return out
 }
 
-// agentStatus converts the outcome of an iteration. It is unspecified if the ack sets none; the op then takes
-// it as done. agentStatus refuses a hold_reason without the status hold, and refuses to end the chain of a
-// job whose iterations go on.
+// agentStatus converts the outcome of an iteration. An ack without one gets the unspecified status, which the
+// op takes as done. agentStatus refuses a hold_reason without the status hold, and refuses to end the chain
+// of a job whose iterations go on.
 func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	if err := job.CheckText(b.HoldReason, job.MaxHoldReason); err != nil {
 		f.Invalid("hold_reason", "%v", err)
@@ -139,8 +139,8 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 	return out, nil
 }
 
-// FromReplay builds the op that replays a job. id is the id of the new job, which FromReplay sets in meta.
-// The op checks that the job has the iteration.
+// FromReplay builds the op that replays the job of, and sets id, the id of the new job, in meta. The op
+// checks that the job has the iteration.
 func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *op.ReplayJob {
 	if b.From < 1 || b.From > job.MaxIterations {
 		f.Invalid("from", "is %d; name an iteration, from 1 to %d", b.From, job.MaxIterations)

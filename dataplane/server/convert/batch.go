@@ -57,8 +57,8 @@ func NotInBatch(f *Faults, b *EnqueueBatchBody) {
 	}
 }
 
-// ToBatch converts a batch and the payload of its callback, or nil, to their API form. It fails for a sealed
-// payload.
+// ToBatch converts a batch to its API form. payload is the payload of the batch's callback, or nil. ToBatch
+// fails if the payload is sealed with a key.
 func ToBatch(b *state.Batch, payload *job.Blob) (*api.Batch, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {

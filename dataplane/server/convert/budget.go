@@ -23,8 +23,8 @@ var exceedWords = map[string]state.OnExceed{
 	api.ExceedAlertOnly: state.OnExceed_ON_EXCEED_ALERT_ONLY,
 }
 
-// FromBudget converts a budget and computes its calendar windows at nowNs. was is the budget that it
-// replaces, or nil; a raise of that budget continues. The op checks the target, the amounts and the alerts.
+// FromBudget converts a budget and computes its calendar windows at nowNs. was is the present budget with
+// that name, or nil; a raise of that budget continues. The op checks the target, the amounts and the alerts.
 func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := &state.Budget{
 		Target:       r.Target,
@@ -123,9 +123,9 @@ var reserveWords = [...]string{
 }
 
 // ToBudget converts a budget to its API form at nowNs. a is the budget's account on the shard that was read.
-// A shard that does not know this declaration yet has no account or an old one; a limit whose window the
-// account lacks has spent nothing and, if it follows the calendar, shows no times. learned is the moving
-// average of the cost of the queue's attempts, 0 for other scopes.
+// A shard that does not know this declaration yet has an old account or none (nil). A limit without a window
+// in the account has spent nothing, and then a calendar limit shows no times. learned is the moving average
+// of the cost of the queue's attempts; it is 0 for other scopes.
 func ToBudget(r *state.Resource, a *state.Account, learned, nowNs int64) api.Budget {
 	b := r.Budget
 	reserve, from := b.Reserve(0, learned)

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromBulk converts a bulk operation and returns the jobs it names, each once. It reports no other faults for
-// an unknown action, because the action decides which fields are needed. The caller adds the shards and the
-// filter, which the leader of each shard evaluates later.
+// FromBulk converts a bulk operation and returns the jobs it names, each once. If the action is unknown,
+// FromBulk reports only that, because the action decides which fields are needed. The caller adds the shards
+// and the filter, which the leader of each shard evaluates later.
 func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o := &op.StartBulk{Queue: b.MoveToQueue}
 	var ok bool

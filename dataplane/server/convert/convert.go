@@ -24,7 +24,7 @@ func Absent(raw json.RawMessage) bool {
 }
 
 // blob converts an optional document to the client's exact bytes, which it does not copy. It returns nil if
-// the document is absent, and refuses more than most bytes.
+// the document is absent. It refuses a document of more than most bytes, and then returns nil too.
 func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
@@ -139,8 +139,8 @@ func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
 
-// leaseMs converts the length of a lease from seconds to milliseconds; 0 seconds stand for absent. It refuses
-// a negative length and more than job.MaxLease.
+// leaseMs returns a lease of the given seconds in milliseconds, or absent for 0 seconds. It refuses a
+// negative length and more than job.MaxLease.
 func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 	if seconds == 0 {
 		return absent.Milliseconds()

@@ -42,7 +42,7 @@ func (u *unbuiltRouting) report(f *Faults) {
 	}
 }
 
-// EnqueueBatchBody is the body of POST /enqueue/batch.
+// EnqueueBatchBody is the body of POST /enqueue/batch and POST /batches/{id}/jobs.
 type EnqueueBatchBody struct {
 	Jobs  []EnqueueBody `json:"jobs"`
 	Batch *api.NewBatch `json:"batch"`
@@ -55,7 +55,8 @@ type newJob struct {
 	retry   job.Retry
 }
 
-// FromEnqueue converts a job to enqueue and fills in defaults.
+// FromEnqueue converts a job to enqueue and fills in defaults. The op shares the bytes of b's documents. The
+// caller adds the shards of the dependencies and of the chain's queues.
 func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
 	return new(newJob).read(f, b, nowNs, maxPayload)
 }
@@ -134,7 +135,7 @@ func leftOpen(r *api.EnqueueRequest) (bits uint32) {
 	return bits
 }
 
-// parentID converts the id of the job that created this one.
+// parentID converts the id of the parent job.
 func parentID(f *Faults, given string) []byte {
 	id, err := job.ParseID(given)
 	if err != nil {
@@ -153,7 +154,7 @@ func (f *Faults) batchOf(list string, n int) bool {
 	return false
 }
 
-// FromEnqueueBatch converts the jobs of a batch request.
+// FromEnqueueBatch converts the jobs of a batch request, 1 to job.MaxEnqueueJobs, but not its new batch.
 func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload int) []*op.NewJob {
 	if !f.batchOf("jobs", len(b.Jobs)) {
 		return nil
@@ -207,8 +208,8 @@ func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	return out
 }
 
-// millis converts a duration to milliseconds. It refuses more than most and a part of a millisecond, and then
-// returns 0.
+// millis converts a duration to milliseconds; absent stands for an empty one. It refuses more than most and a
+// part of a millisecond, and then returns 0.
 func millis(f *Faults, field string, d api.Duration, absent, most time.Duration) int64 {
 	v, err := d.Parse(absent)
 	switch {
@@ -247,7 +248,7 @@ func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 }
 
 // ToEnqueued converts the outcome of one enqueued job to its API form. If a completed job still holds the
-// unique key, ToEnqueued reads its result from the store.
+// unique key, ToEnqueued reads that job's result from the store.
 func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) {
 	id, err := job.IDFromBytes(e.Id)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the query, because the body
-// is the payload.
+// WebhookParam is an enqueue option that POST /webhooks/{queue} takes in its query, because the body is the
+// payload.
 type WebhookParam struct {
 	Name     string
 	Doc      string
@@ -73,10 +73,10 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	return b
 }
 
-// webhookPayload converts a webhook's body to a payload. JSON stays as it is, an empty body gives no payload,
-// and other text becomes a JSON string, because many senders post forms, log lines or XML. The content type
-// is ignored, because many senders set it wrong. Text must be UTF-8, because any other encoding would be a
-// guess.
+// webhookPayload converts a webhook's body to a payload. JSON stays as it is, without the white space around
+// it. An empty body gives no payload. Other text becomes a JSON string, because many senders post forms, log
+// lines or XML. The content type is ignored, because many senders set it wrong. Text must be UTF-8, because
+// any other encoding would be a guess.
 func webhookPayload(f *Faults, body []byte) json.RawMessage {
 	trimmed := bytes.Trim(body, " \t\r\n")
 	if len(trimmed) == 0 {

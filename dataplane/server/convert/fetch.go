@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fetchEarly is how long before its timeout a waiting fetch is answered, because clients often use that
-// timeout as their own limit too.
+// fetchEarly is the time between the answer of a waiting fetch and the fetch's timeout. Without it a client
+// whose own limit is the timeout would often give up before the answer.
 const fetchEarly = 500 * time.Millisecond
 
 // Fetch is a fetch with its defaults filled in.
@@ -112,9 +112,10 @@ func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
 // fetchedSize is the initial size of a leased job's JSON in bytes; most fit.
 const fetchedSize = 768
 
-// AppendFetched appends a leased job, j, as an api.FetchedJob. It does not use encoding/json, because that
-// would rewrite the payload, whose bytes must stay as the client sent them. It fails if j is nil, because the
-// record is gone.
+// AppendFetched appends a leased job, j, as an api.FetchedJob, without the results of tools. It does not use
+// encoding/json, because that would rewrite the payload, whose bytes must stay as the client sent them.
+// AppendFetched fails if j is nil, because the record is gone, and if a document is gone or sealed with a
+// key.
 func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64) ([]byte, error) {
 	if j == nil {
 		return b, errors.New("its record is gone")

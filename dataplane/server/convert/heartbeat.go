@@ -17,7 +17,8 @@ type Beat struct {
 	Item *op.HeartbeatItem
 }
 
-// FromHeartbeat converts the jobs of a heartbeat, ordered by the names the client used.
+// FromHeartbeat converts the jobs of a heartbeat, ordered by the names the client used. No job may be nil;
+// serve.Decode removes such jobs from a body.
 func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 	if len(r.Jobs) > job.MaxHeartbeatJobs {
 		f.Invalid("jobs", "has %d entries; at most %d are taken", len(r.Jobs), job.MaxHeartbeatJobs)
@@ -58,8 +59,8 @@ const (
 )
 
 // ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
-// The answer lists a job as canceled if the worker must release it, although its lease was renewed, or if its
-// lease is lost.
+// The answer lists a job as canceled if its lease is lost, or if the worker must release the job although the
+// lease was renewed.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromReason returns the reason for which a person holds or rejects a job, or "" if the request has none.
+// FromReason returns the reason that a person gives for holding or rejecting a job, or "" if there is none.
 func FromReason(f *Faults, r *api.ReasonRequest) string {
 	if err := job.CheckText(r.Reason, job.MaxHoldReason); err != nil {
 		f.Invalid("reason", "%v", err)

@@ -52,8 +52,8 @@ func ToKeyRecord(k tenancy.Key) *state.Key {
 	return rec
 }
 
-// FromCreateKey converts a key without id and secret. A key without roles gets ReadOnly. The caller checks
-// that custom roles exist.
+// FromCreateKey converts the settings of a new key. A key without roles gets ReadOnly. The caller adds the id
+// and the secret, and checks that custom roles exist.
 func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
@@ -104,10 +104,10 @@ func FromSetKey(f *Faults, r *api.SetKeyRequest, now time.Time) tenancy.Key {
 	return k
 }
 
-// DefaultKeyOverlap is the time for which a rotated key's old secret stays valid by default.
+// DefaultKeyOverlap is the time that a rotated key's old secret stays valid if the request sets none.
 const DefaultKeyOverlap = time.Hour
 
-// FromRotate returns the time for which the old secret stays valid.
+// FromRotate returns the time that the old secret stays valid. It refuses more than job.MaxKeyOverlap.
 func FromRotate(f *Faults, r *api.RotateRequest) time.Duration {
 	overlap, err := r.Overlap.Parse(DefaultKeyOverlap)
 	switch {

@@ -117,7 +117,8 @@ func ToSettings(s *state.Settings) (api.Settings, error) {
 	return out, nil
 }
 
-// keptFor returns the time for which settled jobs are kept; 0 stands for the default, a negative ms for ever.
+// keptFor returns the time that settled jobs are kept; an ms of 0 stands for the default, a negative ms for
+// ever.
 func keptFor(ms int64) api.Duration {
 	switch {
 	case ms == 0:

@@ -108,8 +108,8 @@ func overflowOf(f *Faults, word string) job.Overflow {
 	return job.Overflow_OVERFLOW_REJECT
 }
 
-// retention converts the times for which a queue or the namespace keeps settled jobs. It leaves absent times
-// at 0. For a queue 0 means the namespace's setting, for the namespace the default.
+// retention converts the settings that say how long a queue or the namespace keeps settled jobs. An absent
+// setting becomes 0. For a queue 0 means the namespace's setting, for the namespace the default.
 func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 	out := &job.Retention{}
 	if r == nil {

@@ -21,8 +21,8 @@ func resultSchema(f *Faults, raw json.RawMessage) *job.Blob {
 	return schema
 }
 
-// MismatchText returns the error text of an attempt whose result does not match its schema. It names the
-// first mismatch; all has at least one.
+// MismatchText returns the error text of an attempt whose result does not match its schema: the first
+// mismatch. all must not be empty.
 func MismatchText(all []resultschema.Mismatch) string {
 	return "result does not match its schema: " + all[0].String()
 }

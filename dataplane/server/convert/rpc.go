@@ -100,9 +100,9 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	return f.Err()
 }
 
-// FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. It stops at the first job
-// that FromRPCEnqueue refuses, and returns that error, which does not name the job, and the job's index as
-// at. In every other case at is negative, and an error names the fields of all faulty jobs.
+// FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. At the first job that
+// FromRPCEnqueue refuses, it returns that error, which does not name the job, and sets at to the job's index.
+// In every other case at is negative, and an error names the fields of all faulty jobs.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
 	if !f.batchOf("enqueues", len(list)) {

@@ -46,8 +46,8 @@ const (
 // NewTexts returns a Texts for the strings of the given number of jobs.
 func NewTexts(jobs int) Texts { return Texts{size: min(max(jobs*textsSize, fetchedSize), mostTexts)} }
 
-// room returns the piece to whose end the texts of one job are appended. It has room for at least textsSize
-// bytes more.
+// room returns the piece with room for at least textsSize bytes more. The caller appends the texts of one job
+// to the piece.
 func (t *Texts) room() []byte {
 	if cap(t.piece)-len(t.piece) < textsSize {
 		t.piece = make([]byte, 0, t.size)
@@ -56,8 +56,8 @@ func (t *Texts) room() []byte {
 }
 
 // ToRPCFetched fills in the message of a leased job, j, for its worker, with the results of the job's tools.
-// The strings of the message lie in texts, except the queue. ToRPCFetched fails if j is nil, because the
-// record is gone, and if a document is gone or sealed with a key.
+// The message shares the memory of texts. ToRPCFetched fails if j is nil, because the record is gone, and if
+// a document is gone or sealed with a key.
 func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
 	if j == nil {
 		return errors.New("its record is gone")

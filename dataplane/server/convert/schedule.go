@@ -66,9 +66,9 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 	return s
 }
 
-// NextRuns returns the next n runs of a schedule after nowNs, without jitter and as if it were not paused, or
-// fewer if the cron expression is not due n times any more. NextRuns reports an invalid time zone and an
-// invalid cron expression as faults, and returns the first of the two errors.
+// NextRuns returns the next n runs of a schedule after nowNs, without jitter and as if the schedule were not
+// paused. It returns fewer if the cron expression is not due n times any more. NextRuns reports an invalid
+// time zone and an invalid cron expression as faults, and returns the first of the two errors.
 func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time, err error) {
 	zone, zoneErr := duties.Zone(s.Timezone)
 	if zoneErr != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromToolCalls converts an ack's tool calls to the jobs that they create, whose parent is id. The proposer
-// adds their ids and shards.
+// FromToolCalls converts an ack's tool calls to the jobs that they create, and sets id as the parent of these
+// jobs. The proposer adds the ids and shards of the jobs.
 func FromToolCalls(f *Faults, id job.ID, calls []api.ToolCall, nowNs int64, maxPayload int) []*op.ToolCall {
 	if len(calls) > job.MaxToolCalls {
 		f.Invalid("tool_calls", "has %d entries; at most %d are taken", len(calls), job.MaxToolCalls)

@@ -17,8 +17,8 @@ import (
 // defaultRetryLimit is the number of retries of a delivery if the webhook sets none.
 const defaultRetryLimit = 3
 
-// defaultSecretOverlap is the time for which deliveries are also signed with a webhook's old secret if the
-// webhook sets none.
+// defaultSecretOverlap is the time that deliveries are also signed with a replaced secret if the webhook sets
+// none.
 const defaultSecretOverlap = 24 * time.Hour
 
 // FromHook converts a webhook and fills in defaults. Without a secret in the request, the webhook keeps its

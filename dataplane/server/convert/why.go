@@ -7,8 +7,8 @@ import (
 )
 
 // ToWhy converts the reasons why a job does not run to their API form. last is the job's last unsuccessful
-// attempt, or nil. The caller adds what lies outside the job's record: its position, the workers and the jobs
-// that it waits for.
+// attempt, or nil. The job's record does not tell its position, the workers and the jobs that it waits for,
+// so the caller adds these.
 func ToWhy(j *job.Job, reasons []op.Why, last *job.AttemptError) api.Why {
 	out := api.Why{
 		JobID: job.ID(j.Id).String(), Queue: j.Queue, State: j.State.Word(),
