@@ -70,8 +70,8 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), found.explain(id, err)
 }
 
-// acks prepares acks of the jobs in ids. When the caller runs settle or one on the returned items, they
-// propose one op for each shard and note in found the results that do not match their schemas.
+// acks prepares acks of the jobs in ids. The methods settle and one of the returned items propose one op for
+// each shard. They note in found the results that do not match their schemas.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
@@ -132,7 +132,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 		out.Errors = append(out.Errors, api.ItemError{JobID: id, Code: code, Error: message})
 	}
 	items := make([]*op.AckItem, 0, len(acks))
-	asked := make([]*convert.AckBatchItem, 0, len(acks)) // the item of the request from which items[i] was made
+	asked := make([]*convert.AckBatchItem, 0, len(acks)) // asked[i] is the request's item for items[i]
 	ids := make([]job.ID, 0, len(acks))                  // the job of items[i]
 	into := convert.NewAcks(len(acks))
 	for i := range acks {

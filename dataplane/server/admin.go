@@ -27,8 +27,8 @@ func (s *Server) rebuildView(w http.ResponseWriter, r *http.Request) error {
 	return s.onEach(w, r, "rebuild", func(ctx context.Context, c *cell.Cell) error { return c.View().Rebuild(ctx) })
 }
 
-// onEach runs an action on one shard after another, because each such action reads or writes all data of a
-// shard.
+// onEach runs an action on one shard after another, because such an action reads or writes all data of a
+// shard. It stops at the first error.
 func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do func(context.Context, *cell.Cell) error) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A page of iterations has at most maxIterationPage entries. It also ends after the entry with which its
-// documents reach iterationPageBytes.
+// A page of iterations has at most maxIterationPage entries. It also ends after the entry whose documents
+// fill iterationPageBytes.
 const (
 	maxIterationPage   = 1000
 	iterationPageBytes = 8 << 20
@@ -66,9 +66,9 @@ func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// readOfJob calls say with one snapshot of the job's store and writes the answer that say returns. It refuses
-// a job that does not exist or lies in a queue outside the caller's scope with NOT_FOUND, and a job that is
-// moving to another shard with VIEW_BEHIND.
+// readOfJob calls say with one snapshot of the job's store and writes the answer that say returns. The error
+// is NOT_FOUND if the job does not exist or lies in a queue outside the caller's scope, and VIEW_BEHIND if
+// the job is moving to another shard.
 func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
 	q, id, at, err := s.jobAt(r)
 	if err != nil {

@@ -59,14 +59,14 @@ func knownFirst(a, b requestName) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
-// countRequest counts a request for which no op wrote an audit record.
+// countRequest counts a request whose ops wrote no audit record.
 func (s *Server) countRequest(ns tenancy.NamespaceID, who tenancy.Principal, k requestKind, r *http.Request) {
 	s.requests.Add(string(ns), struct{}{}, requestName{auditPrincipal(who), k}, func() *op.Audit { return auditOf(r, who, k, s.remote(r)) })
 }
 
 // recordRequests builds the op that records rows and returns a function that proposes it on the namespace's
-// home shard. The function may be called again after an error, because the op keeps its request id, by which
-// Apply recognises a repeat.
+// home shard. The function may be called again after an error, because Apply recognises the repeat by the
+// op's request id.
 func (s *Server) recordRequests(namespace string, rows []requestRow) func(context.Context) error {
 	o := requestsOp(rows)
 	return func(ctx context.Context) error {

@@ -77,8 +77,8 @@ func (s *Server) authoriseAgain(r *http.Request, q *request) error {
 }
 
 // identify returns the sender of a request, both when the request begins and again while it runs. The keyUse
-// is nil with Dev or Authenticator. Only identify and the Authenticator make a principal, and with it a
-// namespace.
+// is nil with Dev or Authenticator. Only identify and the Authenticator make a principal, and so decide in
+// which namespace a request works.
 func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	nobody := tenancy.Principal{}
 	if s.cfg.Dev {
@@ -169,7 +169,7 @@ func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues [
 	})
 }
 
-// forwardingHeaders are headers by which checkDirect recognises a proxy.
+// forwardingHeaders are the headers that checkDirect takes as the sign of a proxy.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip", "Via"}
 
 var crossOrigin = http.NewCrossOriginProtection()

@@ -15,10 +15,11 @@ import (
 )
 
 // A batch belongs to one queue, which state.Batch.HomeQueue returns. A caller whose scope covers that queue
-// may see the batch. With the right to enqueue, the caller may also seal the batch and add jobs for every
-// queue to which the caller may enqueue. To other callers the batch does not exist: they get NOT_FOUND. The
-// creator of a batch needs the right to enqueue to the callback's queue, to the queue of every job and to the
-// queues of the steps of the jobs' chains. A parent batch must be one that the creator may use.
+// may see the batch, and with the right to enqueue may also seal it. To add jobs, the caller also needs the
+// right to enqueue to the queues of these jobs. To other callers the batch does not exist: they get
+// NOT_FOUND. The creator of a batch needs the right to enqueue to the callback's queue, to the queue of every
+// job and to the queues of the steps of the jobs' chains. A parent batch must be one that the creator may
+// use.
 
 func (s *Server) getBatch(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
@@ -116,8 +117,8 @@ func writeBatch(w http.ResponseWriter, from *state.Snapshot, b *state.Batch) err
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// batchOf returns the id of the batch in the path and the shard on which a batch with that id lies. It
-// refuses a malformed id with NOT_FOUND, and does not check that the batch exists.
+// batchOf returns the id in the path and the shard of batches with that id. It refuses a malformed id with
+// NOT_FOUND, and does not check that the batch exists.
 func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	id, err := job.ParseBatchID(r.PathValue("id"))
 	if err != nil {
@@ -130,9 +131,9 @@ func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 // name that queue too, so that exactly the callers who may read the batch receive its events.
 func (q *request) seesBatch(b *state.Batch) bool { return q.who.Covers(b.HomeQueue()) }
 
-// mayUseBatch checks the caller's right to a batch. A follower that does not know the batch may be behind, so
-// it catches up with the leader and reads again. Nothing is read for a caller who may see every queue,
-// because the op checks that the batch exists.
+// mayUseBatch returns NOT_FOUND if the caller's scope does not cover a batch. A follower that does not know
+// the batch may be behind, so it catches up with the leader and reads again. Nothing is read for a caller who
+// may see every queue, because the op checks that the batch exists.
 func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	if len(q.who.QueueScope) == 0 {
 		return nil
@@ -153,8 +154,8 @@ func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	return nil
 }
 
-// mayBatch checks the right to create a batch on a shard and sets b.CallbackShard. It refuses a parent batch
-// on another shard with CROSS_SHARD. It allows a nil b.
+// mayBatch checks the right to create a batch on a shard and sets b.CallbackShard. The error is CROSS_SHARD
+// if the parent batch lies on another shard. mayBatch allows a nil b.
 func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error {
 	if b == nil {
 		return nil

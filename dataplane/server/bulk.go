@@ -102,8 +102,8 @@ func (s *Server) startBulk(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// mayMoveTo checks the right to the target queue of a move, and that the queue is not being deleted, because
-// its shard cannot refuse jobs from another shard.
+// mayMoveTo checks the right to the target queue of a move. It also refuses a queue that is being deleted,
+// because the queue's shard cannot refuse jobs from another shard.
 func (q *request) mayMoveTo(queue string) error {
 	if err := q.allow(tenancy.JobManage, queue); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk groups the named jobs into the operation's shares, by the shards on which they are as far as this
-// node knows, and sets the operation's number of jobs.
+// nameBulk adds a share of the named jobs for each shard, and sets the operation's number of jobs. A job
+// belongs to the share of its shard, as far as this node knows that shard.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {

@@ -21,10 +21,10 @@ const (
 	bulkEventWrite = 10 * time.Second       // a client that reads nothing for this long is disconnected
 )
 
-// followBulk streams the progress of an operation until the operation has ended or its record is removed, the
-// client leaves or may no longer see it, or the node drains. Each event has the whole progress, so a client
-// that reconnects to any node misses nothing. If the operation has ended, the name of the last event is its
-// final status.
+// followBulk streams the progress of an operation. The stream ends when the operation has ended or its record
+// is removed, the client leaves or may no longer see the operation, or the node drains. Each event has the
+// whole progress, so a client that reconnects to any node misses nothing. If the operation has ended, the
+// name of the last event is the operation's final status.
 func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

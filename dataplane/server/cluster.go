@@ -15,11 +15,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Cluster is the self-hosted cluster of which a node is a member. *cluster.Cluster implements it.
+// Cluster is the self-hosted cluster that a node is a member of. *cluster.Cluster implements it.
 type Cluster interface {
 	// Nodes returns the known data of all members, sorted by ID.
 	Nodes() []cluster.Node
-	// URL returns the address at which clients reach a node, or "" if it is not known.
+	// URL returns the address of a node for clients, or "" if it is not known.
 	URL(id string) string
 	// Members returns the members of a shard as its leader sees them.
 	Members(ctx context.Context, shard int) ([]engine.Member, error)

@@ -115,7 +115,8 @@ func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 	return q.together(queues, "the jobs of a batch are enqueued all or none")
 }
 
-// enqueueJobs enqueues jobs on a shard, all or none, in one span, and builds the HTTP response.
+// enqueueJobs enqueues jobs on a shard, all or none, in one span, and builds the HTTP response. batch marks
+// the span as that of a batch request.
 func (s *Server) enqueueJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
 	r, span := q.beginEnqueue(r, enqueue.Jobs, batch)
 	var made *api.EnqueueBatchResponse
@@ -179,8 +180,9 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-// commitJobs proposes new jobs with their ids, dependencies and trace context, and returns the result of each and the
-// op's position, which it also sets in the header.
+// commitJobs proposes new jobs with their ids, dependencies and trace context. It returns the result of each
+// job and the op's position, and sets that position in the header. The caller has checked the rights
+// (mayEnqueue, mayBatch).
 func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, position, error) {
 	jobs := enqueue.Jobs
 	if err := q.findDependencies(r, jobs); err != nil {

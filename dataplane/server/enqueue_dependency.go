@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// findDependencies sets, for each dependency of a new job, the shard on which that dependency was created.
+// findDependencies sets the shard of each dependency of the new jobs: the shard that created the dependency.
 // From there the ops find the dependency, even after a move, and check that it exists. A caller with a scope
 // must see the dependencies and the parents that new jobs name, because the outcome of a hidden job is
 // confidential, and because a job must not appear as the child of a job in a queue outside its creator's
@@ -37,8 +37,8 @@ func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 	return nil
 }
 
-// mayName refuses a job in a queue outside the caller's scope. It also refuses a job that cannot be found,
-// because that job may be in any queue.
+// mayName returns NOT_FOUND for a job in a queue outside the caller's scope. It also refuses a job that
+// cannot be found, because that job may be in any queue.
 func (q *request) mayName(r *http.Request, id job.ID) error {
 	j, err := q.record(r, id)
 	return q.seen(r, id, j, err)

@@ -178,7 +178,7 @@ func latest(cells []*cell.Cell) seqs {
 	return out
 }
 
-// lastEventID returns the position from which a stream continues, or "" for new events only. The header
+// lastEventID returns the position that a stream continues after, or "" for new events only. The header
 // overrides the query, because an EventSource that lost its connection opens its old URL again and sends its
 // position in the header.
 func lastEventID(r *http.Request) string {

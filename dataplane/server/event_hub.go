@@ -11,14 +11,14 @@ import (
 )
 
 // An event stream charges its namespace's rate for its reads and for the bytes that it sends. Each constant
-// is the number of bytes that cost the processor about as much.
+// is the charge of one step: the number of sent bytes that take about as much processor time.
 const (
 	eventWriteCost = 4 << 10 // the least charge of a write to a client's connection, also if there is nothing to write
 	eventReadCost  = 256     // an event that one stream reads from the store, shown or not
 	eventLookCost  = 1       // an event of the ring that a stream examines
 )
 
-// eventBurst is the time for which unused rate is kept, to be used at once. It is short, so that a thousand
+// eventBurst bounds the unused rate that a namespace saves up to use at once. It is short, so that a thousand
 // streams write one after the other and requests run in between.
 const eventBurst = 10 * time.Millisecond
 
@@ -80,7 +80,7 @@ func (h *eventHub) reuse(b *[]*sharedEvent) {
 	h.buffers.Put(b)
 }
 
-// rest frees the memory of the rings into which no stream has read new events for the given time.
+// rest frees the memory of the rings that have read no new events for the given time.
 func (h *eventHub) rest(idle time.Duration) {
 	for _, r := range h.rings {
 		r.rest(idle)
@@ -93,7 +93,7 @@ type eventRate struct {
 	perSecond int64
 
 	mu   sync.Mutex
-	even time.Time // the time at which the rate allows the next write
+	even time.Time // when the rate allows the next write
 }
 
 // reserve charges the expected cost of a write and returns how long the stream must wait before it.

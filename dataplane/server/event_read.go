@@ -29,7 +29,7 @@ type eventReader struct {
 
 	hub    *eventHub // shared with other streams; nil for a reader of one page
 	lag    uint64    // events that a stream may be behind after it has been up to date
-	upTo   []bool    // shards with which the stream has been up to date; nil for a reader of one page
+	upTo   []bool    // by shard: the stream has been up to date; nil for a reader of one page
 	cost   int64     // bytes of the stream's rate used by reading
 	resets uint64    // number of RESET events
 
@@ -53,7 +53,7 @@ func (x *eventReader) settle(ctx context.Context) error {
 
 // read returns the next visible events, limited to most, and whether there may be more. It moves the reader's
 // position after them. Each shard gets an equal share, so that a busy shard does not delay the others. If
-// there are more shards than most, the first shards with events use it up.
+// there are more shards than most, the first shards with events use up the limit.
 func (x *eventReader) read(most int) (events []shownEvent, more bool, err error) {
 	share := max(most/len(x.cells), 1)
 	for i := range x.cells {
@@ -117,7 +117,8 @@ func (x *eventReader) lost(shard int, head *state.Head) (why string) {
 	return ""
 }
 
-// readRing selects events from batch, which all streams of the shard share.
+// readRing selects events from batch, which all streams of the shard share. to is the position after the
+// batch.
 func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEvent, to uint64, events []shownEvent) (_ []shownEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()

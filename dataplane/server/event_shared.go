@@ -28,8 +28,8 @@ type sharedEvent struct {
 	full, hidden eventView
 }
 
-// eventView is an event as one group of clients sees it: full for those who may see the queue from which its
-// job came, hidden for the others.
+// eventView is an event as one group of clients sees it. An event of a moved job has two forms: full for
+// clients who may see the queue that the job came from, hidden for all others.
 type eventView struct {
 	mu      sync.Mutex
 	done    bool
@@ -38,7 +38,7 @@ type eventView struct {
 	message *rpc.Encoded
 }
 
-// view returns the event for clients who may see the queue from which its job came (from is set), or for all
+// view returns the event for clients who may see the queue that its job came from (from is set), or for all
 // other clients. The first caller composes it.
 func (e *sharedEvent) view(v snapshots, shard int, from bool) (*eventView, error) {
 	view, raw := &e.full, e.raw
@@ -71,7 +71,7 @@ func (e *sharedEvent) grew(bytes int) {
 	}
 }
 
-// snapshots provides the snapshot from which events are composed. The snapshot is taken when the first event
+// snapshots provides the snapshot that events are composed from. The snapshot is taken when the first event
 // needs it, because most events are already composed.
 type snapshots interface{ snapshot() *state.Snapshot }
 

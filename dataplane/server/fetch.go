@@ -209,7 +209,7 @@ func claimRuns(runs []router.Run, count int) (claims []claim) {
 	return claims
 }
 
-// without returns the runs of the shards from which nothing was claimed.
+// without returns the runs of the shards without a claim.
 func without(runs []router.Run, claims []claim) []router.Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(run router.Run) bool {
 		return slices.ContainsFunc(claims, func(c claim) bool { return c.Cell == run.Cell })

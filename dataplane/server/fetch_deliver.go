@@ -47,8 +47,8 @@ func (s *Server) undelivered(r *http.Request, q *request, leased []lease) {
 	}
 }
 
-// deliverChunk is the number of bytes from which a part of an answer is sent, so that an answer of 512 jobs
-// with large payloads is never held in memory as a whole.
+// deliverChunk is the size in bytes at which the server sends a part of an answer, so that an answer of 512
+// jobs with large payloads is never held in memory as a whole.
 const deliverChunk = 256 << 10
 
 // deliver sends leased jobs to their worker. If the client has left, or if reading a job or sending fails,

@@ -5,19 +5,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// sweepFrom is the number of jobs from which an iteration over the store is cheaper than a lookup of each
-// payload.
+// sweepFrom is the least number of jobs for an iteration over the store. For fewer jobs a lookup of each
+// payload is cheaper.
 const sweepFrom = 4
 
-// sweeps reads the jobs of an answer from one shard after the other. A record that its reader returns may be
-// valid only until the next read. The zero value is ready to use.
+// sweeps reads the jobs of an answer from one shard after the other. A record that one of its readers returns
+// may be valid only until the next read. The zero value is ready to use.
 type sweeps struct {
 	cell *cell.Cell
 	read *state.JobReader
 }
 
-// of returns a reader for the jobs of a shard, which the caller may use until it calls close or asks for
-// another shard. count is the number of jobs of the answer that the caller may read.
+// of returns a reader for the jobs of a shard. The caller may use the reader until the caller calls close or
+// asks for another shard. count is the number of jobs that are still to be read, on all shards.
 func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 	if s.cell == c {
 		return s.read

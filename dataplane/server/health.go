@@ -18,17 +18,17 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// DefaultMinFreeDisk is the free disk space in bytes below which a node is not ready. The log and the store
-// write about that much before they can free space.
+// DefaultMinFreeDisk is the least free disk space of a ready node, in bytes. The log and the store write
+// about that much before they can free space.
 const DefaultMinFreeDisk = 64 << 20
 
-// MaxApplyLag is the number of committed entries that a ready node's store may lack. If a node lacked more,
-// its data would be much older than the other nodes'.
+// MaxApplyLag is the largest number of committed entries that a ready node's store may lack. If a node lacked
+// more, its data would be much older than the other nodes'.
 const MaxApplyLag = 10_000
 
-// healthz reports whether the process can work at all: its store and its view answer. On a host of the cloud
-// it does not look at namespaces, because one broken namespace is no reason to restart all of them; readyz
-// reports a broken namespace.
+// healthz reports whether the process can work at all: the store and the view of each shard answer. On a host
+// of the cloud healthz does not look at namespaces, because one broken namespace is no reason to restart all
+// of them; readyz reports a broken namespace.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
@@ -179,7 +179,8 @@ func (f *readiness) add(c *cell.Cell) {
 }
 
 // judge returns "ok" or the problem for each check. If the node is not ready, it also returns an error with
-// the checks in its details. The checks contain no secret, because probes send no key.
+// the checks in its details: LEADER_UNAVAILABLE if only a leader is missing, or else UNHEALTHY. The checks
+// contain no secret, because probes send no key.
 //
 // The lag of the view is reported but decides nothing. Reads from the view wait, answer with the view's age
 // or are refused. All other requests work, and they would fail if a sole node were taken out of service while

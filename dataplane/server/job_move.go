@@ -48,8 +48,8 @@ func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 // mayMove checks the right to the job's present queue, as far as this node knows it, and to the target queue.
-// It refuses a target queue that is being deleted. If the caller has a scope, mayMove also refuses a job that
-// it does not find.
+// The error is CONFLICT if the target queue is being deleted. If the caller has a scope, mayMove also refuses
+// a job that it does not find, unless the request repeats a remembered one.
 func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	j, err := q.record(r, id)
 	if err != nil {

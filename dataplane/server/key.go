@@ -63,8 +63,8 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	return s.writeSecret(w, http.StatusCreated, result.Key, text)
 }
 
-// writeSecret answers with a key that has a new secret. It refuses the repeat of a request whose secret was
-// not kept with CONFLICT.
+// writeSecret answers with a key that has a new secret. It refuses a repeat with CONFLICT, because the secret
+// of the first request was not kept.
 func (s *Server) writeSecret(w http.ResponseWriter, status int, rec *state.Key, text string) error {
 	if hash := keyring.Hash(text); !bytes.Equal(rec.GetHash(), hash[:]) {
 		// A repeat under an Idempotency-Key: the secret made for this request is not the key's, and the key's
@@ -267,8 +267,9 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// setting builds the op that replaces a key's settings by the settings in rec. Like rotating and revoking, it
-// puts the versions of the key and of the caller's key that were checked into the op.
+// setting builds the op that replaces a key's settings by the settings in rec. seen is the version in
+// If-Match; 0 means any. Like rotating and revoking, setting puts the versions of the key and of the caller's
+// key that were checked into the op.
 func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
 	return &op.SetKey{
 		Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,

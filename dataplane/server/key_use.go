@@ -34,7 +34,7 @@ type keyUses struct {
 	came atomic.Int64 // new keys since the last removal
 }
 
-// keyUsesKept is the number of new keys up to which nothing is removed.
+// keyUsesKept is the largest number of new keys that causes no removal.
 const keyUsesKept = 64
 
 // of returns the data of an existing key and adds it at the key's first use here.

@@ -144,8 +144,8 @@ func noQueueRule(name string) error {
 	return api.Errorf(api.NotFound, "there is no limit rule %s; the id of a rule for a key is queue/key, with the slash escaped", text.Quote(name))
 }
 
-// queueRule returns the rule of a whole queue and its version, which is the queue's. The version is 0 if the
-// queue has no rule.
+// queueRule returns the rule of a whole queue and the queue's version. The version is 0 if the queue has no
+// rule.
 func queueRule(c *cell.Cell, name string) (rule api.LimitRule, version uint64, err error) {
 	q, err := queueRecord(c, name)
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 	return s.setQueueRule(w, r, &q, &body, false)
 }
 
-// setQueueRule replaces a queue's limits by the limits in a body and answers with the rule. If create is set, it
-// refuses a queue that has a rule with CONFLICT, unless the request repeats the one that created the rule.
+// setQueueRule replaces a queue's limits by the limits in a body and answers with the rule. If create is set
+// and the queue has a rule, the error is CONFLICT, unless the request repeats the one that created the rule.
 func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request, body *api.LimitRuleRequest, create bool) error {
 	if err := job.CheckQueueName(body.Queue); err != nil {
 		return api.Errorf(api.ValidationError, "queue %w", err)

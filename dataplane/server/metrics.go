@@ -22,16 +22,16 @@ const (
 	scrapePath  = "/metrics"
 )
 
-// MaxQueueSeries is the number of queues with metrics of their own, the oldest queues first. So a queue keeps
-// its series when others are created, and a namespace with thousands of queues costs its Prometheus no more
-// than this. The other queues are summed under everyOther.
+// MaxQueueSeries is the largest number of queues with metrics of their own. The oldest queues have them, so
+// that a queue keeps its series when others are created, and a namespace with thousands of queues costs its
+// Prometheus no more than this. The other queues are summed under everyOther.
 const MaxQueueSeries = 200
 
 // everyOther is the label for all queues or shards without series of their own. No queue or shard can have
 // this name.
 const everyOther = "*"
 
-// queueStates are the states for which each queue has a metric: jobs that wait, that run, and that need a
+// queueStates are the states that each queue has a metric for: jobs that wait, that run, and that need a
 // person.
 var queueStates = []job.State{job.Pending, job.Active, job.Dead}
 

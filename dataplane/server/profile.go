@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// profilesPath is the path at which the tools of pprof look for profiles.
+// profilesPath is the path where the tools of pprof look for profiles.
 const profilesPath = "/debug/pprof/"
 
 // profiles answers with a profile of the process, or with the list of profiles. Only administrators of a node

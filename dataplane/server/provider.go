@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// providers declares the resource for model providers. Fetches keep to their limits.
+// providers declares the resource for model providers. Fetches keep to the limits of the providers.
 var providers = &resource[api.ProviderRequest, api.Provider]{
 	kind: state.ResourceKind_RESOURCE_KIND_PROVIDER,
 	path: "/providers", item: "/{id}", one: "provider", many: "providers",

@@ -97,7 +97,8 @@ var confirm = []serve.Param{
 	{Name: "if_settled", Type: serve.Boolean, Doc: "if true, refuse while a job has not settled"},
 }
 
-// deleteQueue removes a queue and its jobs. It waits and answers as clearQueue does.
+// deleteQueue removes a queue and its jobs. Like clearQueue it waits for the end, and answers with 202 after
+// Config.ReadWait.
 func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	q, name, c, err := s.manageQueue(r)
 	if err != nil {

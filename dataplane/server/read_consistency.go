@@ -63,7 +63,8 @@ func (f freshness) on(c *cell.Cell) cell.Index {
 	return 0
 }
 
-// awaitState waits until the stores of the given shards are as fresh as the request asks.
+// awaitState waits until the stores of the given shards are as fresh as the request asks, or returns
+// VIEW_BEHIND after Config.ReadWait.
 func (s *Server) awaitState(r *http.Request, q *request, read ...*cell.Cell) error {
 	f, err := q.freshness(r)
 	if err != nil || !f.strong && f.least == nil {

@@ -30,7 +30,7 @@ type position struct {
 	index cell.Index
 }
 
-// positionOf returns the position up to which this node has applied the log of a shard.
+// positionOf returns the last position that this node has applied in the log of a shard.
 func positionOf(c *cell.Cell) position { return position{c.Shard(), c.Applied()} }
 
 // encodeIndex encodes positions of different shards into the opaque text that clients pass back. It sorts at

@@ -15,8 +15,8 @@ import (
 // for each job.
 type items[T any] struct {
 	ids []job.ID
-	// propose builds the op for the items at these positions (nil: all), which lie on the cell, and commits
-	// it. It returns one result for each.
+	// propose commits one op for the items at these positions (nil: all). As far as this node knows, the jobs
+	// of these items lie on the cell. propose returns one result for each.
 	propose func(c *cell.Cell, at []int) ([]T, position, error)
 	// refusal returns the refusal of an item, or nil.
 	refusal func(T) *op.Refusal

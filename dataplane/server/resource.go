@@ -70,9 +70,9 @@ func (n *resource[Req, Resp]) cellOf(q *request, rec *state.Resource) *cell.Cell
 	return n.at(q, rec)
 }
 
-// show returns a resource as the caller sees it, as fresh as the request asks. The caller of show has waited
-// for the home shard. Derived data from across may be older, because across reads the shards of this node as
-// they are.
+// show returns a resource as the caller sees it, as fresh as the request asks. The handler must have waited
+// for the home shard before. Derived data from across may be older, because across reads the shards of this
+// node as they are.
 func (n *resource[Req, Resp]) show(s *Server, r *http.Request, q *request, rec *state.Resource) (shown Resp, err error) {
 	c := n.cellOf(q, rec)
 	if c != q.shards.Home() {

@@ -30,9 +30,9 @@ var roles = resource[api.RoleRequest, api.Role]{
 	},
 }
 
-// roleRoutes returns the routes of custom and built-in roles. A built-in role can be listed and read, but a
-// change of it is refused with CONFLICT. A host of the cloud refuses all these routes with UNSUPPORTED,
-// because the control plane keeps the roles of its namespaces.
+// roleRoutes returns the routes of custom and built-in roles. A built-in role can be listed and read; a
+// change of it gets CONFLICT. On a host of the cloud all these routes return UNSUPPORTED, because the control
+// plane keeps the roles of its namespaces.
 func (s *Server) roleRoutes() []serve.Route {
 	routes := roles.routes(s)
 	for i, route := range routes {

@@ -134,8 +134,8 @@ func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	return &c.q, err
 }
 
-// rpcWriter records connection errors. It removes the header in which Connect lists the accepted
-// compressions, because the list is empty.
+// rpcWriter records connection errors. It removes Connect's header of accepted compressions, because the list
+// is empty.
 type rpcWriter struct {
 	http.ResponseWriter
 	r     *http.Request
@@ -182,11 +182,12 @@ func (w *rpcWriter) Flush() {
 // Unwrap gives http.ResponseController access to the connection.
 func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// DefaultMessageWait is the time in which the message of a call must arrive.
+// DefaultMessageWait is the longest time that the message of a call may take to arrive.
 const DefaultMessageWait = 30 * time.Second
 
 // rpcBody reads a caller's messages within their bounds: size, time, and the bytes of requests that the node
-// holds. A stream calls cut between its messages, and the time of each of them begins with its first byte.
+// holds. A stream calls cut between its messages. The time of each message of a stream begins with the
+// message's first byte.
 type rpcBody struct {
 	io.ReadCloser
 	control *http.ResponseController

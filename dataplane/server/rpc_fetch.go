@@ -18,8 +18,8 @@ const (
 	// maxRPCAnswer bounds the bytes of the jobs in one answer, because gRPC clients accept 4 MiB by default,
 	// and the answer contains more than jobs. A single larger job is sent anyway.
 	maxRPCAnswer = 4<<20 - 64<<10
-	// rpcEarly is how long before the caller's deadline a waiting fetch is answered, or a quarter of the
-	// caller's remaining time if that is shorter.
+	// rpcEarly is the time between the answer of a waiting fetch and the caller's deadline. If a quarter of
+	// the caller's remaining time is shorter, that quarter replaces it.
 	rpcEarly = 500 * time.Millisecond
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 )
 
-// WriteHeader adds an explanation to the bare status with which Connect's handler refuses a call in an
-// unknown protocol, or without the HTTP/2 that the procedure needs. The explanation is in the protocol of the
-// call if this server knows it.
+// WriteHeader adds an explanation to the bare refusals of Connect's handler: of a call in an unknown
+// protocol, and of a call without the HTTP/2 that its procedure needs. The explanation is in the protocol of
+// the call if this server knows that protocol.
 func (w *rpcWriter) WriteHeader(status int) {
 	w.begin()
 	why := ""

@@ -197,8 +197,8 @@ func (s *Server) nextRuns(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, all)
 }
 
-// forecast returns up to n of the next times at which the schedule's cron expression is due, without jitter
-// and as if the schedule were not paused. If there are none, the error is INVALID_CRON.
+// forecast returns up to n of the next due times of the schedule's cron expression, without jitter and as if
+// the schedule were not paused. If there are none, the error is INVALID_CRON.
 func forecast(rec *state.Schedule, home *cell.Cell, n int) ([]time.Time, error) {
 	var f convert.Faults
 	all, _ := convert.NextRuns(&f, rec, home.NowNs(), n)

@@ -28,9 +28,9 @@ func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 	return s.answerSearch(w, r, &q, query, began)
 }
 
-// answerSearch answers one page of a search, as fresh as the request asks. It refuses a search in a queue
-// that the caller may not see with FORBIDDEN; a search without a queue finds the jobs of all queues that the
-// caller may see.
+// answerSearch answers one page of a search, as fresh as the request asks. The error is FORBIDDEN if the
+// search names a queue that the caller may not see. A search without a queue finds the jobs of all queues
+// that the caller may see.
 func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, query view.Query, began time.Time) error {
 	cells := q.shards.All()
 	if query.Queue != "" {

@@ -25,7 +25,7 @@ const maxShardCursor = 128
 
 var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(3+maxShardCursor))
 
-// shardCursor is the position from which a search continues in a shard; an empty text is the beginning.
+// shardCursor says where a search continues in a shard; an empty text is the beginning.
 type shardCursor struct {
 	cell *cell.Cell
 	text string
@@ -81,6 +81,7 @@ func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 
 // mergePages returns the first query.Limit jobs of the shards' pages, in the query's order. It returns fewer
 // if a shard's page ends earlier and the shard has more jobs. Jobs in the same position are ordered by shard.
+// mergePages overwrites pages.
 func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Page {
 	out := view.Page{Jobs: []api.Job{}}
 	for i, p := range pages {

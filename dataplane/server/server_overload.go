@@ -42,8 +42,9 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// admitting refuses a request whose body does not fit beside those in flight, before any of it is read. A
-// body without a length counts with the bound of its route. admitting never makes a request wait.
+// admitting refuses a request with OVERLOADED, before it reads the body, if the body does not fit beside the
+// other bodies in flight. A body without a length counts with the bound of its route. admitting never makes a
+// request wait.
 func (s *Server) admitting(route serve.Route) serve.Handler {
 	most := route.MaxBody
 	if most == 0 {

@@ -250,7 +250,7 @@ func (x *stream) answer() {
 // framePace spreads frames evenly over time.
 type framePace struct {
 	every time.Duration // 0 = no limit
-	at    time.Time     // the time at which the next frame is due
+	at    time.Time     // when the next frame is due
 }
 
 // next returns the wait before the next frame; 0 or less means no wait.

@@ -254,8 +254,8 @@ func (f *frame) answer() *workerpb.StreamLifecycleResponse {
 	return &f.out
 }
 
-// leaderFor returns the URL of the node to which the client should send a failed frame instead. Clients do so
-// automatically, so leaderFor returns "" if a part of the frame was done or may have been.
+// leaderFor returns the URL of the leader if the client should send a failed frame there instead. Clients do
+// so automatically, so leaderFor returns "" if a part of the frame was done or may have been.
 func (f *frame) leaderFor(err error) string {
 	if api.CodeOf(err) != api.LeaderUnavailable || slices.Contains(f.did[:], true) {
 		return ""

@@ -31,7 +31,7 @@ type shares struct {
 func shareOf(most int64) int64 { return max(1, most/namespaceShare) }
 
 // enterStream admits one more stream of a namespace and returns the room that bounds its frames. The caller
-// must call leaveStream.
+// must call leaveStream. At a bound of open streams the error is OVERLOADED.
 func (s *Server) enterStream(of tenancy.NamespaceID) (room, error) {
 	if !s.streams.take(1) {
 		return nil, tooManyStreams("%d streams are open on this node, the maximum: share one among more workers, or use another node", s.streams.most)

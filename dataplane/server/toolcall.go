@@ -14,7 +14,7 @@ import (
 )
 
 // addTools adds to an ack the jobs of its tool calls, each with an id of its queue's shard. The caller needs
-// the right to enqueue them.
+// the right to enqueue them, and the ack the agent_status continue.
 func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Ce
 }
 
 // toolResults returns the results of the tools that a job's last iteration called. It leaves out a result
-// that would bring their total size above job.MaxToolResults bytes, and marks it as too large.
+// that would bring the total size above job.MaxToolResults bytes, and marks the tool's result as too large.
 func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {

@@ -73,8 +73,8 @@ func (s *span) batch(jobs int) {
 // linkable reports whether the span takes one more link, so that it is worthwhile to read a job for it.
 func (s *span) linkable() bool { return s != nil && s.links < telemetry.MaxLinks }
 
-// link links the span to the span under which the job was enqueued. It does nothing if the job's headers name
-// no such span, or if the span has telemetry.MaxLinks links already.
+// link links the span to the span of the job's enqueue. It does nothing if the job's headers name no such
+// span, or if the span has telemetry.MaxLinks links already.
 func (s *span) link(j *job.Job) {
 	if j == nil || !s.linkable() {
 		return

@@ -116,7 +116,7 @@ func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, 
 		f.Invalid("period", "is %s; usage is kept for %s", period, job.UsageKept)
 	}
 	to := moment("to", now)
-	known := !f.Any() // period and to, from which from is computed and checked, are valid
+	known := !f.Any() // period and to are valid; the default of from and its check use both
 	from := moment("from", to.Add(-period))
 	if known && (!from.Before(to) || to.Sub(from) > job.UsageKept) {
 		f.Invalid("from", "must lie before to, by at most %s", job.UsageKept)

@@ -31,5 +31,5 @@ func (a viewAge) milliseconds() int64 {
 	return (time.Duration(a) + time.Millisecond - 1).Milliseconds()
 }
 
-// asOf returns the moment up to which the answer shows everything.
+// asOf returns the moment before which nothing is missing in the answer.
 func (a viewAge) asOf(now time.Time) api.Time { return api.TimeOf(now.Add(-time.Duration(a))) }

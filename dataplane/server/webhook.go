@@ -19,8 +19,8 @@ import (
 // deliveriesShown is the number of deliveries in the list of a webhook.
 const deliveriesShown = 100
 
-// webhooks declares the resource for webhooks to which events are sent. Incoming webhooks, which create jobs,
-// use POST /webhooks/{queue}.
+// webhooks declares the resource for webhooks that receive events. Incoming webhooks, which create jobs, use
+// POST /webhooks/{queue}.
 var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	kind: state.ResourceKind_RESOURCE_KIND_WEBHOOK,
 	path: "/webhooks", item: "/{id}", one: "webhook", many: "webhooks",

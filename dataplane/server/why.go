@@ -24,8 +24,8 @@ const (
 	whyAwaited = 100_000 // most waiting records of a shard that one explanation searches
 )
 
-// whyListening is the time since its last request within which a worker counts as listening. A poll lasts a
-// minute at most, and a busy worker renews its leases.
+// A worker counts as listening until whyListening after its last request. A poll lasts a minute at most, and
+// a busy worker renews its leases.
 const whyListening = 2 * time.Minute
 
 // explain answers why a job does not run.
@@ -125,8 +125,8 @@ func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	return int64(lane.GetPending()), err
 }
 
-// rest adds the facts from outside the job's shard: the workers that listen, or the jobs for which the job
-// waits.
+// rest adds the facts from outside the job's shard: the workers that listen, or the jobs that the job waits
+// for.
 func (e *explanation) rest() error {
 	switch {
 	case e.j.State == job.Pending:
@@ -175,7 +175,7 @@ func behind(at *api.WhyPosition) string {
 	return fmt.Sprintf("it stands in line behind %s%s", word, op.Jobs(at.Ahead))
 }
 
-// awaited adds the jobs on which the job depends. Each shard has the records of its own jobs.
+// awaited adds the jobs that the job depends on. Each shard has the records of its own jobs.
 func (e *explanation) awaited() error {
 	waiter := job.ID(e.j.Id)
 	type part struct {

@@ -41,10 +41,10 @@ func (s *Server) reported(q *request, b *api.HeartbeatRequest) {
 	}
 }
 
-// markSeen records the workers that proved a lease with their worker id. Some of the n proofs may have been
-// refused. markSeen does not look up a worker that proved its lease only by the token, because that would
-// cost every ack a read. listWorkers then learns of the worker's request from the view, if the request
-// renewed a lease, or else not before the next fetch.
+// markSeen records the workers that proved a lease with their worker id. proof returns the n proofs by index;
+// markSeen skips the refused ones. markSeen does not look up a worker that proved its lease only by the
+// token, because that would cost every ack a read. listWorkers then learns of the worker's request from the
+// view, if the request renewed a lease, or else not before the next fetch.
 func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, *op.Refusal)) {
 	last := ""
 	for i := range n {
@@ -60,9 +60,8 @@ func (s *Server) markSeen(q *request, n int, proof func(i int) (*op.LeaseProof, 
 	}
 }
 
-// listWorkers answers with the workers that this node has seen within job.WorkerForgotten, and those that
-// hold jobs, no matter from which node they fetched them. A caller with a scope gets only workers and queues
-// in it.
+// listWorkers answers with the workers that this node has seen within job.WorkerForgotten, and with the
+// workers that hold jobs, even from another node. A caller with a scope gets only workers and queues in it.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// maxCached bounds the schemas kept compiled, in bytes of their text and perInstruction bytes for each
-// instruction of their expressions. The compiled schemas take some tens of times as much memory.
+// maxCached bounds the compiled schemas that the cache keeps. A schema counts as the bytes of its text and
+// perInstruction bytes for each instruction of its regular expressions. The compiled schemas take some tens
+// of times as much memory.
 const maxCached = 1 << 20
 
 // perInstruction is the number of bytes that one instruction counts against maxCached. A dozen bytes of an
@@ -36,8 +37,8 @@ type cached struct {
 	schema *Schema
 }
 
-// get returns a cached schema or makes it now. An invalid schema is not cached. Two callers that ask for the
-// same new schema at once may both make it.
+// get returns a cached schema or makes it now. An invalid schema is not cached. Two callers that ask for one
+// new schema at the same time may both make it.
 func (c *cache) get(data []byte, make func([]byte) (*Schema, error)) (*Schema, error) {
 	hash := sha256.Sum256(data)
 	if s := c.look(hash); s != nil {

@@ -138,7 +138,7 @@ func pointer(path []string) string {
 	return text.Cut(b.String(), maxReason)
 }
 
-// reason returns the first cause for which a schema is invalid, without the internal name of the schema.
+// reason returns the first reason why a schema is invalid, without the internal name of the schema.
 func reason(err error) string {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError

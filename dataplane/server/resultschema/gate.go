@@ -160,9 +160,9 @@ func prepare(all []*jsonschema.Schema, m *meter) error {
 	return nil
 }
 
-// fixReferences turns each $dynamicRef and $recursiveRef into a $ref, because the library resolves them anew at
-// each value, by a search through the scopes of all levels above. It refuses a reference with several possible
-// targets; one target means the same in both forms.
+// fixReferences turns each $dynamicRef and $recursiveRef into a $ref, because the library resolves them anew
+// at each value, by a search through the scopes of all levels above. It refuses a reference with several
+// possible targets. With only one target, both forms mean the same.
 func fixReferences(all []*jsonschema.Schema) error {
 	dynamic, recursive := map[string]int{}, 0
 	for _, s := range all {

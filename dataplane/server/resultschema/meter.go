@@ -67,7 +67,8 @@ func (m *meter) begin(ctx context.Context, doc any) {
 	m.ctx, m.left, m.scale, m.long = ctx, maxWork, 1+depth/pathPerUnit, name >= longName
 }
 
-// spend charges work. It ends the check if the work is used up or, looking now and then, if its context is done.
+// spend charges work. It panics with stopped if the work is used up. Every perLook units it also does so if
+// the context of the check is done.
 func (m *meter) spend(work int) {
 	before := m.left
 	m.left -= work * m.scale
@@ -221,7 +222,7 @@ func membersOf(v any) int {
 	return 0
 }
 
-// sizeOf returns about the number of digits with which the library computes for a number.
+// sizeOf returns roughly how many digits the library needs to compute with a number.
 func sizeOf(n json.Number) int {
 	size := len(n)
 	if i := strings.IndexAny(string(n), "eE"); i >= 0 {

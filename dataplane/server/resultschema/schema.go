@@ -193,9 +193,9 @@ func parse(data []byte) (any, error) {
 	return doc, nil
 }
 
-// unwieldy returns the path of a number that would take very long to compute with exactly, as a check does,
-// because a few bytes can stand for a billion digits. It builds the path only for such a number, because building
-// one for each value would take quadratic time.
+// unwieldy returns the path of a number that would take a check very long to compute with exactly, because a
+// few bytes can stand for a billion digits. It builds the path only for such a number, because building one
+// for each value would take quadratic time.
 func unwieldy(v any) (path []string, found bool) {
 	switch v := v.(type) {
 	case json.Number:
