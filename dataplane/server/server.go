@@ -31,34 +31,35 @@ import (
 const DefaultProposeTimeout = 10 * time.Second
 
 // Config configures a server. The http.Server in front of it should set ReadHeaderTimeout, IdleTimeout and a
-// WriteTimeout of twice job.MaxFetchWait, which disconnects clients that do not read their answers; a job in
-// such an answer returns to its queue, at the latest when its lease expires. It should set no ReadTimeout,
-// because the server limits the time of a body per request.
+// WriteTimeout of twice job.MaxFetchWait. The WriteTimeout disconnects clients that do not read their
+// answers; a job in such an answer returns to its queue, at the latest when its lease expires. The
+// http.Server should set no ReadTimeout, because the server limits the time of a body per request.
 type Config struct {
 	Host *host.Host
-	// Namespace is the namespace to serve, with the API keys in its store. It is "" if Authenticator is set.
+	// Namespace is the namespace to serve, with the API keys in its store. It must be "" if, and only if,
+	// Authenticator is set.
 	Namespace tenancy.NamespaceID
 	// If Authenticator is set, the server serves every namespace on the host, and Authenticator authenticates
-	// each request. The server then manages no API keys, and its metrics and status contain no figures of the
-	// whole host, because they would count other tenants' namespaces.
+	// each request. The server then manages no API keys. It shows tenants no figures of the whole host,
+	// because these would count other tenants' namespaces.
 	Authenticator Authenticator
-	// Dev gives all permissions, without a key, to every request that reaches the server
-	// directly. New refuses Dev together with Authenticator.
+	// Dev gives all permissions, without a key, to every request that reaches the server directly (see
+	// checkDirect). Other requests are refused. New refuses Dev together with Authenticator.
 	Dev     bool
 	Version string
-	// Cluster is the self-hosted cluster of which this node is a member; nil = none.
+	// Cluster is the self-hosted cluster that this node is a member of; nil = none.
 	Cluster Cluster
 	// RaftStore is the log store that the status shows; "" means wal. RaftNoSync is whether that store leaves
 	// syncing to the operating system.
 	RaftStore      string
 	RaftNoSync     bool
-	MaxPayload     int64                // bytes of a job's payload; 0 = job.DefaultMaxPayload
+	MaxPayload     int64                // bytes of a job's payload, at most job.MaxPayload; 0 = job.DefaultMaxPayload
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
 	ReadWait       time.Duration        // longest wait of a read for freshness; 0 = DefaultReadWait
 	FreshWait      time.Duration        // longest wait of other reads for the view; 0 = DefaultFreshWait
 	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
-	MinFreeDisk    int64                // bytes of free disk below which the node is not ready; 0 = DefaultMinFreeDisk
+	MinFreeDisk    int64                // bytes of free disk that a ready node must have; 0 = DefaultMinFreeDisk
 	EventHeartbeat time.Duration        // interval of heartbeats on event streams; 0 = DefaultEventHeartbeat
 	EventWriteWait time.Duration        // longest write on a stream; 0 = DefaultEventWriteWait
 	EventRate      int64                // bytes per second for all event streams of a namespace together; 0 = job.MaxEventRate
@@ -66,21 +67,21 @@ type Config struct {
 	Limits         ratelimit.Limits     // rate limits; not applied with Dev or Authenticator
 	MessageWait    time.Duration        // longest arrival of an RPC message; 0 = DefaultMessageWait
 	NewKeyWait     time.Duration        // longest wait for a key that this node does not know; 0 = DefaultNewKeyWait
-	StreamRate     int                  // frames per second of one stream; 0 = DefaultStreamRate
-	StreamFrames   int                  // frames of all streams in progress at once; 0 = DefaultStreamFrames
-	MaxStreams     int                  // open streams; 0 = DefaultMaxStreams
+	StreamRate     int                  // frames per second of one worker stream; 0 = DefaultStreamRate
+	StreamFrames   int                  // frames in progress at once, of all worker streams; 0 = DefaultStreamFrames
+	MaxStreams     int                  // open worker streams; 0 = DefaultMaxStreams
 	Tracer         trace.TracerProvider // nil = no traces
-	Logger         *slog.Logger
-	Metrics        *telemetry.Registry // nil = a new registry
-	Certificate    *certificate.Holder // of a host of the cloud, for its health; nil = it has none
-	Now            func() time.Time    // for the expiry of keys, and for times in answers; nil = time.Now
+	Logger         *slog.Logger         // nil = slog.Default()
+	Metrics        *telemetry.Registry  // nil = a new registry
+	Certificate    *certificate.Holder  // of a host of the cloud, for its health; nil = it has none
+	Now            func() time.Time     // for the expiry of keys, and for times in answers; nil = time.Now
 }
 
 // Authenticator authenticates the requests to all namespaces on a host.
 type Authenticator interface {
-	// Authenticate returns the sender of a request, and with it the only namespace that the request may
-	// touch. The server calls it for every request that needs a credential, and again for polls that wait and
-	// streams that run. Its errors are *api.Error. It refuses an unknown key.
+	// Authenticate returns the sender of a request; the request may touch only the namespace of this
+	// principal. The server calls Authenticate for every request that needs a credential, and again for polls
+	// that wait and streams that run. Its errors are *api.Error. It refuses an unknown key.
 	Authenticate(r *http.Request) (tenancy.Principal, error)
 	// Used records that a request was authenticated with a key. It must not block.
 	Used(keyID string, at time.Time)
@@ -88,7 +89,7 @@ type Authenticator interface {
 	Ready() error
 }
 
-// Server serves the routes of a node's table. It is an http.Handler.
+// Server serves the HTTP API and the Worker RPC of a node or of a host of the cloud. It is an http.Handler.
 type Server struct {
 	cfg        Config
 	handler    http.Handler
@@ -119,9 +120,9 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New returns a server of one namespace that cfg.Host has open, or, if cfg.Authenticator
-// is set, of all namespaces that cfg.Host has open or will open. An error means a mistake
-// in cfg or in the route table.
+// New returns a server of cfg.Namespace, which cfg.Host has open. With cfg.Authenticator it serves all
+// namespaces that cfg.Host has open or will open. An error means a mistake in cfg or in the route table. At
+// the end, call Drain, and after the last request Close.
 func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Authenticator != nil) || cfg.Authenticator != nil && cfg.Dev:
@@ -241,8 +242,8 @@ func lenient(route serve.Route) bool {
 	return route.Path == metricsPath || route.Path == scrapePath || route.Path == profilesPath
 }
 
-// whole reports whether a route concerns all queues: it administers the node, shows everything on it, or sets
-// values common to its queues. For routes that may concern one queue the handler decides.
+// whole reports whether a route concerns all queues: it administers the node, shows everything on the node,
+// or sets values that all queues share. For routes that may concern one queue the handler decides.
 func whole(route serve.Route) bool {
 	return route.Permission == tenancy.NodeAdmin || route.Path == metricsPath || route.Path == scrapePath || route.Path == settingsPath && route.Method == http.MethodPut
 }
@@ -285,9 +286,9 @@ func (s *Server) site() about.Site {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Drain ends the waiting fetches, the waits for bulk operations, the streams and a running backup, now and
-// from now on, and makes the node not ready, so that a graceful shutdown does not wait for them. Other
-// requests are served as before. Drain may be called more than once.
+// Drain ends the waiting fetches, the waits for bulk operations, the streams and a running backup, and from
+// now on refuses them or ends them at once. So a graceful shutdown does not wait for them. Drain also makes
+// the node not ready. Other requests are served as before. Drain may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
 // request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
@@ -303,9 +304,10 @@ type request struct {
 	callerVersion uint64
 }
 
-// begin decodes the body of a request into v and finds its shards. If v is nil, the body must be empty or an
-// empty object, except that the body of a GET or HEAD is ignored. On an audited route begin prepares the
-// audit record. Before a write that needs the right to manage keys, it checks the caller's rights again.
+// begin decodes the body of a request into v and finds the shards of the caller's namespace. If v is nil, the
+// body of a GET or HEAD is ignored, and any other body must be empty or an object, on a strict route without
+// fields. On an audited route begin prepares the audit record. Before a write that needs the right to manage
+// keys, it checks the caller's rights again.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
@@ -349,7 +351,7 @@ func decode(r *http.Request, v any) (*op.Idempotency, error) {
 	return key, serve.Decode(r, body, v)
 }
 
-// principalOf returns the text under which the log stores a principal: the id of its key, or "open".
+// principalOf returns the log's text for a principal: the id of the principal's key, or "open".
 func principalOf(who tenancy.Principal) string {
 	if who.KeyID != "" {
 		return who.KeyID
