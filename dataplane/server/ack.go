@@ -123,9 +123,9 @@ func checkAcks(n int) error {
 }
 
 // settle proposes the valid acks. Its answer lists an error for each invalid ack and for each ack that its
-// shard refused. If only some shards committed their ops, it lists a failed shard's error for each ack of
-// that shard. The request fails as a whole if there are valid acks and no shard committed any, or on an error
-// that is no *api.Error.
+// shard refused. If only some shards committed their ops, the answer lists a failed shard's error for each
+// ack of that shard. The request fails as a whole if there are valid acks and no shard committed any, or on
+// an error that is no *api.Error.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {

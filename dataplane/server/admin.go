@@ -42,8 +42,8 @@ func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do 
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// verify checks everything that this node's stores of the namespace have on disk, one shard after another. It
-// stops at the first shard with damage.
+// verify checks everything that this node's stores of the namespace have on disk, one shard after another. At
+// the first shard with damage it stops and answers UNHEALTHY.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -74,8 +74,8 @@ const (
 	gcPauses    = "/sched/pauses/total/gc:seconds"
 )
 
-// runtime reports the resources that the process uses. A host of the cloud refuses, because the figures would
-// tell one tenant about the others.
+// runtime reports the resources that the process uses. A host of the cloud answers FORBIDDEN, because the
+// figures would tell one tenant about the others.
 func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return api.Errorf(api.Forbidden, "only operators may see the resources of a cloud host")

@@ -146,7 +146,7 @@ func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 type auditFilter struct {
 	principal, method, path string
 	status                  [2]uint32 // the lowest and the highest; 0 = any
-	after, before           int64     // clock; 0 = any
+	after, before           int64     // clock; after is included, before is not; 0 = any
 	desc, lines             bool
 	limit                   int
 	places                  []uint64 // the number of the page's first record on each shard; nil = the first page
@@ -242,9 +242,9 @@ type auditCursor struct {
 	Places []uint64 `json:"p"`
 }
 
-// readCursor sets f.bound and takes the page's start from a cursor; "" means the first page. It refuses a
-// cursor of another filter, order, namespace, number of shards or incarnation of the home shard with
-// VALIDATION_ERROR.
+// readCursor sets f.bound and takes the page's start from a cursor; "" means the first page. The error is
+// VALIDATION_ERROR if the cursor comes from another filter, order, namespace, number of shards or incarnation
+// of the home shard.
 func (f *auditFilter) readCursor(text string, q *request) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v %d %d %t %x %q", f.principal, f.method, f.path, f.status, f.after, f.before, f.desc,
 		q.shards.Home().State().Head().GetIncarnation(), q.who.Namespace))
@@ -281,7 +281,8 @@ func (f *auditFilter) matches(r *state.AuditRecord) bool {
 }
 
 // page returns the next page and the start of the page after it, or nil places if no record follows. It
-// merges the records of the shards in the order of their times.
+// merges the records of the shards in the order of their times, and ends the page early after auditScan
+// records.
 func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, places []uint64, err error) {
 	logs := make([]*auditLog, len(cells))
 	for i, c := range cells {

@@ -23,10 +23,11 @@ type Cluster interface {
 	URL(id string) string
 	// Members returns the members of a shard as its leader sees them.
 	Members(ctx context.Context, shard int) ([]engine.Member, error)
-	// Invite asks the waiting node at an address to join.
+	// Invite asks the node that waits at an address to join. The node may join only after Invite has
+	// returned.
 	Invite(ctx context.Context, address string) error
-	// Remove removes a node from all shards. It refuses before any change if a shard would lose its quorum.
-	// After another error it may be repeated.
+	// Remove removes a node from all shards. It fails before any change if a shard would lose its quorum.
+	// After another error, Remove may be repeated.
 	Remove(ctx context.Context, id string) error
 	// Transfer transfers the leadership of all shards to a node; "" = to any other node.
 	Transfer(ctx context.Context, to string) error

@@ -90,8 +90,9 @@ func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*ev
 	return s.readFrom(r, q, query, name, from)
 }
 
-// readFrom returns a reader that starts after the position in from; "" means no position. Errors call from by
-// name. If this node lacks the position, readFrom waits for the leader's state, at most Config.ReadWait.
+// readFrom returns a reader that starts after the position in from; "" means no position. An error calls the
+// position by name. If this node lacks the position, readFrom waits for the leader's state, at most
+// Config.ReadWait.
 func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, from string) (*eventReader, error) {
 	x := &eventReader{query: query, cells: q.shards.All()}
 	if from == "" {

@@ -88,7 +88,7 @@ func (h *eventHub) rest(idle time.Duration) {
 }
 
 // eventRate bounds the cost per second, in bytes, of the streams of a namespace. It serves streams roughly in
-// the order in which they ask, because adjust changes only the waits of later ones.
+// the order of their requests, because adjust changes only the waits of later ones.
 type eventRate struct {
 	perSecond int64
 
@@ -96,7 +96,7 @@ type eventRate struct {
 	even time.Time // when the rate allows the next write
 }
 
-// reserve charges the expected cost of a write and returns how long the stream must wait before it.
+// reserve charges the expected cost of a write and returns how long the stream must wait before the write.
 func (r *eventRate) reserve(now time.Time, cost int64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func newEventPace(rate *eventRate) *eventPace {
 	return &eventPace{rate: rate, expected: eventWriteCost}
 }
 
-// take asks for the next write. The returned channel fires when it may begin.
+// take asks for the next write. The returned channel fires when the write may begin.
 func (t *eventPace) take() <-chan time.Time {
 	wait := t.rate.reserve(time.Now(), t.expected)
 	if t.timer == nil {

@@ -167,7 +167,7 @@ func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, event
 	return events, false, nil
 }
 
-// show moves the position after an event and appends the event if the caller selected it and may see it.
+// show moves the position past an event and appends the event if the caller selected it and may see it.
 func (x *eventReader) show(v snapshots, shard int, e *sharedEvent, events []shownEvent, size int) ([]shownEvent, int, error) {
 	view, err := x.query.show(v, shard, e)
 	if err != nil {

@@ -96,7 +96,7 @@ type lease struct {
 // Idempotency-Key leased. The caller must deliver the jobs or give them back.
 //
 // lease waits in the host and not in a cell, and it proposes only after it has claimed a job. The event that
-// makes a job ready wakes it; it never checks by a timer.
+// makes a job ready wakes lease, which never checks by a timer.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
@@ -282,8 +282,8 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 
 // leasedBefore returns the jobs that an earlier fetch with the same Idempotency-Key leased and that still
 // have these leases, as far as this node knows. If there were leases and all have ended, the error is
-// LEASE_LOST. A key is remembered on one shard, so leasedBefore refuses queues on several shards with
-// CROSS_SHARD. Without a key it returns nothing.
+// LEASE_LOST. A key is remembered on one shard, so the error is CROSS_SHARD if the queues lie on several.
+// Without a key leasedBefore returns nothing.
 func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
 	if q.meta.Idempotency == nil {
 		return nil, nil

@@ -107,8 +107,8 @@ func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell
 	return nil
 }
 
-// awaitView waits until the views of the shards are as fresh as the request asks, and returns their age,
-// which it also sets as a header.
+// awaitView waits until the views of the shards are as fresh as the request asks, and returns their age. It
+// also sets the age as a header.
 //
 // With consistency=strong or min_index, the answer is VIEW_BEHIND if the views are not that fresh within
 // Config.ReadWait. consistency=eventual takes the views as they are. A read that asks for no freshness waits

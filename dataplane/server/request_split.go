@@ -15,8 +15,8 @@ import (
 // for each job.
 type items[T any] struct {
 	ids []job.ID
-	// propose commits one op for the items at these positions (nil: all). As far as this node knows, the jobs
-	// of these items lie on the cell. propose returns one result for each.
+	// propose commits one op for the items at the positions in at (nil: all). As far as this node knows, the
+	// jobs of these items lie on c. propose returns one result for each.
 	propose func(c *cell.Cell, at []int) ([]T, position, error)
 	// refusal returns the refusal of an item, or nil.
 	refusal func(T) *op.Refusal
@@ -24,7 +24,7 @@ type items[T any] struct {
 	results []T
 	errs    []error      // by position: the error instead of a result; with one shard settle returns the error
 	asked   []*cell.Cell // by position: the cell that was last asked for the job; nil with one shard
-	at      []position   // the positions of the writes
+	at      []position   // the positions of the writes; nil if no shard committed
 }
 
 // settle proposes the items on the shards of their jobs, and leaves the error of a single item in errs. If a

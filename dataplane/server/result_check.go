@@ -50,10 +50,10 @@ func (m *mismatches) explain(id job.ID, err error) error {
 	return err
 }
 
-// proposeAcks acks items on one shard and returns one refusal for each; one without a code means success. The
-// op returns ResultUnchecked for results that must be checked against their jobs' schemas. proposeAcks checks
-// them and acks the jobs whose results match. It fails the attempts of the others, refuses their items with
-// RESULT_MISMATCH and notes the details in found.
+// proposeAcks acks items on one shard and returns one refusal for each; a refusal without a code means
+// success. The op returns ResultUnchecked for results that must be checked against their jobs' schemas.
+// proposeAcks checks them and acks the jobs whose results match. It fails the attempts of the others, notes
+// the details in found and refuses these items with RESULT_MISMATCH.
 func (s *Server) proposeAcks(r *http.Request, q *request, c *cell.Cell, asked []*op.AckItem, found *mismatches) ([]*op.Refusal, position, error) {
 	result, where, err := proposeOnce[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: asked})
 	refused := result.GetItems()

@@ -19,7 +19,7 @@ const (
 	// and the answer contains more than jobs. A single larger job is sent anyway.
 	maxRPCAnswer = 4<<20 - 64<<10
 	// rpcEarly is the time between the answer of a waiting fetch and the caller's deadline. If a quarter of
-	// the caller's remaining time is shorter, that quarter replaces it.
+	// the caller's remaining time is shorter, that quarter replaces rpcEarly.
 	rpcEarly = 500 * time.Millisecond
 )
 

@@ -81,7 +81,7 @@ type Config struct {
 type Authenticator interface {
 	// Authenticate returns the sender of a request; the request may touch only the namespace of this
 	// principal. The server calls Authenticate for every request that needs a credential, and again for polls
-	// that wait and streams that run. Its errors are *api.Error. It refuses an unknown key.
+	// that wait and streams that run. An unknown key is refused. All errors are *api.Error.
 	Authenticate(r *http.Request) (tenancy.Principal, error)
 	// Used records that a request was authenticated with a key. It must not block.
 	Used(keyID string, at time.Time)
@@ -121,8 +121,8 @@ type Server struct {
 }
 
 // New returns a server of cfg.Namespace, which cfg.Host has open. With cfg.Authenticator it serves all
-// namespaces that cfg.Host has open or will open. An error means a mistake in cfg or in the route table. At
-// the end, call Drain, and after the last request Close.
+// namespaces that cfg.Host has open or will open. An error means a mistake in cfg or in the route table. To
+// shut the server down, call Drain, wait for the running requests, and call Close.
 func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Authenticator != nil) || cfg.Authenticator != nil && cfg.Dev:
@@ -291,8 +291,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // the node not ready. Other requests are served as before. Drain may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// request is the common input of handlers: the principal, the shards of its namespace, and the metadata for
-// its writes.
+// request is the common input of handlers: the principal, the shards of the principal's namespace, and the
+// metadata of the request's writes.
 type request struct {
 	who        tenancy.Principal
 	shards     router.Shards

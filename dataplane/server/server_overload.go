@@ -100,7 +100,7 @@ func (b *heldBody) release() {
 	}
 }
 
-// searching bounds the number of searches and lists that run at once.
+// searching answers OVERLOADED if Config.MaxSearches searches and lists are running already.
 func (s *Server) searching(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.searches.take(1) {

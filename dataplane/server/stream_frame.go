@@ -18,10 +18,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// frame is one frame of a stream: acks, then enqueues, then a fetch. In a namespace with one shard that this
-// node leads, the frame's ops are admitted to the backlog in this order, and after the ops of earlier frames,
-// so that they enter the log in this order. Their results are awaited while later frames begin. The second
-// fetch of finish has no fixed order.
+// frame is one frame of a stream: acks, then enqueues, then a fetch. If the namespace has one shard and this
+// node leads it, the frame's ops are admitted to the backlog in this order, and after the ops of earlier
+// frames, so that they enter the log in this order. Their results are awaited while later frames begin. The
+// second fetch of finish has no fixed order.
 type frame struct {
 	stream *stream
 	m      *workerpb.StreamLifecycleRequest

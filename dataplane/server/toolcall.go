@@ -14,7 +14,7 @@ import (
 )
 
 // addTools adds to an ack the jobs of its tool calls, each with an id of its queue's shard. The caller needs
-// the right to enqueue them, and the ack the agent_status continue.
+// the right to enqueue these jobs. The ack must have the agent_status continue.
 func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) error {
 	if len(calls) == 0 {
 		return nil

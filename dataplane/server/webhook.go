@@ -52,7 +52,7 @@ func (s *Server) webhookRoutes() []serve.Route {
 	)
 }
 
-// testWebhook queues a test event, which is delivered like every other event.
+// testWebhook queues a test event for the webhook in the path, even if that webhook selects other events.
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
 	q, hook, err := webhooks.mine(s, r)
 	if err != nil {

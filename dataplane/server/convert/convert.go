@@ -99,7 +99,7 @@ func usage(u *api.ReportedUsage) *job.Usage {
 }
 
 // leaseProof converts the proof that a worker holds a job: a lease token, a worker id, both or neither. The
-// op decides whether it is enough (job.ProvesLease).
+// op decides whether the proof is enough (job.ProvesLease).
 func leaseProof(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
 	return new(proof).read(f, id, token, workerID)
 }

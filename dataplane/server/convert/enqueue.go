@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// EnqueueBody is the body of POST /enqueue and an item of POST /enqueue/batch.
+// EnqueueBody is the body of POST /enqueue and an item of EnqueueBatchBody.
 type EnqueueBody struct {
 	api.EnqueueRequest
 	unbuiltRouting
@@ -145,7 +145,7 @@ func parentID(f *Faults, given string) []byte {
 	return id[:]
 }
 
-// batchOf reports whether the n jobs of a list may be enqueued at once, and adds a fault of that list if they may not.
+// batchOf reports whether n jobs may be enqueued at once. If they may not, it adds a fault of the list.
 func (f *Faults) batchOf(list string, n int) bool {
 	if n >= 1 && n <= job.MaxEnqueueJobs {
 		return true

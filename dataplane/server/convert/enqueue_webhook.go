@@ -53,7 +53,7 @@ var WebhookParams = []WebhookParam{
 	{"tags", "tag, as name:value; may be repeated", true, func(r *api.EnqueueRequest, v string) error { return addTag(r, v) }},
 }
 
-// FromWebhook converts a webhook for a queue to an enqueue.
+// FromWebhook converts a webhook for a queue to an enqueue. It refuses unknown parameters.
 func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue, Payload: webhookPayload(f, body)}}
 	values, err := url.ParseQuery(query)

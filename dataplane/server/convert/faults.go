@@ -36,7 +36,7 @@ func (f *Faults) add(code api.Code, field, format string, args ...any) {
 	f.Add(code, f.scope.qualify(field), format, args...)
 }
 
-// Invalid reports an invalid value.
+// Invalid reports an invalid value, as VALIDATION_ERROR.
 func (f *Faults) Invalid(field, format string, args ...any) {
 	f.add(api.ValidationError, field, format, args...)
 }
@@ -46,7 +46,7 @@ func (f *Faults) TooLong(field string, size, most int) {
 	f.add(api.PayloadTooLarge, field, "has %d bytes, at most %d are taken", size, most)
 }
 
-// Unsupported reports a documented field that is not implemented.
+// Unsupported reports a documented field that is not implemented, as UNSUPPORTED.
 func (f *Faults) Unsupported(field string) {
 	f.add(api.Unsupported, field, "is not supported by this server yet: leave it out")
 }

@@ -30,8 +30,8 @@ type Fetch struct {
 	Concurrency int // of the worker; 0 = not given
 }
 
-// FromFetch converts a fetch of one job. It cuts the timeout to job.MaxFetchWait, and the fetch waits until
-// fetchEarly before the timeout.
+// FromFetch converts a fetch of one job. It cuts the timeout to job.MaxFetchWait; the default is
+// job.DefaultFetchWait. The fetch waits until fetchEarly before the timeout.
 func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	out := Fetch{
 		WorkerID: r.WorkerID,
@@ -85,7 +85,8 @@ func queues(f *Faults, names []string) []string {
 	return out
 }
 
-// FromFetchBatch converts a fetch of several jobs. It cuts the count to job.MaxFetchJobs; the default is 1.
+// FromFetchBatch converts a fetch of several jobs. It cuts the count to job.MaxFetchJobs and refuses one
+// below 1; the default is 1.
 func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
 	out := FromFetch(f, &r.FetchRequest)
 	if n := r.Count; n != nil {

@@ -27,8 +27,8 @@ func MismatchText(all []resultschema.Mismatch) string {
 	return "result does not match its schema: " + all[0].String()
 }
 
-// ToMismatch returns the details of RESULT_MISMATCH: the mismatches, the number of further ones, and what
-// became of the job.
+// ToMismatch returns the details of RESULT_MISMATCH: the mismatches, the number of further ones, and the
+// job's new state and attempts.
 func ToMismatch(all []resultschema.Mismatch, more int, became *op.Failed) map[string]any {
 	details := map[string]any{
 		"mismatches":         all,

@@ -120,7 +120,7 @@ func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int
 	return jobs, -1, f.Err()
 }
 
-// ToRPCEnqueued returns the ids of the jobs of an enqueue, whose texts share one allocation.
+// ToRPCEnqueued returns the ids of the jobs of an enqueue. The texts of the ids share one allocation.
 func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
 	ids, text := make([]string, len(jobs)), make([]byte, 0, len(jobs)*job.IDTextSize)
 	for i, e := range jobs {

@@ -14,9 +14,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromRPCFetch converts a fetch of up to count jobs; it lowers a count above job.MaxFetchJobs to that. The
-// messages have no timeout, so lease, in seconds, is also the fetch's wait, cut to job.MaxFetchWait. A lease
-// of 0 is absent: the lease is then job.DefaultLease long, and the fetch waits job.DefaultFetchWait.
+// FromRPCFetch converts a fetch of up to count jobs. It refuses a count below 1, and lowers one above
+// job.MaxFetchJobs to that. The messages have no timeout, so lease, in seconds, is also the fetch's wait, cut
+// to job.MaxFetchWait. A lease of 0 is absent: the lease is then job.DefaultLease long, and the fetch waits
+// job.DefaultFetchWait.
 func FromRPCFetch(queues []string, worker, hostname string, lease, count, concurrency int32) (Fetch, error) {
 	var f Faults
 	n := int(count)

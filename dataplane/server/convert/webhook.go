@@ -59,8 +59,8 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// ToHook converts a webhook to its API form, without its secret. a is the record of its deliveries, or nil
-// before the first. The end of the old secret is shown until nowNs has reached it.
+// ToHook converts a webhook to its API form, without its secret. a is the record of the webhook's deliveries,
+// or nil before the first delivery. The end of the old secret is shown until nowNs has reached it.
 func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	h := r.Webhook
 	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}

@@ -39,10 +39,10 @@ const (
 //     another keyword. The gate charges the work of this object at this value, reports included. Each other object
 //     that the keywords apply has a gate of its own.
 //   - Before the gate, the library makes a scope, looks for a cycle and lists the unevaluated members. The charge
-//     contains the longest way that it can look back for a cycle (chainsOf), and the members.
-//   - The schemas true and false have no gate. The charge of the object that applies them contains them: one unit
-//     for each of them at each value, perFailure for each report of a false, and one unit per member for each of
-//     them at the object's own value, because the library lists the unevaluated members again.
+//     contains the members, and the longest way that the library can look back for a cycle (chainsOf).
+//   - The schemas true and false have no gate. So the gate of the object that applies them also charges for them:
+//     one unit for each at each value, and perFailure for each report of a false. For each of them at the object's
+//     own value it charges one more unit per member, because the library lists the unevaluated members again.
 //   - A pattern charges its own steps, and constants and uniqueItems charge for the values that they compare.
 //   - The references are static and have no cycle, so the library never searches the scopes of other values.
 //   - A step may copy the path of its value, so the depth of the result multiplies each charge.
@@ -67,7 +67,7 @@ func (m *meter) begin(ctx context.Context, doc any) {
 	m.ctx, m.left, m.scale, m.long = ctx, maxWork, 1+depth/pathPerUnit, name >= longName
 }
 
-// spend charges work. It panics with stopped if the work is used up. Every perLook units it also does so if
+// spend charges work. It panics with stopped if the work is used up. Every perLook units it also panics if
 // the context of the check is done.
 func (m *meter) spend(work int) {
 	before := m.left
