@@ -19,9 +19,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits.
-// It applies the limit of the client's address before it looks at the key. Afterwards it applies the limit of
-// failures to a wrong key, or the key's own limit.
+// authenticate returns the sender of a new request. A node with keys of its own also applies its rate limits,
+// and answers RATE_LIMITED above them. It applies the limit of the client's address before it looks at the
+// key. Afterwards it applies the limit of failures to a wrong key, or the key's own limit.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)

@@ -18,7 +18,7 @@ const (
 	eventLookCost  = 1       // an event of the ring that a stream examines
 )
 
-// eventBurst bounds the unused rate that a namespace saves up to use at once. It is short, so that a thousand
+// eventBurst is the longest time whose unused rate a namespace saves up. It is short, so that a thousand
 // streams write one after the other and requests run in between.
 const eventBurst = 10 * time.Millisecond
 

@@ -15,8 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state/event"
 )
 
-// sharedEvent is an event of the feed. For each view, the first stream that shows the event composes it, and
-// the first stream of each protocol encodes it. Other streams use those bytes, except RPC streams of a
+// sharedEvent is an event of the feed. For each eventView, the first stream that shows the event composes it,
+// and the first stream of each protocol encodes it. Other streams use those bytes, except RPC streams of a
 // namespace with several shards.
 type sharedEvent struct {
 	seq     uint64

@@ -113,8 +113,9 @@ func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell
 // With consistency=strong or min_index, the answer is VIEW_BEHIND if the views are not that fresh within
 // Config.ReadWait. consistency=eventual takes the views as they are. A read that asks for no freshness waits
 // until the views have all that the stores had when the read came, at most Config.FreshWait. After that time
-// it takes the views as they are, because an operator needs an old list more than none; a view that is still
-// being built for the first time answers VIEW_BEHIND.
+// it takes the views as they are, because an operator needs an old list more than none. It takes a view that
+// is already older than Config.FreshWait without waiting. A view that is still being built for the first time
+// answers VIEW_BEHIND.
 func (s *Server) awaitView(w http.ResponseWriter, r *http.Request, q *request, read ...*cell.Cell) (viewAge, error) {
 	f, err := q.freshness(r)
 	if err != nil {

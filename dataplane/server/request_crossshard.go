@@ -13,8 +13,9 @@ import (
 
 // rememberedElsewhere looks up the request's Idempotency-Key on all other shards, because an earlier request
 // with the key may have been for another queue, or for a job that has moved since. It returns the remembered
-// answer and its shard, or no shard if none remembers the key. It refuses a key that was used for another
-// request. The lookup sees only this node's state. On the request's own shard the op itself checks the key.
+// answer and its shard, or no shard if none remembers the key. The error is IDEMPOTENCY_MISMATCH if the key
+// was used for another request. The lookup sees only this node's state. On the request's own shard the op
+// itself checks the key.
 func rememberedElsewhere[R any](q *request, c *cell.Cell, o op.Op) (result R, at *cell.Cell, err error) {
 	if o.GetMeta().GetIdempotency() == nil || q.shards.Count() == 1 {
 		return result, nil, nil

@@ -41,7 +41,7 @@ func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{AlertRule: rule}}
 }
 
-// alertTarget returns the queue or the budget that a rule watches; "" means all queues.
+// alertTarget returns the queue that a rule watches, "" for all queues, or the budget as scope/target.
 func alertTarget(f *Faults, r *api.AlertRuleRequest, when state.AlertSubject) string {
 	if when == state.AlertSubject_ALERT_SUBJECT_BUDGET {
 		if r.Queue != "" {

@@ -36,7 +36,8 @@ func (f *Faults) add(code api.Code, field, format string, args ...any) {
 	f.Add(code, f.scope.qualify(field), format, args...)
 }
 
-// Invalid reports an invalid value, as VALIDATION_ERROR.
+// Invalid reports an invalid value, as VALIDATION_ERROR. The text continues the field's name, as in "is
+// missing".
 func (f *Faults) Invalid(field, format string, args ...any) {
 	f.add(api.ValidationError, field, format, args...)
 }
