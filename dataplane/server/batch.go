@@ -131,9 +131,10 @@ func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 // name that queue too, so that exactly the callers who may read the batch receive its events.
 func (q *request) seesBatch(b *state.Batch) bool { return q.who.Covers(b.HomeQueue()) }
 
-// mayUseBatch returns NOT_FOUND if the caller's scope does not cover a batch. A follower that does not know
-// the batch may be behind, so it catches up with the leader and reads again. Nothing is read for a caller who
-// may see every queue, because the op checks that the batch exists.
+// mayUseBatch returns NOT_FOUND if the caller's scope does not cover the batch, or if a caller with a scope
+// names no known batch. A follower that does not know the batch may be behind, so it catches up with the
+// leader and reads again. Nothing is read for a caller who may see every queue, because the op checks that
+// the batch exists.
 func (q *request) mayUseBatch(r *http.Request, at *cell.Cell, id job.ID) error {
 	if len(q.who.QueueScope) == 0 {
 		return nil

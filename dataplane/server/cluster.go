@@ -23,8 +23,7 @@ type Cluster interface {
 	URL(id string) string
 	// Members returns the members of a shard as its leader sees them.
 	Members(ctx context.Context, shard int) ([]engine.Member, error)
-	// Invite asks the node that waits at an address to join. The node may join only after Invite has
-	// returned.
+	// Invite asks the node that waits at an address to join. It may return before the node has joined.
 	Invite(ctx context.Context, address string) error
 	// Remove removes a node from all shards. It fails before any change if a shard would lose its quorum.
 	// After another error, Remove may be repeated.

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// These are the actions that a person takes on one job. Each proposes the op that takes a list of jobs, with
-// this job as its only one.
+// These are the actions that a person takes on one job. Each proposes the op for a list of jobs, with a list
+// that has only this job.
 
 func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
 	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {

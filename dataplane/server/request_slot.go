@@ -3,8 +3,8 @@ package server
 import "github.com/corvo/corvo/dataplane/op"
 
 // slot is the position of one op among several that goroutines propose at the same time and that must go into
-// the log in a fixed order. All of them wait for admission to the backlog and are then admitted one right
-// after the other, so that they usually share an entry. An op that never reaches admission does not delay the
+// the log in a fixed order. These ops wait for admission to the backlog and are then admitted one right after
+// the other, so that they usually share an entry. An op that never reaches admission does not delay the
 // others: see wait.
 type slot struct {
 	came    chan struct{} // closed when the op waits for admission

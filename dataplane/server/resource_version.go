@@ -37,7 +37,7 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 		text, opened := strings.CutPrefix(tag, `"`)
 		text, closed := strings.CutSuffix(text, `"`)
 		if !opened || !closed {
-			continue // weak tags never match a write
+			continue // a weak tag never names a version
 		}
 		if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 && version != present {
 			version = n

@@ -305,8 +305,8 @@ type request struct {
 }
 
 // begin decodes the body of a request into v and finds the shards of the caller's namespace. If v is nil, the
-// body of a GET or HEAD is ignored, and any other body must be empty or an object, on a strict route without
-// fields. On an audited route begin prepares the audit record. Before a write that needs the right to manage
+// body must be empty or an object, and strict routes refuse any field in it; but the body of a GET or HEAD is
+// ignored. On an audited route begin prepares the audit record. Before a write that needs the right to manage
 // keys, it checks the caller's rights again.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
