@@ -68,7 +68,8 @@ func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted, events ...EventType
 	return tx.attempted.put(tx, &attemptedKind, webhookID, a)
 }
 
-// Attempted returns the delivery record of a webhook, or nil before its first delivery was queued or dropped.
+// Attempted returns the delivery record of a webhook as of the last commit, or nil before its first delivery
+// was queued or dropped.
 func (s *Store) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return committed(s, func(r source) (*Attempted, error) { return readRow[Attempted](r, &attemptedKind, webhookID) })
 }
@@ -94,8 +95,8 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 }
 
 // OldestLooks bounds the jobs of a queue that OldestReady reads besides the first of each priority and
-// fairness key. If more jobs than that became ready late, OldestReady may miss a job after them that has been
-// ready longer.
+// fairness key. OldestReady may miss the longest-ready job if more than OldestLooks jobs with lower numbers
+// were scheduled for later than its ready time.
 const OldestLooks = 1000
 
 // OldestReady returns the time, in Unix nanoseconds, from which the longest-ready job of a queue could have
@@ -140,8 +141,8 @@ func (o *oldest) look(key string) error {
 
 // lookAt reads the ready jobs of one priority in the order of their numbers, which is mostly the order of
 // their creation. It stops at a job that was created at or after the oldest ready time found so far, because
-// no job created later can have been ready earlier. It may miss a job from another shard, which has a late
-// number for its age.
+// no job created later can have been ready earlier. It may miss a job that came from another shard, because
+// the number of that job is high for its age.
 func (o *oldest) lookAt(key string, priority uint8) error {
 	from := appendReadyOf(nil, o.queue, key, priority, 0)
 	to := appendReadyOf(nil, o.queue, key, priority+1, 0)

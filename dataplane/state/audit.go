@@ -27,7 +27,7 @@ func decodeAuditKey(key []byte) (seq uint64, err error) {
 var noHash [sha256.Size]byte
 
 // Records returns the numbers of the first stored record and of the next one to be written. They are equal if
-// no record is stored, and both 1 if none ever was.
+// no record is stored. Both are 1 if no record was ever written.
 func (c *AuditChain) Records() (first, next uint64) {
 	return max(c.GetFirstSeq(), 1), max(c.GetNextSeq(), 1)
 }
@@ -36,7 +36,7 @@ func (c *AuditChain) Records() (first, next uint64) {
 // none.
 func (c *AuditChain) Newest() []byte { return orNoHash(c.GetHash()) }
 
-// Before returns the hash that the first stored record is chained to: the last trimmed record's, or zeros.
+// Before returns the hash of the record before the first stored one: the last trimmed record's, or zeros.
 func (c *AuditChain) Before() []byte { return orNoHash(c.GetAnchor()) }
 
 func orNoHash(hash []byte) []byte {
@@ -67,8 +67,8 @@ type auditMark struct {
 // replica computes the same ones.
 type audited []auditMark
 
-// auditedKept is the number of records within which a repeat is recognised. It suffices, because a server
-// repeats an op only while it still answers the request.
+// auditedKept is the number of the newest records among which a repeated op is recognised. That many suffice,
+// because a server repeats an op only while it still answers the request.
 const auditedKept = 1024
 
 func (a audited) has(nonce, op string) bool {
@@ -108,8 +108,8 @@ func loadAudited(r source, chain *AuditChain) (a audited, err error) {
 	return a, nil
 }
 
-// AuditRecords returns the number of the first stored audit record, and the number that the next record had
-// before the entry began.
+// AuditRecords returns the number of the first audit record still stored, and as next the number after the
+// newest record of earlier entries.
 func (tx *Tx) AuditRecords() (first, next uint64) {
 	first, _ = tx.head.Audit.Records()
 	_, next = tx.s.head.Load().Audit.Records()
@@ -137,8 +137,8 @@ func (tx *Tx) AddAudit(r *AuditRecord) error {
 	return nil
 }
 
-// TrimAudit removes the records numbered below firstSeq, which must be from first to next as AuditRecords
-// returns them. The hash of the last removed record becomes the anchor of the chain.
+// TrimAudit removes the records numbered below firstSeq. firstSeq must be at least first and at most next, as
+// AuditRecords returns them. The hash of the last removed record becomes the anchor of the chain.
 func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	chain := tx.head.Audit
 	first, next := chain.Records()

@@ -11,7 +11,7 @@ const (
 	ReserveNone     ReserveSource = iota // none is declared, and the scope is job or no limit gives one
 	ReserveDeclared                      // declared by the budget
 	ReservePerJob                        // the unspent part of the limit of one job
-	ReserveEstimate                      // the moving average of the queue's attempts
+	ReserveEstimate                      // the moving average of the cost of the queue's attempts, at most the smallest limit
 	ReserveFloor                         // a part of the smallest limit, because the average is not higher or is unknown
 )
 

@@ -45,8 +45,8 @@ func (s *Slice) Release(amount, nowNs int64) {
 	s.UsedNs = nowNs
 }
 
-// Spend books a cost against the free money. It takes as much of an overrun from the free money as there is,
-// because no attempt may reserve money that is known to be spent. It returns the part of the overrun that
+// Spend books a cost against the free money. An overrun also takes free money, as far as there is any,
+// because no attempt may reserve money that is known to be spent. Spend returns the part of the overrun that
 // exceeds the free money.
 func (s *Slice) Spend(cost billing.Sums, nowNs int64) (left money.Nano) {
 	if cost == (billing.Sums{}) {

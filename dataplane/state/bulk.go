@@ -129,7 +129,7 @@ func (s *Store) BulkParts() ([]*BulkPart, error) {
 	})
 }
 
-// BulkWork returns the selection of a part's jobs, or nil if the part has ended.
+// BulkWork returns the selection of a part's jobs, or nil if there is no unfinished part of the operation.
 func (s *Store) BulkWork(id [16]byte) (*BulkWork, error) {
 	return committed(s, func(r source) (*BulkWork, error) { return readRow[BulkWork](r, &bulkWorkKind, id) })
 }

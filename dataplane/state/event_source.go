@@ -10,7 +10,8 @@ import (
 // Package event composes an event from the records that these methods read, as of a commit or of the running
 // entry.
 
-// Progress returns the progress that a job's worker last reported, or nil if there is none.
+// Progress returns the progress that a job's worker last reported, as of the last commit, or nil if there is
+// none.
 func (s *Store) Progress(id job.ID) (*job.Blob, error) { return s.Blob(id, job.Progress) }
 
 // Progress returns the progress that a job's worker last reported, or nil if there is none.

@@ -73,8 +73,8 @@ func (tx *Tx) remember(h *entryJob, event EventType) error {
 	return err
 }
 
-// AddEvent appends an event of a job that the event does not change. PutJob must follow if the job's history
-// records events of this type.
+// AddEvent appends an event of j to the feed and, if j's history records events of this type, to the history.
+// In the second case PutJob must follow.
 func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 	tx.event(event, j.Queue, j)
 	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {
@@ -98,8 +98,8 @@ func (tx *Tx) recordEvent(event EventType, queue string, id [16]byte) {
 	tx.feed.Events[len(tx.feed.Events)-1].RecordId = id[:]
 }
 
-// Events yields the entry's events so far, with their sequences. They belong to the store; the caller must
-// not keep them.
+// Events yields the entry's events so far, with their sequences. The events belong to the store; the caller
+// must not keep them.
 func (tx *Tx) Events() iter.Seq2[uint64, *Event] {
 	return func(yield func(uint64, *Event) bool) {
 		first := tx.head.FeedNextSeq - uint64(len(tx.feed.Events))
@@ -175,8 +175,8 @@ func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 // FeedHeld returns the size of the stored feed in bytes.
 func (h *Head) FeedHeld() uint64 { return h.GetFeedBytes() - h.GetFeedTrimmedBytes() }
 
-// FeedWithin returns the sequence at which the feed must begin to hold at most the given bytes. It is the
-// first sequence of an entry, or the next event's if the last entry alone is larger.
+// FeedWithin returns the sequence that TrimFeed needs so that the feed holds at most the given bytes. It is
+// the first sequence of an entry, or the next event's if the last entry alone is larger.
 func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	if v.head.FeedHeld() <= bytes {
 		return v.head.FeedFirstSeq, nil

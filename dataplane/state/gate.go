@@ -201,7 +201,7 @@ func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, erro
 	return ids, nil
 }
 
-// BeforeAtGate returns the number of jobs that wait at the gate of j before it, or `most` if there are more.
+// BeforeAtGate returns the number of jobs that wait before j at its gate, or `most` if there are more.
 func (v *Snapshot) BeforeAtGate(j *job.Job, most int) (int, error) {
 	g := gateOf(j)
 	return countKeys(v.snap, appendGateKey(nil, g, 0, 0), appendGateKey(nil, g, uint8(j.Priority), j.Number), most)
@@ -237,8 +237,8 @@ func loadGates(r source) (map[gateName]*Gate, error) {
 	return all, nil
 }
 
-// BeforeReady returns the number of ready jobs of j's queue and fairness key that come before it by priority
-// and number, or `most` if there are more.
+// BeforeReady returns the number of ready jobs that come before j by priority and number in j's queue and
+// fairness key, or `most` if there are more.
 func (v *Snapshot) BeforeReady(j *job.Job, most int) (int, error) {
 	key := j.FairnessKey
 	return countKeys(v.snap, appendReadyOf(nil, j.Queue, key, 0, 0), appendReadyOf(nil, j.Queue, key, uint8(j.Priority), j.Number), most)

@@ -118,7 +118,8 @@ func (tx *Tx) number(j *job.Job) {
 // counters, appends the events to the feed and to the job's history, and has Commit move the job's derived
 // keys. A job that is no longer pending leaves its gate. EVENT_FAILED and EVENT_RECLAIMED also count a failed
 // attempt, one for both. A new state needs an event, because readers of the feed would miss a change without
-// one. The job's id, number and queue are fixed.
+// one. If the attempt ends, the op must have cleared the lease's reservation and charge. If the job settles,
+// the op must have served its batch, chain and dependents. The job's id, number and queue are fixed.
 func (tx *Tx) PutJob(j *job.Job, events ...EventType) error {
 	if err := tx.putJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("put job %x: %w", j.Id, err))

@@ -48,8 +48,8 @@ func (tx *Tx) dependentsSettled(id job.ID) bool {
 	return err == nil && (d == nil || d.Settled != job.State_STATE_UNSPECIFIED)
 }
 
-// AddWaiter makes one job wait for another and increases the count in the Dependents record. A job that waits
-// already is not counted again.
+// AddWaiter makes waiter, a job of the given shard, wait for the job id and counts it in the Dependents
+// record. A job that waits already is not counted again.
 func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
 	d, err := tx.Dependents(id)
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *checker) checkDependents() error {
 	return nil
 }
 
-// Awaited returns the jobs for which the waiter waits on this shard, in order of their ids. It reads at most
+// Awaited returns the jobs of this shard that the waiter waits for, in order of their ids. It reads at most
 // `most` waiting records of the shard. If there are more, whole is false and the list may lack jobs.
 func (v *Snapshot) Awaited(waiter job.ID, most int) (ids []job.ID, whole bool, err error) {
 	if v.head.WaiterRecords == 0 {

@@ -26,7 +26,7 @@ type index struct {
 	expiry   timer  // when the job expires
 	unlock   timer  // when its unique key is released
 	lease    leaseToken
-	settled  int64            // when the job settled, from which its retention counts; 0 while nothing may remove it
+	settled  int64            // when the job settled, which starts its retention; 0 while nothing may remove the job
 	gate     gateName         // the gate it waits at instead of being ready
 	locks    [jobLocks]string // the keys it holds, by kind; empty for none
 }
@@ -69,7 +69,7 @@ func derive(j *job.Job) (index, error) {
 		ix.unlock = timer{TimerUnique, j.Detail.GetUniqueExpiresNs()}
 	}
 	if j.State.Settled() && ix.unlock == (timer{}) {
-		ix.settled = j.SettledNs // a job that keeps its unique key stays, because the key would be free without it
+		ix.settled = j.SettledNs // a job that keeps its unique key stays, because the key would be free without the job
 	}
 	return ix, nil
 }

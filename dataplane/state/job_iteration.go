@@ -101,7 +101,7 @@ func (tx *Tx) removeJudgements(h *entryJob) error {
 	return nil
 }
 
-// Iterations yields the stored iterations of a job whose numbers are above after, in order.
+// Iterations yields, in order, the stored iterations of a job with numbers above after.
 func (v *Snapshot) Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error] {
 	return scanRange(v.snap, append(appendIterationKey(nil, id, after), 0), iterationsEnd(id), func() *job.Iteration { return &job.Iteration{} })
 }

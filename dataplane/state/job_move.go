@@ -10,8 +10,9 @@ import (
 // MoveJob moves a job into another queue of the shard. The entry must have read the job and not changed it
 // since its last put, and the job must not be active. The queue is created if necessary; the op must have
 // checked CanAddQueues. The job keeps its number, so if it is ready it precedes the jobs of its priority that
-// were created after it. The new queue counts it as enqueued; the old queue keeps its totals, and an outcome
-// is not counted again. The job gives up a unique or debounce key that another job holds in the new queue.
+// were created after it. The new queue counts it as enqueued. The old queue keeps its totals; if the job has
+// settled, the new queue does not count its outcome. The job leaves its gate, and gives up a unique or
+// debounce key that another job holds in the new queue.
 func (tx *Tx) MoveJob(j *job.Job, queue string) error {
 	if err := tx.moveJob(j, queue); err != nil {
 		return tx.fail(fmt.Errorf("move job %x from queue %q to %q: %w", j.Id, j.Queue, queue, err))
@@ -39,8 +40,9 @@ func (tx *Tx) moveJob(j *job.Job, queue string) error {
 
 // ForwardJob removes a job with all its records and leaves a Forward to its new shard. The entry must have
 // read the job and not changed it since its last put; the op takes the documents with Parcel before. The job
-// must not be active and must have no iterations and no scores, which do not move. ForwardJob gives j its new
-// queue and move number. From then on the caller owns j and sends it.
+// must not be active, must neither wait for other jobs nor be waited for, and must have no iterations and no
+// scores, because none of these move. ForwardJob gives j its new queue and move number. From then on the
+// caller owns j and sends it.
 func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
 	if err := tx.forwardJob(j, shard, queue); err != nil {
 		return tx.fail(fmt.Errorf("forward job %x from queue %q to shard %d: %w", j.Id, j.Queue, shard, err))
@@ -89,7 +91,7 @@ func (tx *Tx) removeDocuments(h *entryJob) error {
 	return tx.removeErrors(h)
 }
 
-// removeErrors deletes the errors of a job, which have been read.
+// removeErrors deletes the errors of a job. The caller must have called readAttempts.
 func (tx *Tx) removeErrors(h *entryJob) error {
 	for _, attempt := range h.attempts {
 		tx.key = appendErrorKey(tx.key[:0], h.id, attempt)
@@ -102,10 +104,10 @@ func (tx *Tx) removeErrors(h *entryJob) error {
 }
 
 // AdmitJob stores a job that comes from another shard under the next number of this shard, in the job's
-// queue, which is created if necessary. It does not enforce the maximum number of queues: the job exists
-// nowhere else any more, so one queue too many is better than a lost job. It removes a Forward left by an
-// earlier visit. The caller must have put the job's blobs and errors before. The Tx owns the job from then
-// on.
+// queue. No job of this shard may have its id. The queue is created if necessary, even beyond the maximum
+// number of queues: the job exists nowhere else any more, so one queue too many is better than a lost job.
+// AdmitJob removes a Forward left by an earlier visit. The caller must have put the job's blobs and errors
+// before. The Tx owns the job from then on.
 func (tx *Tx) AdmitJob(j *job.Job) error {
 	if err := tx.admitJob(j); err != nil {
 		return tx.fail(fmt.Errorf("admit job %x into queue %q: %w", j.Id, j.Queue, err))
@@ -131,7 +133,8 @@ func (tx *Tx) admitJob(j *job.Job) error {
 	return tx.remember(h, EventType_EVENT_ARRIVED)
 }
 
-// movable returns the entry's copy of a job, if the job is unchanged since its last put and not active.
+// movable returns the entry's copy of a job. It fails if the job is active, or if a change that was not put
+// alters the job's index.
 func (tx *Tx) movable(j *job.Job) (*entryJob, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
@@ -150,7 +153,7 @@ func (tx *Tx) movable(j *job.Job) (*entryJob, error) {
 	return h, nil
 }
 
-// withdraw removes a job from its queue's counts and heads, and from its lane, gate and locks.
+// withdraw removes a job from its queue's counts and ready jobs in memory, and from its lane, gate and locks.
 func (tx *Tx) withdraw(h *entryJob) error {
 	q, state := h.queue, h.now.state
 	tx.touch(q)
@@ -167,7 +170,7 @@ func (tx *Tx) place(h *entryJob, q *queue) error {
 		return err
 	}
 	if h.job.Detail.GetGate() != job.Gate_GATE_NONE {
-		// The job's next fetch decides whether a gate keeps it in the new queue.
+		// In the new queue, the job's next fetch decides whether a gate keeps it back.
 		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, ""
 	}
 	to, err := derive(h.job)

@@ -68,7 +68,8 @@ func (s *JobReader) Job(id job.ID) (*job.Job, error) {
 // Errors returns the errors of a job's attempts, sorted by attempt.
 func (s *JobReader) Errors(id job.ID) ([]*job.AttemptError, error) { return readErrors(s.gen.db, id) }
 
-// Blob returns a blob of a job, or nil if there is none. It looks up a blob that is newer than the iterator.
+// Blob returns a blob of a job, or nil if there is none. A blob that is newer than the iterator costs a
+// lookup.
 func (s *JobReader) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	s.blob = job.Blob{Data: s.blob.Data[:0]}
 	if found, err := s.gen.recentBlob(id, kind, asOfNow, &s.blob); found {

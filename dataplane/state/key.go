@@ -24,10 +24,10 @@ func newKeyring(keys map[string]*Key) *keyring {
 	return r
 }
 
-// Key returns an API key by id from memory, or nil if there is none. The caller must not change it.
+// Key returns an API key by id as of the last commit, or nil if there is none. The caller must not change it.
 func (s *Store) Key(id string) *Key { return s.keysRead.Load().byID[id] }
 
-// Keys returns the API keys in order of their ids. The caller must not change them.
+// Keys returns the API keys as of the last commit, in order of their ids. The caller must not change them.
 func (s *Store) Keys() []*Key { return s.keysRead.Load().list }
 
 // Keys returns the API keys as of the snapshot, in order of their ids. A key that changed since an earlier

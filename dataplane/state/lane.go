@@ -24,8 +24,8 @@ const laneHeads = 32
 // about how long such jobs take. EndService corrects the charge when the job ends.
 const unknownService = 1e9
 
-// servedMost is the served time of a queue above which the served times of the queue and its lanes are
-// rebased, far from overflow.
+// servedMost bounds the served time of a queue. Above it, BeginService rebases the served times of the queue
+// and its lanes, far from overflow.
 const servedMost = 1 << 61
 
 // lane is a lane in memory, as the running entry leaves it.
@@ -56,8 +56,7 @@ type lanes struct {
 	ready laneHeap
 	// waiting lanes have ready jobs that only their rate limit keeps back.
 	waiting laneHeap
-	// idle lanes have a key and no pending or active jobs; the lane that the queue catches up with first comes
-	// first.
+	// idle lanes have a key and no pending or active jobs; the lane served least comes first.
 	idle laneHeap
 	// fading lanes are like idle ones, but their rate is still remembered.
 	fading laneHeap
@@ -228,9 +227,9 @@ func (ls *lanes) freeAt() int64 {
 	return 0
 }
 
-// beginNs returns the served time at which a lane with its first ready job begins. It is the queue's served time,
-// but at most one job's charge ahead of the first competing lane, so that wrong estimates of durations cannot delay
-// the new lane for long.
+// beginNs returns the served time that a lane gets with its first ready job. It is the queue's served time,
+// but at most one job's charge ahead of the first competing lane, so that wrong estimates of durations cannot
+// delay the new lane for long.
 func (q *queue) beginNs(clockNs int64) int64 {
 	q.lanes.wake(clockNs)
 	if l := q.lanes.ready.first(); l != nil {

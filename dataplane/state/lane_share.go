@@ -140,10 +140,10 @@ func (tx *Tx) touchLane(l *lane) {
 	}
 }
 
-// BeginService counts the attempt that begins with the job's lease in the job's lane, if its queue has lanes:
-// it charges the lane the expected duration, divided by the lane's weight, and counts the attempt against the
-// rate limit of the key. The job must be the one that NextReady returned, and still be ready. BeginService
-// notes the charge in j.Lease; PutJob must follow.
+// BeginService counts a new attempt of j in the job's lane, if the queue has lanes. It charges the lane the
+// expected duration, divided by the lane's weight, and counts the attempt against the rate limit of the key.
+// The job must be the one that NextReady returned, have its new lease, and not have been put since.
+// BeginService notes the charge in j.Lease; PutJob must follow.
 func (tx *Tx) BeginService(j *job.Job) error {
 	q := tx.s.queues[j.Queue]
 	if q == nil || q.lanes == nil {

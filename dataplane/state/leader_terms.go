@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// termsKept is the number of leaders' terms that a store remembers. A view that is older than all of them
-// finds no proof of its history here and is rebuilt from the state.
+// termsKept is the number of leaders' terms that a store remembers. A view of an older term is rebuilt from
+// the state, unless the feed still holds the view's newest entry.
 const termsKept = 64
 
 // StartTerm records the entry as the first of a leader's term. A leader appends the entries of its term in
-// order, so every entry from this one to the next leader's first belongs to the same history. A log that
-// loses its tail can reuse an index, a term number and even a clock, but not the random seed of an entry.
+// order. So this entry and all later ones before the next leader's first entry belong to one history. A log
+// that loses its tail can reuse an index, a term number and even a clock, but not the random seed of an
+// entry.
 func (tx *Tx) StartTerm() error {
 	tx.head.TermStartedNs = tx.head.ClockNs
 	terms := &Terms{}

@@ -33,7 +33,7 @@ type lock struct {
 }
 
 // Locked returns the id of the job or schedule that holds a key in a queue, as the entry's earlier ops left
-// it. The queue of a schedule's name is empty. ok is false if the key is free.
+// it. For the name of a schedule, queue is empty. ok is false if the key is free.
 func (tx *Tx) Locked(kind LockKind, queue, text string) (id job.ID, ok bool, err error) {
 	l, err := tx.lock(lockName{kind, queue, text})
 	if err != nil || l.now == nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // MaxOutboxOps and MaxOutboxBytes bound the ops that wait for another shard before CanSend reports that there
-// is no room. Ops that may be refused ask CanSend, so while a shard is unreachable only such ops to it are
-// refused. CanSend accepts an op while both numbers are below their bounds, so these ops exceed
-// MaxOutboxBytes by at most one op.
+// is no room. An op that may be refused asks CanSend. So while a shard is unreachable, only ops of that kind
+// are refused, and only those that would send there. CanSend accepts an op while both numbers are below their
+// bounds, so these ops exceed MaxOutboxBytes by at most one op.
 //
 // Send itself never refuses an op for lack of room, because the consequences of a settled job cannot wait:
 // its worker is done, and a refused ack would make the work run again. These consequences are bounded too, by
@@ -45,7 +45,7 @@ type OutgoingRow struct {
 	Op  *Outgoing
 }
 
-// newOutbox returns the outbox of a shard to which nothing was sent.
+// newOutbox returns the outbox of a shard that was sent nothing.
 func newOutbox() *Outbox { return &Outbox{NextSeq: 1, FirstSeq: 1} }
 
 func (o *Outbox) bytes() uint64 { return o.SentBytes - o.TrimmedBytes }

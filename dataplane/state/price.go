@@ -72,8 +72,8 @@ func (b *ResourceIndex) CeilingPrice() billing.Price {
 	}
 }
 
-// SetPriceBook replaces all shipped prices by copies of those in list, which are a version of the price book.
-// It adds no event to the feed, because nobody has declared anything.
+// SetPriceBook replaces all shipped prices by copies of those in list, the prices of one version of the price
+// book. It adds no event to the feed, because nobody has declared anything.
 func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
 	names := make(map[string]bool, len(list))
 	for _, r := range list {

@@ -13,7 +13,7 @@ import (
 // touched the queue.
 type gauge struct {
 	fetchable atomic.Int64
-	// floors holds, for each priority, the number below which no job without a fairness key is ready. A
+	// floors holds a number for each priority. No ready job without a fairness key has a lower number. A
 	// reader of the oldest job begins there; from the level's first key it would walk over the tombstones of
 	// all jobs fetched before.
 	floors [job.Priorities]atomic.Uint64
@@ -27,7 +27,7 @@ func (g *gauge) publish(q *queue, clockNs int64) {
 	}
 }
 
-// floor returns the number below which no job of the level is ready.
+// floor returns a lower bound of the numbers of the level's ready jobs.
 func (l *level) floor() uint64 {
 	switch {
 	case len(l.list) > 0:
@@ -39,9 +39,9 @@ func (l *level) floor() uint64 {
 }
 
 // Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by its
-// pause, its concurrency, its rate limit and the limits of its lanes. It is exact as of the last commit and
-// takes no lock. Time alone can raise the room under a rate limit; Fetchable shows that after the next commit
-// that touches the queue. If there was no room, Replenish makes that commit.
+// pause, its concurrency, its rate limit and the limits of its lanes. It is 0 for an unknown queue. It is
+// exact as of the last commit and takes no lock. Time alone can raise the room under a rate limit; Fetchable
+// shows that after the next commit that touches the queue. If there was no room, Replenish makes that commit.
 func (s *Store) Fetchable(name string) int {
 	g, ok := s.gauges.Load(name)
 	if !ok {

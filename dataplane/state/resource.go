@@ -25,7 +25,7 @@ func (tx *Tx) ResourceIndex() *ResourceIndex {
 func (s *Store) ResourceIndex() *ResourceIndex { return s.resourcesRead.Load() }
 
 // Resource returns a resource as the entry's earlier ops left it, or nil if there is none. The caller must
-// not change it. It does not rebuild the index, as ResourceIndex does after each change.
+// not change it. Unlike ResourceIndex, it does not rebuild an index after each change.
 func (tx *Tx) Resource(kind ResourceKind, name string) *Resource {
 	return tx.s.resources[resourceName{kind, name}]
 }

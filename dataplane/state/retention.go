@@ -15,9 +15,9 @@ import (
 // time, and how long its jobs are kept. A changed retention is in force with the commit that changes it, for
 // settled jobs too, and rewrites none of them.
 //
-// A time of removal in each job, which an op recomputes page by page after a change, was rejected: the op
-// writes every settled job of the queue, or of the namespace, before the first one goes, and the queue needs
-// a mark of its progress that a later change supersedes.
+// A stored time of removal in each job was rejected. After a change of the retention, an op would have to
+// write every settled job of the queue, or of the namespace, page by page before the first one goes, and the
+// queue would need a mark of that op's progress.
 
 // settledStates is the number of states in which a job may settle.
 const settledStates = int(job.Cancelled-job.Completed) + 1
@@ -153,9 +153,9 @@ func (tx *Tx) moveSettled(h *entryJob) error {
 	return tx.batch.Set(tx.key, nil, nil)
 }
 
-// RetentionOver reports whether a job that the entry has read has settled and its retention is over. The
-// queue's current retention decides, or the namespace's if the queue has none. A job that keeps its unique
-// key is kept until the key is released, because without the job another could take the key.
+// RetentionOver reports whether a job has settled and its retention is over. The entry must have read the
+// job. The queue's current retention decides, or the namespace's if the queue has none. A job that keeps its
+// unique key is kept until the key is released, because without the job another could take the key.
 func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 	ix, err := derive(j)
 	if err != nil || ix.settled == 0 {
@@ -167,8 +167,7 @@ func (tx *Tx) RetentionOver(j *job.Job) (bool, error) {
 
 // SettledWhereDue counts the jobs that have settled since its last call. It counts only the lists that may
 // hold a job due at nowNs, because a busy queue that keeps its jobs for long must not hasten the removal of
-// others. Of such a list it counts every job, however long the list keeps its jobs, because in the long run
-// as many of them become due as settle.
+// others. It counts every job of such a list, because in the long run as many of them become due as settle.
 func (s *Store) SettledWhereDue(nowNs int64) (n uint64) {
 	s.retentions.mu.Lock()
 	defer s.retentions.mu.Unlock()
@@ -193,8 +192,8 @@ type dueList struct {
 }
 
 // RetentionDue lists up to limit jobs whose retention is over at nowNs. It returns the same jobs again until
-// an entry removes them. nextNs is the earliest time at which the retention of another may be over, or latest
-// if none ends. It is not after nowNs if there may be more due jobs than the call lists.
+// an entry removes them. nextNs is the earliest time at which any retention may be over, or math.MaxInt64 if
+// none ends. It is not after nowNs if the call lists a job or may have left a due one.
 func (s *Store) RetentionDue(nowNs int64, limit int) (ids [][16]byte, nextNs int64, err error) {
 	s.retentions.reading.Lock()
 	defer s.retentions.reading.Unlock()

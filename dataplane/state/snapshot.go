@@ -114,7 +114,7 @@ type source interface {
 }
 
 // Snapshot takes a snapshot as of the last commit; it waits for a commit that is being written. It never
-// fails: if the store is closed, reads of the snapshot's records return errClosed. A snapshot taken before
+// fails: if the store is closed, reads of the snapshot's records return an error. A snapshot taken before
 // Close can still be read.
 func (s *Store) Snapshot() *Snapshot {
 	s.publish.Lock()

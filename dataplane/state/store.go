@@ -46,8 +46,8 @@ type Hooks struct {
 	OnReady func(queue string, fetchable int)
 	// OnTimer reports that the commit set timers of the class. dueNs is the earliest of their due times.
 	OnTimer func(class TimerClass, dueNs int64)
-	// OnReplenish reports that rate limits keep back jobs of queues until times that the commit set, the
-	// first until dueNs.
+	// OnReplenish reports that the commit set new times at which rate limits allow kept jobs of queues. dueNs
+	// is the earliest of these times.
 	OnReplenish func(dueNs int64)
 	// OnRetention reports a new earliest time, dueNs, at which the retention of a settled job may end.
 	OnRetention func(dueNs int64)
@@ -77,8 +77,8 @@ type Hooks struct {
 // Ownership: only the applying goroutine uses the fields from queues on. It reads gen and its recent records
 // without a lock, because nobody else changes them. A reader holds mu for reading while it uses gen, or
 // acquires a reference to gen, so that Restore and Close cannot close the Pebble store under it. Restore
-// holds mu for writing only to switch, and an entry never takes mu. publish keeps a batch and its head
-// together for Snapshot: a commit holds it while it writes.
+// holds mu for writing only to switch, and an entry never takes mu. A commit holds publish while it writes,
+// so that Snapshot finds a batch and its head together.
 type Store struct {
 	dir       string
 	fs        vfs.FS

@@ -39,7 +39,7 @@ func exported(key []byte) bool {
 type Crossing struct {
 	First, Next uint64 // numbers of the ops sent there: those before First are trimmed, Next is not used yet
 	Received    uint64 // number of the last op from there that was applied here; 0 if none was
-	Incarnation []byte // incarnation of the other shard, within which Received counts; nil if none was
+	Incarnation []byte // incarnation of the other shard when it sent op Received; nil if none was applied
 }
 
 // Crossings returns the exchange with every shard that the snapshot's shard has sent ops to or received ops
@@ -73,8 +73,8 @@ func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 type Rebirth struct {
 	Incarnation entry.Incarnation // incarnation of the copy
 	// Renamed returns the new incarnation of another shard. ok reports whether that shard was copied at the
-	// same moment, in the incarnation old: then the ops received from it stay received. If not, it numbers
-	// its ops anew.
+	// same moment, in the incarnation old: then the ops received from it stay received. If not, that shard
+	// numbers its ops anew.
 	Renamed func(shard uint32, old []byte) (incarnation entry.Incarnation, ok bool)
 }
 

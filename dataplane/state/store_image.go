@@ -17,8 +17,8 @@ import (
 )
 
 // Image is a copy of the store on disk (a Pebble checkpoint: hard links) as of some applied entry; its parts
-// are the checkpoint's files. The caller must close it before the store is opened again, because Open removes
-// all images. An Image outlives the store and any Restore.
+// are the checkpoint's files. It stays readable after Close of the store and after a Restore. The caller must
+// close it before the store is opened again, because Open removes all images.
 type Image struct {
 	fs            vfs.FS
 	dir           string
@@ -154,7 +154,7 @@ func (i *Image) Applied() entry.Applied { return i.head.applied() }
 // there is none.
 func (i *Image) Configuration() (encoded []byte, index uint64) { return i.configuration.get() }
 
-// Parts returns the files of the image.
+// Parts returns the files of the image. The caller must not change the list.
 func (i *Image) Parts() []image.Part { return i.parts }
 
 // Open opens a part of the image for reading. If the file has changed, the disk cannot be trusted: the read

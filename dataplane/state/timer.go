@@ -32,9 +32,10 @@ const (
 // are removed long before they are due, and a read from the class's first key would walk over the tombstones
 // of all of them.
 //
-// A reader raises the floor to the earliest timer that it finds, or past the time up to which it found none.
-// If a commit has set timers of the class since the reader began, the reader leaves the floor, because those
-// timers may be earlier. A commit lowers the floor after readers can see its timers and before it calls the
+// A reader raises the floor to the earliest timer that it finds or, if it finds none, past the end of the
+// range that it read. If a commit has set timers of the class since the reader began, the reader leaves the
+// floor, because those timers may be earlier. A commit lowers the floor after readers can see its timers and
+// before it calls the hooks.
 // hooks.
 type timerFloor struct {
 	mu      sync.Mutex

@@ -8,8 +8,8 @@ package state
 const MaxEntryDocuments = 64 << 20
 
 // Full reports whether the entry has written as much as it may. An op that ends several jobs calls Full
-// before each of them. If the entry is full, a duty leaves the remaining jobs to its next op, a fetch leaves
-// them to the next fetch, and the requests of other clients are refused with OVERLOADED. So only the
-// consequences of one job, or the content of the entry itself, which the log bounds, can exceed
-// MaxEntryDocuments.
+// before each of them. If the entry is full, a duty leaves the remaining jobs to its next op, and a fetch
+// leaves them to the next fetch. Other requests are refused with OVERLOADED if they would end a job of a
+// batch or chain, or drop jobs of a full queue. So only the consequences of one job, or the content of the
+// entry itself, which the log bounds, can exceed MaxEntryDocuments.
 func (tx *Tx) Full() bool { return tx.documents >= MaxEntryDocuments }
