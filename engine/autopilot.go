@@ -11,10 +11,10 @@ import (
 // voters survive no failure; an operator can still remove a member by hand.
 const MinVoters = 3
 
-// The rules are implemented here because raft-autopilot was rejected. It leaves it to its user to find out
-// since when a member has been dead, which is the hard part. It would probe every member in addition to
-// maintain. And it removes all failed members at once, whereas one removal at a time lets each new quorum
-// prove itself.
+// The rules are implemented here, because the library raft-autopilot was rejected. The caller of that library
+// must find out since when a member has been dead, which is the hard part. It would probe every member in
+// addition to maintain. And it removes all failed members at once, whereas one removal at a time lets each
+// new quorum prove itself.
 
 // runAutopilot makes at most one membership change.
 func (g *Group) runAutopilot(ctx context.Context) {

@@ -20,14 +20,13 @@ const (
 	// as soon as it is known.
 	retryFirst = 10 * time.Millisecond
 	retryMost  = 250 * time.Millisecond
-	// maxOwnWait bounds the time for which the answer to a forwarded write is delayed until this node has
-	// applied the write.
+	// maxOwnWait bounds the delay of the answer to a forwarded write until this node has applied the write.
 	maxOwnWait = 2 * time.Second
 )
 
 // Unknown reports whether an error of Propose leaves the outcome unknown: the op may have been applied, or
-// may still be. After any other error the op has changed nothing, except after an INTERNAL whose text says
-// that the request was carried out or what the op answered.
+// may still be. After any other error the op has changed nothing, except after an INTERNAL that says that the
+// request was carried out, or that the op answered with the wrong type.
 func Unknown(err error) bool {
 	return errors.Is(err, pipeline.ErrUnknown) || errors.Is(err, replica.ErrUnknown) || api.CodeOf(err) == api.Unhealthy
 }
@@ -182,7 +181,7 @@ func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 
 // withLeader calls try with the present leader until try returns true. It calls try again after a pause, or
 // at once when the leader may have changed. If ctx ends first, it returns LEADER_UNAVAILABLE; if the group is
-// closed or has failed, it returns that error.
+// closed or has failed, it returns the reason (see unavailable).
 func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
 	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
 		leader, changed, err := g.leader()

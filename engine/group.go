@@ -57,7 +57,8 @@ type Group struct {
 // Open runs the group in c.Dir. A new directory becomes a new group with this node as its only voter or, with
 // c.Join, a future member of an existing group. Open returns before the group has a leader (see Ready). If
 // machine and log do not fit together, Open changes neither and returns UNHEALTHY with the remedy. It returns
-// CONFLICT for a directory of another group, node, history or kind of log.
+// CONFLICT for a directory of another group, node, history or kind of log, and for one that is in use, and
+// VALIDATION_ERROR for an invalid Config.
 func Open(c Config) (*Group, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {

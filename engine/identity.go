@@ -86,8 +86,8 @@ func loadIdentity(c Config) (identity, error) {
 	return id, nil
 }
 
-// NodeOf returns the node whose group is in a directory; "" if it holds no group yet, or a restored one that
-// was never opened.
+// NodeOf returns the node whose group is in a directory; "" if the directory holds no group yet, or a
+// restored one that was never opened. It returns UNHEALTHY if the record of the group is damaged.
 func NodeOf(dir string) (string, error) {
 	path := filepath.Join(dir, identityName)
 	data, err := os.ReadFile(path)

@@ -34,8 +34,8 @@ func (g *Group) registerHandlers() {
 // admit decides which nodes may send to this member in the group, among those that the transport's Identity
 // trusts. A leader accepts only members of its configuration, because no newer one exists. A follower accepts
 // every node, because its configuration may be older than a leader that is about to send it the new one. Raft
-// itself refuses a vote to a node that is not a member. Until its lease expires, a leader that was deposed
-// and does not know it refuses a new leader that its configuration lacks.
+// itself refuses a vote to a node that is not a member. A leader that was deposed and does not know it keeps
+// refusing a new leader outside of its configuration, until its lease expires.
 func (g *Group) admit(id string) bool {
 	select {
 	case <-g.opened:

@@ -17,8 +17,8 @@ const (
 	silentAfter = 5 * time.Second
 	// maxLearnerLag is the most entries that a learner may lack and still count as keeping up.
 	maxLearnerLag = 512
-	// maxViewLag is the most entries by which a member's view may be behind the leader's view and still count
-	// as caught up. It is not 0, because under load each view follows in steps of its own.
+	// maxViewLag is the largest lag of a member's view behind the leader's view, in entries, that counts as
+	// caught up. It is not 0, because under load each view follows in steps of its own.
 	maxViewLag = 512
 )
 
@@ -198,8 +198,8 @@ func (g *Group) alive(id string) bool {
 	return seen && w.silentSince.IsZero()
 }
 
-// updateAddresses records in the configuration one member's address that has changed, so that a member can
-// find others to which it has never been connected.
+// updateAddresses records one member's changed address in the configuration, so that a member also finds
+// others that it was never connected to.
 func (g *Group) updateAddresses() {
 	members, since := g.replica.AppliedMembers()
 	for _, p := range members {

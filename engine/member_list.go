@@ -8,8 +8,7 @@ import (
 )
 
 // followList makes at most one membership.Change towards the list of members, and reports whether it made
-// one. Raft refuses a change of the configuration if the configuration is no longer the one for which it was
-// chosen.
+// one. Raft refuses a change that was chosen for an older configuration.
 func (g *Group) followList(ctx context.Context, list []membership.Listed) (changed bool) {
 	members, since := g.replica.AppliedMembers()
 	c := membership.Next(g.situation(list, members, since))
@@ -69,8 +68,8 @@ func (g *Group) situation(list []membership.Listed, members []replica.Peer, sinc
 	return s
 }
 
-// list returns the list of members in the machine and a channel that is closed when a newer one is applied; both are
-// nil in a group without a list.
+// list returns the list of members in the machine and a channel that is closed when a newer one is applied;
+// both are nil without Config.List.
 func (g *Group) list() (list []membership.Listed, changed <-chan struct{}) {
 	if g.config.List == nil {
 		return nil, nil

@@ -72,20 +72,24 @@ func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
 // changes, it can be called on any member; the leader makes the change. The caller must have started the node
 // and opened the group on it with Join. If the node has an empty disk and the name of a voter, that voter
 // must be removed first.
+//
+// Each of the four changes returns LEADER_UNAVAILABLE if ctx ends before a leader has confirmed the change,
+// which may still be made. In a group without a Transport, all but Remove return STATE_CONFLICT.
 func (g *Group) AddLearner(ctx context.Context, id, address string) error {
 	return g.change(ctx, change{What: changeAdd, ID: id, Address: address})
 }
 
 // Promote gives a learner its vote, once it has received the entries that the leader had applied at the call.
-// It returns NOT_FOUND if the node is not a member, and STATE_CONFLICT if ctx ends before the learner has
-// caught up.
+// It returns NOT_FOUND if the node is not a member. If ctx ends before the learner has caught up, Promote
+// returns STATE_CONFLICT on the leader, and on another member usually LEADER_UNAVAILABLE.
 func (g *Group) Promote(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changePromote, ID: id})
 }
 
 // Remove removes a member. It returns STATE_CONFLICT if the member is a voter and the live voters that remain
 // would be no majority. Removing a node that is not a member does nothing. A leader that is to remove itself
-// transfers leadership first, and the new leader removes it.
+// transfers leadership first, and the new leader removes it; the error is STATE_CONFLICT if no other voter
+// answers.
 func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changeRemove, ID: id})
 }
@@ -272,8 +276,8 @@ func (g *Group) transferHere(ctx context.Context, to string, p replica.Peer) err
 	return g.transferTo(ctx, p)
 }
 
-// transferToBest transfers leadership to the most up-to-date of the live voters for which fits returns true;
-// if fits is nil, to the most up-to-date of all live voters.
+// transferToBest transfers leadership to the most up-to-date live voter that fits accepts; a nil fits accepts
+// every voter.
 func (g *Group) transferToBest(ctx context.Context, fits func(id string) bool) error {
 	g.probe(ctx)
 	var best replica.Peer

@@ -36,7 +36,8 @@ func (g *Group) ClockNs() int64 {
 }
 
 // Ready waits until this node can take writes: it leads and serves, or it is a member that reaches a leader
-// and has a Codec for forwarding. Ready returns an error if ctx ends, the group fails or the group is closed.
+// and has a Codec for forwarding. Ready returns LEADER_UNAVAILABLE if ctx ends or the group is closed, and
+// UNHEALTHY if the group fails.
 func (g *Group) Ready(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -67,7 +68,9 @@ func (g *Group) Ready(ctx context.Context) error {
 
 // Once Verify has returned nil, a read of the machine shows every change that any leader acknowledged before
 // the call. Verify costs one round to the voters, which concurrent calls share, and writes nothing. On a
-// follower, it asks the leader for its position and waits until this node has applied it.
+// follower, Verify asks the leader for a position and waits until this node has applied that entry. It
+// returns LEADER_UNAVAILABLE if no leader confirms its leadership before ctx ends, and VIEW_BEHIND if a
+// follower has not caught up by then.
 func (g *Group) Verify(ctx context.Context) error {
 	term, err := g.currentTerm()
 	if err == nil {

@@ -20,8 +20,8 @@ type callResult[T any] struct {
 	err   error
 }
 
-// join returns the result of the next call to start. If no goroutine serves the calls, join starts one with
-// spawn. If spawn returns false, the group has ended and the result is an error.
+// join returns the pending result of the next call to start. If no goroutine serves the calls, join starts
+// one with spawn. If spawn returns false, the group has ended and the result is an error.
 func (r *sharedCall[T]) join(spawn func(func()) bool, ask func() (T, error)) *callResult[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,10 +8,11 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Advertise returns the address under which other nodes shall reach a listener. If given is not "", it is
-// that address, and the listener's port completes it if it has none; it must be one that others can connect
-// to. If given is "", it is the listener's address or, for a listener on all addresses, one that other
-// machines can use. If the machine has none, it is a loopback address, and warning says so.
+// Advertise returns the address under which other nodes shall reach a listener. A given address that is not
+// "" wins, completed by the listener's port if it has none; one that nobody can connect to is refused with
+// VALIDATION_ERROR. Without a given address, the result is the listener's address or, for a listener on all
+// addresses, one that other machines can use. If the machine has no such address, the result is a loopback
+// address, and warning says so.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Config says how a process enters its cluster. A data directory that is already a member stays one; Join and
-// Find then only list addresses of other members.
+// Config says how a process enters its cluster. DataDir, NodeID and Listener are required. A data directory
+// that is already a member stays one; Join and Find then only list addresses of other members.
 type Config struct {
 	DataDir string
 	// Data is the name of the directory below DataDir that holds the groups; "" = "ns". If it exists before
@@ -70,8 +70,8 @@ type Config struct {
 
 // Find describes a set of nodes that form one cluster.
 type Find struct {
-	// Expect is the number of nodes. A new cluster is formed only after all of them have answered and none is
-	// in a cluster.
+	// Expect is the number of nodes, this one included. A new cluster is formed only after all of them have
+	// answered and none is in a cluster.
 	Expect int
 	// Addresses returns the nodes' addresses, perhaps with this node's. It is called repeatedly, because DNS
 	// entries appear one by one. A member calls it too, because another member may have a new address after a
@@ -117,9 +117,9 @@ type Cluster struct {
 }
 
 // Open makes this process a member of its cluster and listens for other members. If its directory is in no
-// cluster yet, Open waits until it is in one, and returns LEADER_UNAVAILABLE if ctx ends first. It fails
-// earlier if all addresses in Join refuse for good, or if another process keeps this node's ID. On an error
-// it closes the Listener.
+// cluster yet, Open waits until it is in one, and returns LEADER_UNAVAILABLE if ctx ends first. Open fails
+// earlier if all addresses in Join refuse for good, or, with CONFLICT, if another process keeps this node's
+// ID. On an error it closes the Listener.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
 	c.joinLog.log = func(why string) { c.cfg.Logger.Info("the node is not in a cluster yet", "reason", why) }

@@ -58,8 +58,8 @@ func (r *record) consider(q promise) error {
 	return nil
 }
 
-// over reports whether the promised candidacy is known to have ended: the candidate itself says that it has
-// ended it, or has lost the directory with which it was a candidate.
+// over reports whether the promised candidacy is known to have ended: the candidate, still in no cluster,
+// reports another directory or a later round.
 func (r *record) over(candidate *hello) bool {
 	p := r.Promise
 	return p.To != "" && !r.isCandidate() && candidate.NodeID == p.To && candidate.Cluster == "" &&

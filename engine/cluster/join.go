@@ -324,8 +324,8 @@ func cause(err error, code api.Code) (found *api.Error) {
 	return found
 }
 
-// conflict returns the CONFLICT with which two nodes refuse to connect because another process uses the ID of
-// one of them. It returns nil for every other error.
+// conflict returns the CONFLICT of a refused connection, if another process uses the ID of one of the two
+// nodes. It returns nil for every other error.
 func conflict(err error) error {
 	if e := cause(err, api.Conflict); e != nil && errors.Is(err, transport.ErrRefused) {
 		return e

@@ -58,7 +58,7 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 	return a
 }
 
-// mayAdd returns the groups to which this member can add a node, or the refusal.
+// mayAdd returns all groups if this member can add a node to them, or else the refusal.
 func (c *Cluster) mayAdd(id string, q joinRequest) ([]Group, verdict) {
 	r, groups := c.state()
 	switch level := c.cfg.Replicated; {

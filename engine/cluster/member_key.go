@@ -25,7 +25,7 @@ const maxGone = 64
 // has just ended counts as alive for aliveWithin.
 const idTakenTimeout = 4 * aliveWithin
 
-// exchangeLimit bounds the time for which a start or a join waits to exchange keys with the other members.
+// exchangeLimit bounds how long a start or a join waits to exchange keys with the other members.
 const exchangeLimit = time.Second
 
 // known is the key of a node's certificates (see transport.KeyOf).

@@ -92,7 +92,7 @@ func (c *Cluster) Level() (level uint32, ok bool) {
 }
 
 // Members returns a shard's members as its leader sees them, sorted by ID. It returns LEADER_UNAVAILABLE
-// while the shard has no leader.
+// while the shard has no leader, and NOT_FOUND before Start or for a shard that does not exist.
 func (c *Cluster) Members(ctx context.Context, shard int) ([]engine.Member, error) {
 	r, groups := c.state()
 	if shard < 0 || shard >= len(groups) {

@@ -17,8 +17,8 @@ const (
 )
 
 // Check validates a list of parts that another node sent. It refuses too many parts, negative sizes, names
-// that are too long or lead out of the directory in which the parts are stored, names that are not in
-// ascending order, and duplicates.
+// that are empty, too long or more than a plain file name, names that are not in ascending order, and
+// duplicates.
 func Check(parts []Part) error {
 	if len(parts) > MaxParts {
 		return fmt.Errorf("the snapshot has %d parts, more than %d", len(parts), MaxParts)
@@ -50,8 +50,8 @@ func Sum(name string, r io.Reader) (Part, error) {
 var ErrDiffers = errors.New("the bytes are not those of the part")
 
 // Verify returns a reader of the part's bytes. If r has too few bytes, too many, or different ones, the
-// reader fails with an error that wraps ErrDiffers before it has returned all bytes of the part. It reads at
-// most one byte beyond the part.
+// reader fails with an error that wraps ErrDiffers before it has returned all bytes of the part. The reader
+// reads at most one byte beyond the part.
 func Verify(p Part, r io.Reader) io.Reader {
 	return &verifier{part: p, left: p.Size, r: r, hash: sha256.New()}
 }

@@ -13,7 +13,7 @@ type Situation struct {
 	Leader string   // the leader, which calls Next
 	Listed []Listed // the list of members; an empty list asks for no change
 	Peers  []Peer   // the configuration that the leader has applied
-	Index  uint64   // index of the configuration's entry, by which the change is fenced
+	Index  uint64   // index of the configuration's entry; Next copies it into the Change
 }
 
 // Listed is a member that the group shall have, with a vote.
@@ -63,8 +63,8 @@ type Change struct {
 //  5. If the leader is not listed, transfer leadership to a listed voter.
 //  6. Remove a voter that is not listed, a dead one first.
 //
-// 5 and 6 wait until each listed member has its vote. 3, 4 and 6 wait until a majority of the voters is up to date
-// after the change, so a leader that is cut off changes no votes.
+// 5 and 6 wait until each listed member has its vote. 3, 4 and 6 are made only if a majority of the voters is
+// up to date after the change, so a leader that is cut off changes no votes.
 func Next(s Situation) Change {
 	if len(s.Listed) == 0 {
 		return Change{}

@@ -40,8 +40,8 @@ type row interface {
 	DecodeResult([]byte) (proto.Message, error)
 }
 
-// New returns the table of the rows and gives each row its index as its number. A nil row marks a number
-// that has no op.
+// New returns the table of the rows and gives each row its index as its number. A nil row marks a number that
+// has no op. Row 0 must be nil, because no log takes the number 0.
 func New[R row](rows []R) *Table[R] {
 	var none R
 	for n, r := range rows {
@@ -95,7 +95,7 @@ func (t *Table[R]) Known(n entry.Number) (R, error) {
 // Of returns the row of an op, or nil if the table has none.
 func (t *Table[R]) Of(o Op) R { return t.byMessage()[o.ProtoReflect().Descriptor()] }
 
-// A Table has the methods of the engine's Codec but Repeats, which depends on more than the table.
+// A Table has all methods of the engine's Codec except Repeats, which depends on more than the table.
 
 // Decode decodes an op of an entry and returns its proposal. It refuses a number, a field or bytes that this
 // binary does not know. The op shares no memory with the entry.

@@ -2,8 +2,8 @@ package pipeline
 
 import "github.com/corvo/corvo/engine/entry"
 
-// Class orders proposals within an entry, and decides which wait when more wait than one entry holds: a lower
-// class goes first.
+// Class orders proposals within an entry. If more proposals wait than one entry holds, those of a lower class
+// go first.
 type Class uint8
 
 // Ops that free resources come before ops that take them.

@@ -14,8 +14,8 @@ const (
 	MaxOpBytes = 20 << 20
 	// MaxEntryOps is the most ops in one entry. It bounds the time that applying an entry takes.
 	MaxEntryOps = 1024
-	// MaxEntryBytes is the size at which an entry is full. The oldest ops of the waiting classes may exceed
-	// it by up to maxOldestBytes.
+	// An entry of MaxEntryBytes is full. The oldest ops of the waiting classes may exceed this size by up to
+	// maxOldestBytes.
 	MaxEntryBytes = 1 << 20
 	// MaxBacklogOps and MaxBacklogBytes bound the proposals that wait for an entry.
 	MaxBacklogOps   = 16384
@@ -63,8 +63,8 @@ func orDefault[T int | int64](field *T, value T) {
 	}
 }
 
-// admitShare is the fill level of the backlog, in sixteenths, up to which each class is admitted. Work that
-// frees resources is still admitted when other work is refused.
+// admitShare is the largest part of the backlog, in sixteenths, that may be filled after the admission of an
+// op of each class. Work that frees resources is still admitted when other work is refused.
 var admitShare = [classes]int64{ClassSettle: 16, ClassEnqueue: 14, ClassFetch: 12, ClassManage: 8}
 
 // entryShare sets the part of an entry, 1/entryShare of its ops and bytes, that is reserved for each waiting

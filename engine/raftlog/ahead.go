@@ -10,7 +10,8 @@ import (
 const (
 	// aheadBytes is the number of zeros written after the end of a segment's content.
 	aheadBytes = 256 << 10
-	// largeWrite is the size from which a write is not followed by zeros, which would cost more than they save.
+	// A write of largeWrite bytes or more is not followed by zeros, because they would cost more than they
+	// save.
 	largeWrite = 32 << 10
 )
 
@@ -55,10 +56,11 @@ type preparedFile struct {
 	types.WritableFile
 	disk  walDisk
 	size  int64 // the reserved size
-	ready int64 // a write that ends at or below this offset changes no metadata; it counts the write under way as done
+	ready int64 // a write that ends at or below this offset changes no metadata; the write under way is included
 	named bool  // a sync of the whole file succeeded, so its name is durable
-	// dir is set for a reopened file. The process that created the file may have died before its first sync,
-	// with which the library also syncs the directory. So the first Sync of a reopened file syncs dir.
+	// dir is set for a reopened file. The library syncs the directory only together with the first sync of a
+	// new file, and the process that created the file may have died before that sync. So the first Sync of a
+	// reopened file syncs dir.
 	dir string
 }
 

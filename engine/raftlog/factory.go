@@ -78,7 +78,7 @@ const (
 
 // Factory opens the log stores of one process and holds their common settings.
 type Factory struct {
-	// SegmentBytes is the size of a segment file; 0 = DefaultSegmentBytes.
+	// SegmentBytes is the size of a segment file of the WAL kind; 0 = DefaultSegmentBytes.
 	SegmentBytes int
 	// NoSync leaves the syncs to the operating system. A crash of the process then loses nothing; a crash of
 	// the machine loses the newest writes. It may also leave older writes half written. Every entry that is
@@ -94,7 +94,7 @@ type Factory struct {
 }
 
 // Open opens or creates the store of a kind ("" = WAL) in dir, and creates dir if it does not exist. It
-// refuses a dir that is open in a process, or that holds a log of another kind, with api.Conflict.
+// returns CONFLICT if dir is open in a process, holds a log of another kind, or holds other files and no log.
 func (f *Factory) Open(dir string, kind Kind) (Store, error) {
 	if kind == "" {
 		kind = WAL

@@ -13,9 +13,9 @@ import (
 )
 
 // mark records, outside of the library's files, up to which write the log was acknowledged. The libraries
-// drop the end of a log that they cannot read, because they take it for a write torn by a crash. But it may
-// be an acknowledged write that was damaged later, and no library can tell. The mark shows the difference: a
-// log that ends before its mark has lost acknowledged entries, and is refused.
+// drop the end of a log that they cannot read, because they take it for a write torn by a crash. But that end
+// may be an acknowledged write that was damaged later, and no library can tell. The mark shows the
+// difference: a log that ends before its mark has lost acknowledged entries, and is refused.
 //
 // The mark is written after each acknowledged write and is not synced. Writing it costs a microsecond, and it
 // survives the process. After a crash of the machine it may be too low, which makes the check weaker and

@@ -13,8 +13,8 @@ import (
 // of its log. The append is one durable step, and a repetition finds it done. Raft must not run yet, and
 // reconcile must have compared machine and log.
 //
-// Rewriting the entry that holds the old name was rejected, because the machine and the manifest hold it too,
-// and the three files could not change in one step.
+// Rewriting the entry that holds the old name was rejected, because the machine and the manifest hold that
+// name too, and the three files could not change in one step.
 func (r *Replica) rename() error {
 	newest, at, err := r.newestConfiguration()
 	if err != nil {

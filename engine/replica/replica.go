@@ -74,8 +74,8 @@ type Config struct {
 	Joining bool
 	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
 	Rename bool
-	// Heartbeat is the least time without a message from a leader after which a follower stands for election;
-	// 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
+	// A follower stands for election when it has heard no leader for Heartbeat up to twice Heartbeat, at
+	// random; 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
 	// DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
 	// SnapshotBytes is the number of appended bytes after which a snapshot is due; 0 = DefaultSnapshotBytes.
@@ -376,7 +376,7 @@ func (r *Replica) Close() error {
 }
 
 // persistMachine leaves little to replay at the next start. It takes a snapshot, which truncates the log,
-// only if at least a quarter of the bytes that make one due have been appended since the last.
+// only if at least a quarter of the bytes that make one due have been appended since the last snapshot.
 func (r *Replica) persistMachine() error {
 	if r.journal.sinceSnapshot() >= r.journal.limit/4 {
 		return r.Snapshot()

@@ -28,8 +28,8 @@ func (r *Replica) Members() []Peer {
 	return peersOf(future.Configuration())
 }
 
-// AppliedMembers returns the configuration in the machine and the index of its entry, on which a change is
-// based. Raft's own configuration would not serve, because raft reports its index as 0.
+// AppliedMembers returns the configuration in the machine and the index of its entry, which Put and Remove
+// take as since. Raft's own configuration would not serve, because raft reports its index as 0.
 func (r *Replica) AppliedMembers() (members []Peer, index uint64) {
 	data, index := r.machine.Configuration()
 	c, err := decodeConfiguration(data)

@@ -96,7 +96,7 @@ func checkIdentity(f diskState) error {
 	return nil
 }
 
-// reconcile brings machine and log into a state from which raft can start, or refuses. Before it compares
+// reconcile brings machine and log into a state that raft can start from, or refuses. Before it compares
 // them, it finishes an interrupted installation of a snapshot.
 func (r *Replica) reconcile() error {
 	m, err := readManifest(r.dir)

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Staging returns the store into which the transport puts received parts of snapshots.
+// Staging returns the store for the parts of snapshots that the transport receives.
 func (r *Replica) Staging() image.Staging { return r.snapshots.staging }
 
 // Snapshot makes the machine durable, records its position in the manifest and truncates the log down to the

@@ -59,7 +59,7 @@ func (p *stoppable) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Ap
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// Consumer returns the channel from which raft receives messages.
+// Consumer returns the channel of the messages to raft.
 func (w *raftTransport) Consumer() <-chan raft.RPC { return w.rpcs }
 
 // pump forwards arriving messages to raft until done is closed.

@@ -16,7 +16,8 @@ type Kind uint8
 
 // Handler answers a call. The ID and the key in from come from the caller's certificate. An *api.Error
 // reaches the caller with its code, message, details and retry after; any other error becomes INTERNAL. ctx
-// ends with the caller's, as far as that is known. The Handler owns the request. A panic ends the process.
+// ends when the caller gives up, as far as this node knows, and with the connection. The Handler owns the
+// request. A panic ends the process.
 type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
 
 const (

@@ -9,15 +9,15 @@ import (
 const (
 	// pingEvery is the interval at which each connected peer is asked for its clock.
 	pingEvery = time.Second
-	// maxMissedPings ends a connection on which nothing has arrived at more successive pings than this: in
-	// each second at least a ping or its answer should arrive. Without it, a connection whose packets are
-	// dropped stays open for minutes. It counts pings and not seconds, and only pings that were sent on time,
-	// so that a process that was suspended or starved does not end all its connections.
+	// A connection is ended if nothing has arrived on it at more than maxMissedPings successive pings: in
+	// each second at least a ping or its answer should arrive. Without this limit, a connection whose packets
+	// are dropped stays open for minutes. It counts pings and not seconds, and only pings that were sent on
+	// time, so that a process that was suspended or starved does not end all its connections.
 	maxMissedPings = 3
 	// maxPingDelay is how late a ping may be and still count.
 	maxPingDelay = pingEvery / 4
-	// samples is the number of the newest pings from which the offset is chosen. The quickest of them was
-	// disturbed least. Older pings describe a clock that may have changed.
+	// The offset is chosen from the newest pings, as many as samples. The quickest of them was disturbed
+	// least. Older pings describe a clock that may have changed.
 	samples = 8
 )
 

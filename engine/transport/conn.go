@@ -299,7 +299,7 @@ func (in *inbound) discard(request uint64) {
 	delete(in.partials, request)
 }
 
-// registerGroup records the group to which the peer assigned a number.
+// registerGroup records the number that the peer assigned to a group.
 func (in *inbound) registerGroup(number uint32, payload []byte) error {
 	key, err := decodeGroupKey(payload)
 	switch {

@@ -109,7 +109,7 @@ func (g *Group) admits(id string) bool {
 	return ask == nil || (*ask)(id)
 }
 
-// Consumer returns the channel from which raft receives its peers' requests.
+// Consumer returns the channel of the peers' requests to raft.
 func (g *Group) Consumer() <-chan raft.RPC { return g.consumer }
 
 // LocalAddr returns the address that this node advertises.
@@ -153,8 +153,8 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// serve runs a function on a goroutine for which Close waits. Close calls cancel. serve returns false if g is
-// closed.
+// serve runs a function on a goroutine that Close waits for, and Close calls cancel. serve returns false if g
+// is closed.
 func (g *Group) serve(ctx context.Context, cancel context.CancelFunc, run func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

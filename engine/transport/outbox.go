@@ -34,7 +34,7 @@ const (
 	// maxUrgent bounds the queued urgent messages. A peer that exceeds it sends requests without reading the
 	// answers, so its connection is ended.
 	maxUrgent = 1 << 15
-	// batch is the size from which no more frames are added to a write.
+	// No more frames are added to a write of batch bytes or more.
 	batch = 128 << 10
 )
 

@@ -57,9 +57,9 @@ func (t *Transport) Know(id, key string) {
 // otherKey reports whether key differs from the known one. The caller holds t.mu.
 func (p *peer) otherKey(key string) bool { return p.knownKey != "" && p.knownKey != key }
 
-// addIn adds a connection that this node does not use for its own requests to the peer, and returns the
-// oldest one if there are too many, or nil. Impostors' connections are counted separately, so that they close
-// none of the peer's. The caller holds t.mu.
+// addIn adds a connection to the peer that this node does not use for its own requests. If there are too
+// many, addIn returns the oldest one, or else nil. Impostors' connections are counted separately, so that
+// they close none of the peer's. The caller holds t.mu.
 func (p *peer) addIn(c *conn) (old *conn) {
 	p.in = append(p.in, c)
 	alike := slices.DeleteFunc(slices.Clone(p.in), func(o *conn) bool { return o.impostor.Load() != c.impostor.Load() })

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// ErrRefused is wrapped by errors about a peer that was reached but refused, or was refused, because of its
-// certificate, its ID or its protocol version. The next attempt usually fails too, until an operator acts. An error
-// without ErrRefused means that the peer was not reached or did not answer.
+// ErrRefused is wrapped by errors about a peer that was reached, if one of the two nodes refused the other
+// because of its certificate, its ID or its protocol version. The next attempt usually fails too, until an
+// operator acts. An error without ErrRefused means that the peer was not reached or did not answer.
 var ErrRefused = errors.New("refused")
 
 // refusal classifies an error of a handshake. If either end does not accept the other's certificate, the

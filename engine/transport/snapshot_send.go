@@ -218,8 +218,7 @@ func (f frame) unexpected() error {
 	return fault
 }
 
-// callForSnapshot opens a connection for a snapshot to the address at which the peer is connected for
-// messages.
+// callForSnapshot opens a connection for a snapshot, at the address of the peer's connection for messages.
 func (t *Transport) callForSnapshot(ctx context.Context, to Peer) (*link, error) {
 	if to.ID == t.id || to.ID == "" {
 		return nil, fmt.Errorf("a snapshot cannot be sent to node %q", to.ID)
