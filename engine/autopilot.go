@@ -12,9 +12,9 @@ import (
 const MinVoters = 3
 
 // The rules are implemented here, because the library raft-autopilot was rejected. The caller of that library
-// must find out since when a member has been dead, which is the hard part. It would probe every member in
-// addition to maintain. And it removes all failed members at once, whereas one removal at a time lets each
-// new quorum prove itself.
+// must find out since when a member has been dead, which is the hard part. The library would probe every
+// member in addition to maintain. And it removes all failed members at once, whereas one removal at a time
+// lets each new quorum prove itself.
 
 // runAutopilot makes at most one membership change.
 func (g *Group) runAutopilot(ctx context.Context) {

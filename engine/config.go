@@ -57,8 +57,8 @@ type Tuning struct {
 	NoSync bool
 	// LogKind is the kind of log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind
-	// SnapshotBytes is the number of appended bytes after which a snapshot is due. It bounds disk use and the
-	// replay after a crash. Default 64 MiB.
+	// A snapshot is due when SnapshotBytes bytes have been appended since the last one. SnapshotBytes bounds
+	// disk use and the replay after a crash. Default 64 MiB.
 	SnapshotBytes int64
 	// TrailingBytes is how much of the log before a snapshot's position is kept. 0 = 8 MiB, negative = one
 	// entry.
@@ -106,11 +106,12 @@ type Config struct {
 	// Dir is the group's own directory, with group.json, manifest.json and log/. Open creates it if it does
 	// not exist.
 	Dir string
-	// Group names the group. The name is recorded in the directory and in the machine; Open refuses a
-	// directory or machine of another group.
+	// Group names the group, in at most MaxGroupName bytes. The name is recorded in the directory and in the
+	// machine; Open refuses a directory or machine of another group.
 	Group string
-	// NodeID is this member's name in the group. With a Transport it is the Transport's ID. Without one, the
-	// default is drawn at random when the group is created, and read from the directory afterwards.
+	// NodeID is this member's name in the group, of at most MaxGroupName bytes. With a Transport it is the
+	// Transport's ID. Without one, the default is drawn at random when the group is created, and read from
+	// the directory afterwards.
 	NodeID string
 	// Machine is opened by the caller, who closes it after Close.
 	Machine Machine

@@ -87,7 +87,7 @@ func (g *Group) LeaderID() string {
 	return id
 }
 
-// LeadingTerm returns the term in which this node leads and serves; ok is false if it does not.
+// LeadingTerm returns the present term if this node leads and serves in it; otherwise ok is false.
 func (g *Group) LeadingTerm() (term uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,9 +97,9 @@ func (g *Group) LeadingTerm() (term uint64, ok bool) {
 	return g.number, true
 }
 
-// Lead runs f once in each term in which this node leads and serves. f's context ends with the leadership; f
-// must return soon after, because Lead runs it again only then. Lead returns nil when ctx ends, the group's
-// error once the group has failed or is closed, and an error of f unless f reports the end of its context.
+// Lead runs f once in each term that this node leads and serves. f's context ends with the leadership; f must
+// return soon after, because Lead runs it again only then. Lead returns nil when ctx ends, the group's error
+// once the group has failed or is closed, and an error of f unless f reports the end of its context.
 func (g *Group) Lead(ctx context.Context, f func(ctx context.Context) error) error {
 	for {
 		term, err := g.awaitTerm(ctx)

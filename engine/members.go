@@ -73,8 +73,9 @@ func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
 // and opened the group on it with Join. If the node has an empty disk and the name of a voter, that voter
 // must be removed first.
 //
-// Each of the four changes returns LEADER_UNAVAILABLE if ctx ends before a leader has confirmed the change,
-// which may still be made. In a group without a Transport, all but Remove return STATE_CONFLICT.
+// AddLearner, Promote, Remove and Transfer return LEADER_UNAVAILABLE if ctx ends before a leader has
+// confirmed the change. The change may then have been made, or may still be. In a group without a Transport,
+// all but Remove return STATE_CONFLICT.
 func (g *Group) AddLearner(ctx context.Context, id, address string) error {
 	return g.change(ctx, change{What: changeAdd, ID: id, Address: address})
 }

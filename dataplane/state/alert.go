@@ -95,12 +95,12 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 }
 
 // OldestLooks bounds the jobs of a queue that OldestReady reads besides the first of each priority and
-// fairness key. OldestReady may miss the longest-ready job if more than OldestLooks jobs with lower numbers
-// were scheduled for later than its ready time.
+// fairness key. If more than OldestLooks jobs with lower numbers became ready later than the longest-ready
+// job, OldestReady may miss that job.
 const OldestLooks = 1000
 
-// OldestReady returns the time, in Unix nanoseconds, from which the longest-ready job of a queue could have
-// been fetched: its creation or its scheduled time, whichever is later. It returns 0 if no job is ready.
+// OldestReady returns when the longest-ready job of a queue became ready, in Unix nanoseconds: its creation
+// or its scheduled time, whichever is later. It returns 0 if no job is ready.
 func (v *Snapshot) OldestReady(queue string) (ns int64, err error) {
 	o := oldest{v: v, queue: queue, looks: OldestLooks}
 	if err := o.look(""); err != nil {

@@ -67,8 +67,8 @@ type auditMark struct {
 // replica computes the same ones.
 type audited []auditMark
 
-// auditedKept is the number of the newest records among which a repeated op is recognised. That many suffice,
-// because a server repeats an op only while it still answers the request.
+// A repeated op is recognised among the newest auditedKept records. That many suffice, because a server
+// repeats an op only while it still answers the request.
 const auditedKept = 1024
 
 func (a audited) has(nonce, op string) bool {
@@ -119,8 +119,8 @@ func (tx *Tx) AuditRecords() (first, next uint64) {
 // Audited reports whether one of the newest auditedKept records has the nonce and the op.
 func (tx *Tx) Audited(nonce []byte, op string) bool { return tx.s.audited.has(string(nonce), op) }
 
-// AddAudit appends a record to the audit log at the entry's time. It sets the record's number and hash and
-// writes it to the batch at once.
+// AddAudit appends a record to the audit log at the entry's time. It sets the record's number, time and hash
+// and writes the record to the batch at once.
 func (tx *Tx) AddAudit(r *AuditRecord) error {
 	was := tx.head.Audit
 	first, next := was.Records()

@@ -132,7 +132,7 @@ func (a *Account) ShareOf(shard uint32) *Share {
 	return a.Shares[i]
 }
 
-// Give adds an amount, which may be negative, to the grant of a share.
+// Give adds an amount, which may be negative, to the grant of a share and to the budget's reserved money.
 func (a *Account) Give(to *Share, amount int64) {
 	to.GrantedNanoUsd += amount
 	a.ReservedNanoUsd += amount

@@ -29,8 +29,8 @@ func (x *Spent) Add(s billing.Sums, nowNs int64) {
 	x.SettledNanoUsd, x.OverrunNanoUsd = int64(sum.Settled), int64(sum.Overrun)
 }
 
-// FallsTo returns the earliest time from nowNs on at which at most the given amount is spent in the window,
-// if nothing is spent from now on.
+// FallsTo returns when the spending in the window falls to at most the given amount, if nothing is spent from
+// nowNs on. The result is nowNs or later.
 func (x *Spent) FallsTo(most money.Nano, nowNs int64) int64 {
 	switch {
 	case x.Sums(nowNs).Spent() <= most:
@@ -77,7 +77,7 @@ func (x *Spent) setRolling(r billing.Rolling) {
 	x.LengthMs, x.Newest, x.SettledSlices, x.OverrunSlices = r.LengthMs, r.Newest, r.Settled, r.Overrun
 }
 
-// RaiseNow returns the amount by which a budget's limits are raised at nowNs.
+// RaiseNow returns the raise of a budget's limits at nowNs, 0 for none.
 func (b *Budget) RaiseNow(nowNs int64) money.Nano {
 	if nowNs < b.GetRaiseUntilNs() {
 		return money.Nano(b.RaiseNanoUsd)

@@ -78,7 +78,7 @@ func (tx *Tx) setIdempotency(id [16]byte, rec *Idempotency) error {
 	return nil
 }
 
-// timer returns the timer at which the record expires.
+// timer returns the timer of the record's expiry.
 func (rec *Idempotency) timer() timer {
 	if rec == nil {
 		return timer{}

@@ -66,8 +66,8 @@ func (tx *Tx) load(h *entryJob) error {
 }
 
 // CreateJob numbers a new job (j.Number), counts it in its queue, and stores it with its events, at least
-// one. No job or Forward may have its id. The queue is created if necessary; the op must have checked
-// CanAddQueues. The Tx owns the job from then on.
+// one. No job or Forward may have its id, and no other job its unique or debounce key. The queue is created
+// if necessary; the op must have checked CanAddQueues. The Tx owns the job from then on.
 func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 	if err := tx.createJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("create job %x in queue %q: %w", j.Id, j.Queue, err))
@@ -321,7 +321,7 @@ func (tx *Tx) encodeJob(h *entryJob) error {
 	return nil
 }
 
-// encodeReady moves the key under which a job is ready, or waits at a gate.
+// encodeReady moves the ready key or the gate key of a job.
 //
 // It removes derived keys by SingleDelete. A derived key is set only if the stored job has none and removed
 // only if it has one, so sets and removals of a key alternate. Such a pair vanishes as soon as a flush or

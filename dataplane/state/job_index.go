@@ -12,8 +12,8 @@ type timer struct {
 	dueNs int64
 }
 
-// index is the part of a job's record from which other records derive: its ready key, gate, timers, locks,
-// lease, settled key and place in its queue's counters. Two records of a job with equal indexes have the same
+// index is the part of a job's record that other records derive from: the ready key, gate, timers, locks,
+// lease, settled key and place in the queue's counters. Two records of a job with equal indexes have the same
 // derived keys. The zero index belongs to a job that is not stored.
 type index struct {
 	queue    string

@@ -37,7 +37,7 @@ const leastPage = 4 << 10
 // recordCost approximates the bytes that a record takes besides its content, in the map of a page.
 const recordCost = 64
 
-// location locates a record in its page and names the entry as of which it is known to equal the stored record.
+// location locates a record in its page. The record is known to equal the stored one as of the entry index.
 type location struct {
 	from, to uint32
 	index    uint64

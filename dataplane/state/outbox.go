@@ -18,11 +18,11 @@ import (
 // Send itself never refuses an op for lack of room, because the consequences of a settled job cannot wait:
 // its worker is done, and a refused ack would make the work run again. These consequences are bounded too, by
 // the jobs of this shard. Each job sends, once in its life, at most the next step of its chain or the two
-// jobs after its end, one count to its batch, and one message to each job that waits for it, and all of these
-// were admitted before. For each budget that shards share, each shard has at most one request in transit, and
-// each request has its answers; other messages about budgets wait for room. A bound inside Send, with room
-// reserved for the ops that must go, was rejected: the size of the reserve depends on every job of the shard
-// and would have to be counted.
+// jobs that follow the chain's end, one count to its batch, and one message to each job that waits for it.
+// All of these were admitted before. For each budget that shards share, each shard has at most one request in
+// transit, and each request has its answers; other messages about budgets wait for room. A bound inside Send,
+// with room reserved for the ops that must go, was rejected: the size of the reserve depends on every job of
+// the shard and would have to be counted.
 const (
 	MaxOutboxOps   = 10_000
 	MaxOutboxBytes = 64 << 20

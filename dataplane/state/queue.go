@@ -23,7 +23,7 @@ type queue struct {
 	settled   [settledStates]uint64 // settled jobs that the entry adds, by state
 
 	cleared     bool  // the queue is in clearings
-	replenishNs int64 // time until which its rate limit keeps its jobs; 0 = none
+	replenishNs int64 // until then a rate limit keeps its jobs; 0 = none does
 }
 
 // fetchable returns the number of jobs that a fetch may take at clockNs.

@@ -105,8 +105,8 @@ func (s *Store) ReplenishDue(nowNs int64) []string {
 	return due
 }
 
-// keepReplenishment updates the time until which a queue is kept back, after a commit. It returns the time
-// and true if the commit set a new one.
+// keepReplenishment updates, after a commit, how long a rate limit keeps a queue back. It returns the end and
+// true if the commit set a new end.
 func (s *Store) keepReplenishment(q *queue, clockNs int64) (dueNs int64, news bool) {
 	at := q.replenishAt(clockNs)
 	if at == q.replenishNs {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// DefaultMemTableBytes is the size in bytes to which one store's writes grow in memory before they go to
-	// disk. Most records of a job (its states, ready key and timer) are overwritten within seconds, and a
-	// record that is overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to
-	// this size only under load.
+	// DefaultMemTableBytes is the largest size of a memtable in bytes. A full memtable goes to disk. Most
+	// records of a job (its states, ready key and timer) are overwritten within seconds, and a record that is
+	// overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to this size only
+	// under load.
 	DefaultMemTableBytes = 32 << 20
 
 	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. With the
-	// default memtable, a page holds twice the records of the jobs of 128 workers with about a hundred jobs
-	// each. A page of payloads of a few hundred bytes holds them until the view has read them.
+	// default memtable, a page has room for twice the job records of 128 workers with about a hundred jobs
+	// each. A page of payloads keeps payloads of a few hundred bytes until the view has read them.
 	recentShare = 8
 
 	memTables     = 4       // of a store, including the one being written; more writes wait for the disk

@@ -28,9 +28,9 @@ const (
 	timerClasses = 15 // length of arrays by class
 )
 
-// timerFloor is a time before which a class is known to have no timer. Reads start there, because most timers
-// are removed long before they are due, and a read from the class's first key would walk over the tombstones
-// of all of them.
+// timerFloor is a lower bound of the due times of a class. Reads start there, because most timers are removed
+// long before they are due, and a read from the class's first key would walk over the tombstones of all of
+// them.
 //
 // A reader raises the floor to the earliest timer that it finds or, if it finds none, past the end of the
 // range that it read. If a commit has set timers of the class since the reader began, the reader leaves the

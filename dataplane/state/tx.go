@@ -60,7 +60,7 @@ type Tx struct {
 	idempotency   map[[16]byte]*Idempotency // read or written; nil for none
 	earliest      [timerClasses]int64       // due time of the earliest timer set; latest for none
 	retentionNs   int64                     // end of the first retention, if the entry lowered it; latest if not
-	replenishNs   int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
+	replenishNs   int64                     // first time that frees a queue newly kept by a rate limit; latest for none
 	opensGates    bool                      // the settings of a queue with jobs at gates changed
 	clears        bool                      // a touched queue is being cleared or deleted
 	payloadsPut   []payloadPut              // put and deleted payloads

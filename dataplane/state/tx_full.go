@@ -1,10 +1,10 @@
 package state
 
-// MaxEntryDocuments is the number of bytes of blobs, iterations and ops for other shards after which an entry
-// is full. A small op may cause much to be written: a thousand jobs that settle together create the next
-// steps of a thousand chains, each with the documents that its chain carries. Without a bound such an entry
-// would take gigabytes on every replica, and again at each replay. The bound decides how ops behave, so it
-// must be the same on every replica.
+// An entry that has written MaxEntryDocuments bytes of blobs, iterations and ops for other shards is full. A
+// small op may cause much to be written: a thousand jobs that settle together create the next steps of a
+// thousand chains, each with the documents that its chain carries. Without a bound such an entry would take
+// gigabytes on every replica, and again at each replay. The bound decides how ops behave, so it must be the
+// same on every replica.
 const MaxEntryDocuments = 64 << 20
 
 // Full reports whether the entry has written as much as it may. An op that ends several jobs calls Full

@@ -34,9 +34,10 @@ type Config struct {
 	// the first start as part of a cluster, the process has worked alone and can found a cluster but not join
 	// one.
 	Data   string
-	NodeID string // see the function NodeID
-	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address
-	// under which they reach it, with or without a port; "" = an address of this machine.
+	NodeID string // 1 to engine.MaxGroupName bytes; see the function NodeID
+	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address that
+	// they use for this process, with or without a port; "" = an address of this machine (see the function
+	// Advertise).
 	Listener  net.Listener
 	Advertise string
 	// Token is the secret that all members share, of MinToken to MaxToken bytes. "" = read it from TokenFile,
@@ -46,7 +47,7 @@ type Config struct {
 	HTTP string
 	// At most one of Bootstrap, Join and Find is set, and says how a new directory enters a cluster.
 	// Bootstrap creates a cluster. Join asks at these addresses to be added. With Find, the nodes of a set
-	// form a cluster, or join the cluster in which one of them already is. If none is set, the process waits
+	// form a cluster or, if one of them is in a cluster already, join that. If none is set, the process waits
 	// for an invitation.
 	Bootstrap bool
 	Join      []string

@@ -18,7 +18,7 @@ import (
 const (
 	// joinInterval is the pause between attempts to find and join a cluster.
 	joinInterval = 500 * time.Millisecond
-	// reportAgainAfter is the interval at which an unchanged condition is logged again.
+	// An unchanged condition is logged again after reportAgainAfter.
 	reportAgainAfter = 15 * time.Second
 )
 

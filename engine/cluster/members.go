@@ -21,11 +21,11 @@ const changeEvery = 200 * time.Millisecond
 type Node struct {
 	ID, Address string
 	HTTP        string // "" = not known
-	Version     string
-	Level       uint32
+	Version     string // "" = not known
+	Level       uint32 // 0 = not known
 	Self        bool
 	Connected   bool
-	Clock       time.Duration // its clock less this node's
+	Clock       time.Duration // its clock less this node's; 0 if not measured
 }
 
 // Nodes returns all members, sorted by ID; none before Start.

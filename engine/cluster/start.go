@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// These are the intervals at which a member contacts the others: retryInterval after a round in which one of
-// them did not answer or finishJoin failed, contactInterval after any other round.
+// A member contacts the others at these intervals. It uses retryInterval if one of them did not answer in the
+// last round or finishJoin failed, and else contactInterval.
 const (
 	retryInterval   = time.Second
 	contactInterval = 5 * time.Second

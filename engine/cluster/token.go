@@ -34,7 +34,7 @@ const (
 
 var tokenEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// secret is the content of a token, on which the trust between members rests.
+// secret is the content of a token. The trust between members rests on it.
 type secret struct {
 	text string // as given to a joining node
 	key  []byte // the authority is derived from it

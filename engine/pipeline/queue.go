@@ -63,8 +63,8 @@ func orDefault[T int | int64](field *T, value T) {
 	}
 }
 
-// admitShare is the largest part of the backlog, in sixteenths, that may be filled after the admission of an
-// op of each class. Work that frees resources is still admitted when other work is refused.
+// An op is admitted only if the backlog, with that op, is filled to at most the admitShare of the op's class,
+// in sixteenths. Work that frees resources is still admitted when other work is refused.
 var admitShare = [classes]int64{ClassSettle: 16, ClassEnqueue: 14, ClassFetch: 12, ClassManage: 8}
 
 // entryShare sets the part of an entry, 1/entryShare of its ops and bytes, that is reserved for each waiting

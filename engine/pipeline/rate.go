@@ -8,11 +8,11 @@ const (
 	MaxRetryAfter = 30 * time.Second
 )
 
-// rateWindow is the busy time of the log after which the rate is updated.
+// The rate is updated after each rateWindow of busy time of the log.
 const rateWindow = 250 * time.Millisecond
 
-// rate measures the ops applied per second of busy time, in which at least one entry was in flight. Idle time
-// is left out, because an idle log is not a slow one.
+// rate measures the ops applied per second of busy time: time with at least one entry in flight. Idle time is
+// left out, because an idle log is not a slow one.
 type rate struct {
 	entries   int // in flight
 	from      time.Time

@@ -44,7 +44,7 @@ type Store interface {
 // Kind names a log store. DESIGN.md compares them.
 type Kind string
 
-// These are the kinds of log stores. A directory keeps the kind with which it was first opened.
+// These are the kinds of log stores. A directory keeps the kind of its first opening.
 const (
 	// WAL keeps the log in append-only segment files. It is the default.
 	WAL Kind = "wal"

@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// mark records, outside of the library's files, up to which write the log was acknowledged. The libraries
+// mark records, outside of the library's files, the last write that the log has acknowledged. The libraries
 // drop the end of a log that they cannot read, because they take it for a write torn by a crash. But that end
 // may be an acknowledged write that was damaged later, and no library can tell. The mark shows the
 // difference: a log that ends before its mark has lost acknowledged entries, and is refused.

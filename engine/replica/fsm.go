@@ -84,9 +84,9 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	if e.Incarnation != at.Incarnation {
 		return fmt.Errorf("it belongs to history %v, this replica to %v", e.Incarnation, at.Incarnation)
 	}
-	// Raft may hold an entry while leadership is lost and won again, and append it in a later term than the one
-	// in which it was proposed, even before the later term's first entry. Every replica applies it as an empty
-	// entry, and ignores its clock, which may be older than the machine's.
+	// Raft may hold an entry while leadership is lost and won again, and append it in a later term than that
+	// of its proposal, even before the later term's first entry. Every replica applies it as an empty entry,
+	// and ignores its clock, which may be older than the machine's.
 	stale := fenced(l)
 	if stale {
 		e.Ops, e.ClockNs, out.err = nil, max(e.ClockNs, f.r.machine.LastClock()), errNotLeader()
@@ -119,10 +119,10 @@ func (f fsm) next(l *raft.Log) (entry.Applied, error) {
 	return at, nil
 }
 
-// fence encodes the term in which an entry was proposed, as the extension of raft's log entry.
+// fence encodes the term of an entry's proposal, as the extension of raft's log entry.
 func fence(term uint64) []byte { return binary.LittleEndian.AppendUint64(nil, term) }
 
-// fenced reports whether raft appended an entry in another term than the one in which it was proposed.
+// fenced reports whether raft appended an entry in another term than that of its proposal.
 func fenced(l *raft.Log) bool {
 	return len(l.Extensions) != 8 || binary.LittleEndian.Uint64(l.Extensions) != l.Term
 }

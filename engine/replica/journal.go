@@ -89,7 +89,7 @@ func (j *journal) fail(err error) {
 	j.stop(err)
 }
 
-// firstFailure returns the error after which nothing may be written, or nil.
+// firstFailure returns the first failure, or nil. After a failure nothing may be written.
 func (j *journal) firstFailure() error {
 	if err := j.broken.Load(); err != nil {
 		return *err

@@ -78,7 +78,8 @@ type Config struct {
 	// random; 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
 	// DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
-	// SnapshotBytes is the number of appended bytes after which a snapshot is due; 0 = DefaultSnapshotBytes.
+	// A snapshot is due when SnapshotBytes bytes have been appended since the last one; 0 =
+	// DefaultSnapshotBytes.
 	SnapshotBytes int64
 	// TrailingBytes is how much of the log before a snapshot's position is kept; 0 = DefaultTrailingBytes,
 	// negative = one entry.

@@ -111,8 +111,8 @@ func (c *cursor) time() time.Time {
 	return time.Unix(sec, int64(ns))
 }
 
-// count decodes the number of following elements, each of at least size bytes. It refuses a number for which
-// too few bytes have arrived, so that no memory is allocated for elements that are not there.
+// count decodes the number of following elements, each of at least size bytes. It refuses a number that needs
+// more bytes than have arrived, so that no memory is allocated for elements that are not there.
 func (c *cursor) count(size int) int {
 	n := c.uint()
 	if n > uint64(len(c.rest)/size) {

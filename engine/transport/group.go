@@ -246,9 +246,8 @@ func (g *Group) rpc(id raft.ServerID, target raft.ServerAddress, kind frameKind,
 	return answer, nil
 }
 
-// minRate is the rate, in bytes a second, at which the largest messages must arrive to be in time. The time
-// limit grows with the size, because a message that times out is sent again as a whole, and would time out
-// again.
+// The largest messages must arrive at minRate, in bytes a second, to be in time. The time limit grows with
+// the size, because a message that times out is sent again as a whole, and would time out again.
 const minRate = 512 << 10
 
 // rpcTimeout returns the time limit for a message of the given size.

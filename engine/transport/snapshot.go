@@ -29,7 +29,7 @@ import (
 const (
 	// MaxManifest bounds the bytes that raft reads of a snapshot, and separately the table of its parts.
 	MaxManifest = 16 << 20
-	// snapshotIdleTimeout ends a transfer on which nothing is received for this time.
+	// A transfer ends if it receives nothing for snapshotIdleTimeout.
 	snapshotIdleTimeout = 10 * time.Second
 	// workingEvery is the interval at which the receiver sends frameWorking.
 	workingEvery = time.Second

@@ -22,7 +22,8 @@ import (
 
 // Config holds the parameters of Open.
 type Config struct {
-	// NodeID is this process's name, the same in all its groups. The certificates of Identity contain it.
+	// NodeID is this process's name, of 1 to 255 bytes, the same in all its groups. The certificates of
+	// Identity contain it.
 	NodeID string
 	// Listener accepts the connections of peers. The Transport closes it.
 	Listener net.Listener
@@ -172,8 +173,9 @@ func (t *Transport) HandleAny(k Kind, h Handler) { t.handlers.setAny(k, h) }
 // Impostor reports whether a caller has another key than the one known for its ID.
 func (t *Transport) Impostor(from Peer) bool { return t.impostor(from.ID, from.Key) }
 
-// Group opens this process's end of a group, which can be open only once. Messages carry the group's name and
-// incarnation. A message for another incarnation is refused before it is decoded.
+// Group opens this process's end of a group, which can be open only once. The name has 1 to 255 bytes.
+// Messages carry the group's name and incarnation. A message for another incarnation is refused before it is
+// decoded.
 func (t *Transport) Group(name string, incarnation entry.Incarnation) (*Group, error) {
 	if name == "" || len(name) > maxName {
 		return nil, fmt.Errorf("transport: a group's name has 1 to %d bytes, not %d", maxName, len(name))

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Source is the state from which an event is composed: the last commit, a snapshot, or the running entry. A
+// Source is the state that an event is composed from: the last commit, a snapshot, or the running entry. A
 // missing record is nil without an error.
 type Source interface {
 	Job(id job.ID) (*job.Job, error)

@@ -81,7 +81,7 @@ var byType = func() map[state.EventType]*kind {
 	return m
 }()
 
-// Word returns the name by which clients know an event; ok is false if they do not receive it.
+// Word returns the clients' name of an event; ok is false if they do not receive events of the type.
 func Word(t state.EventType) (word string, ok bool) {
 	k := byType[t]
 	if k == nil {
