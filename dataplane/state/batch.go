@@ -25,10 +25,10 @@ var payloadKind = rowKind[*job.Blob]{name: "batch payload", prefix: prefixBatchP
 // Settled returns the number of members that have settled.
 func (b *Batch) Settled() uint64 { return b.GetSucceeded() + b.GetFailed() + b.GetCancelled() }
 
-// HomeQueue returns the queue of a batch: its callback's queue or, without a callback, the queue of its first
-// job. API keys whose scope covers this queue may read the batch and receive its events. For a batch with a
-// callback the queue of the first job was rejected, because a batch names its callback's queue, and the
-// batch's readers must not learn of queues beyond their scope.
+// HomeQueue returns the queue of a batch: its callback's queue or, without a callback, the queue of the first
+// job of the request that created it. API keys whose scope covers this queue may read the batch and receive
+// its events. For a batch with a callback the queue of the first job was rejected, because a batch names its
+// callback's queue, and the batch's readers must not learn of queues beyond their scope.
 func (b *Batch) HomeQueue() string { return cmp.Or(b.GetCallbackQueue(), b.GetQueue()) }
 
 // Batch returns a batch by id, or nil if there is none. The op may change it in place and must then call

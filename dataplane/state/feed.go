@@ -73,8 +73,8 @@ func (tx *Tx) remember(h *entryJob, event EventType) error {
 	return err
 }
 
-// AddEvent appends an event of j to the feed and, if j's history records events of this type, to the history.
-// In the second case PutJob must follow.
+// AddEvent appends an event of j to the feed and, if j's history records events of this type, to the history;
+// then PutJob must follow.
 func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 	tx.event(event, j.Queue, j)
 	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {

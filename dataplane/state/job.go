@@ -119,7 +119,8 @@ func (tx *Tx) number(j *job.Job) {
 // keys. A job that is no longer pending leaves its gate. EVENT_FAILED and EVENT_RECLAIMED also count a failed
 // attempt, one for both. A new state needs an event, because readers of the feed would miss a change without
 // one. If the attempt ends, the op must have cleared the lease's reservation and charge. If the job settles,
-// the op must have served its batch, chain and dependents. The job's id, number and queue are fixed.
+// the op must have counted it in its batch, advanced its chain and marked its dependents as due. The job's
+// id, number and queue are fixed.
 func (tx *Tx) PutJob(j *job.Job, events ...EventType) error {
 	if err := tx.putJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("put job %x: %w", j.Id, err))

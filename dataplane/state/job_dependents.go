@@ -48,8 +48,8 @@ func (tx *Tx) dependentsSettled(id job.ID) bool {
 	return err == nil && (d == nil || d.Settled != job.State_STATE_UNSPECIFIED)
 }
 
-// AddWaiter makes waiter, a job of the given shard, wait for the job id and counts it in the Dependents
-// record. A job that waits already is not counted again.
+// AddWaiter makes waiter, a job of the given shard, wait for the job with the id, and counts it in the
+// Dependents record. A job that waits already is not counted again.
 func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
 	d, err := tx.Dependents(id)
 	if err != nil {

@@ -45,7 +45,7 @@ type OutgoingRow struct {
 	Op  *Outgoing
 }
 
-// newOutbox returns the outbox of a shard that was sent nothing.
+// newOutbox returns an outbox without any ops.
 func newOutbox() *Outbox { return &Outbox{NextSeq: 1, FirstSeq: 1} }
 
 func (o *Outbox) bytes() uint64 { return o.SentBytes - o.TrimmedBytes }

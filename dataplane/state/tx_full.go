@@ -7,9 +7,9 @@ package state
 // same on every replica.
 const MaxEntryDocuments = 64 << 20
 
-// Full reports whether the entry has written as much as it may. An op that ends several jobs calls Full
-// before each of them. If the entry is full, a duty leaves the remaining jobs to its next op, and a fetch
-// leaves them to the next fetch. Other requests are refused with OVERLOADED if they would end a job of a
-// batch or chain, or drop jobs of a full queue. So only the consequences of one job, or the content of the
-// entry itself, which the log bounds, can exceed MaxEntryDocuments.
+// Full reports whether the entry has written as much as it may. An op that ends several jobs calls Full for
+// each of them. If the entry is full, a duty leaves the remaining jobs to its next op, and a fetch leaves
+// them to the next fetch. Acks, fails and actions on jobs of a batch or chain, and enqueues that drop jobs of
+// a full queue, are refused with OVERLOADED. So only the consequences of one job, or the content of the entry
+// itself, which the log bounds, can exceed MaxEntryDocuments.
 func (tx *Tx) Full() bool { return tx.documents >= MaxEntryDocuments }
