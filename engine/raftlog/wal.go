@@ -37,9 +37,9 @@ type walStore struct {
 	failed  error
 }
 
-// filer opens segments. A segment whose end was deleted while it was the tail, or that was the tail in a
-// crash, has no index at its end, or none that can be trusted. The library nevertheless takes such a segment
-// for a complete one. Recovering it as a tail rebuilds the index.
+// filer opens segments. A segment has no index at its end, or none that can be trusted, if its end was
+// deleted while it was the tail or if it was the tail in a crash. The library nevertheless takes such a
+// segment for a complete one. Recovering it as a tail rebuilds the index.
 //
 // The library accepts any codec, but records its own in each new segment, and refuses the segment when the
 // log is opened again. So filer sets the right codec in segments, and metadata sets it in the library's
@@ -97,9 +97,10 @@ func (m *metadata) Load(dir string) (state types.PersistentState, err error) {
 	return m.finishRotation(state)
 }
 
-// finishRotation starts the segment after a tail that a crash has left with a complete or torn index at its
-// end. The library refuses to append to such a tail, and starts a segment only after an append. If nothing of
-// the tail was ever committed, the new segment replaces it. The index is not trusted (see filer).
+// If a crash has left the tail with a complete or torn index at its end, finishRotation starts the next
+// segment. The library refuses to append to such a tail, and starts a segment only after an append. If
+// nothing of the tail was ever committed, the new segment replaces the tail. The index is not trusted (see
+// filer).
 func (m *metadata) finishRotation(state types.PersistentState) (types.PersistentState, error) {
 	before := len(state.Segments) - 1
 	if before < 0 || !state.Segments[before].SealTime.IsZero() {

@@ -16,7 +16,7 @@ type pipeline struct {
 	conn   *conn
 	ctx    context.Context // ends with the pipeline
 	cancel context.CancelFunc
-	sent   chan *appending // in the order sent; the window is its capacity and the request whose answer collect awaits
+	sent   chan *appending // in the order sent; holds the window less one, because collect awaits the answer to one more
 	done   chan raft.AppendFuture
 	wg     sync.WaitGroup
 }

@@ -70,7 +70,7 @@ const (
 	// RPCTimeout is how long Raft waits for the answer to a short message. A longer message has more time
 	// (see minRate).
 	RPCTimeout = time.Second
-	// pipelineWindow bounds a pipeline's requests without an answer, besides one more, because a pipeline
+	// pipelineWindow bounds a pipeline's requests without an answer. One more may be sent, because a pipeline
 	// sends a request before it waits for room. With a larger window, raft sends entries one by one that
 	// could have been sent, and fsynced, together.
 	pipelineWindow = 4
@@ -83,8 +83,8 @@ const (
 	handshakeTimeout = 5 * time.Second
 	// maxUnsent bounds the bytes that the kernel has accepted and not sent, where the system supports it.
 	maxUnsent = 128 << 10
-	// maxIncoming bounds a peer's connections for messages. The peer needs one, and another while it has not
-	// noticed that the first is dead. The oldest is closed.
+	// maxIncoming bounds a peer's connections for messages. The peer needs one, and another while this node
+	// has not noticed that the first is dead. If there are more, the oldest is closed.
 	maxIncoming = 4
 )
 
