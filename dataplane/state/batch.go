@@ -47,8 +47,8 @@ func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	return tx.batches.put(tx, &batchKind, id, b)
 }
 
-// DeleteBatch removes a batch and the payload of its callback. It does nothing if there is none. The members
-// keep their reference to the batch.
+// DeleteBatch removes a batch and the payload of its callback. It does nothing if there is no such batch. The
+// members keep their reference to the batch.
 func (tx *Tx) DeleteBatch(id [16]byte) error {
 	b, err := tx.Batch(id)
 	if err != nil || b == nil {

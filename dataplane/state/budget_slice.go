@@ -10,10 +10,10 @@ import (
 )
 
 // A slice is a shard's part of a budget that the shards of a namespace share. The first shard holds the
-// budget's windows. It grants money to each shard, itself included, and books what it has granted as
-// reserved; a shard reserves its attempts' money within its grant. A slice belongs to no window: the first
-// shard books spending in the windows that are current when it receives the report, which is later than the
-// spending. So spending may count for too long, but never for too short a time.
+// budget's windows. It grants money to each shard, itself included, and counts granted money as reserved; a
+// shard reserves its attempts' money within its grant. A slice belongs to no window: the first shard books
+// spending in the windows that are current when it receives the report, which is later than the spending. So
+// spending may count for too long, but never for too short a time.
 
 // Shared reports whether several shards share a budget, because its jobs lie on several of them.
 func (r *Resource) Shared() bool {

@@ -7,8 +7,8 @@ import (
 
 // These methods express the spending of a budget in the types of package billing.
 
-// Sums returns the spending in the current window at nowNs. A calendar window that is over but not turned yet
-// still counts, so that nothing is forgotten early.
+// Sums returns the spending in the current window at nowNs. A calendar window that is over still counts until
+// an op begins the next one, so that nothing is forgotten early.
 func (x *Spent) Sums(nowNs int64) billing.Sums {
 	if x.Window == Window_WINDOW_ROLLING {
 		r := x.rolling()

@@ -33,8 +33,8 @@ func (v *Snapshot) Check() error {
 	return nil
 }
 
-// checker compares without holding the store in memory: it looks up each key that a record implies and counts
-// it, and in the end compares the count with the number of such keys in the store.
+// checker compares without holding the store in memory: it looks up each key that a record implies, counts
+// these keys, and in the end compares each count with the number of the keys in the store.
 type checker struct {
 	v       *Snapshot
 	inState map[string]*[job.States]uint64

@@ -40,7 +40,7 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 
 // unremembered are the events that a job's history leaves out, because they repeat while an attempt runs,
 // because the next event implies them, or because they change nothing of the job. Progress repeats too, but
-// people ask when a job last progressed, so the history has the newest report of a run of reports.
+// people ask when a job last progressed, so the history keeps the newest of successive reports.
 var unremembered = [...]bool{
 	EventType_EVENT_CHECKPOINTED: true,
 	EventType_EVENT_RENEWED:      true,

@@ -13,8 +13,8 @@ import (
 // A gate keeps pending jobs from being fetched for a reason outside their queue: the limits of a provider, or
 // a budget without room. Its jobs lie in an index of their own and not among the ready jobs of their queue,
 // so that the queue's other jobs are fetched as usual and a fetch does not examine the kept ones again and
-// again. The store does not know the conditions that open a gate. It notes when something that may open it
-// has happened, and a duty examines the gate.
+// again. The store does not know the conditions that open a gate. It notes when something has happened that
+// may open a gate, and a duty examines that gate.
 
 // Gate describes a gate with waiting jobs, as of the last commit.
 type Gate struct {

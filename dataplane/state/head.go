@@ -53,8 +53,8 @@ func (h *Head) copy() *Head {
 	}
 }
 
-// advance moves the head to the position of the next log entry, which may skip indexes. A position that
-// cannot follow means a fault of the log or of its reader.
+// advance moves the head to the position of the next entry. Indexes may be skipped. A position that cannot
+// follow means a fault of the log or of its reader.
 func (h *Head) advance(at entry.Applied) error {
 	switch {
 	case at.Index <= h.Index:

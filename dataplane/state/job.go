@@ -65,9 +65,9 @@ func (tx *Tx) load(h *entryJob) error {
 	return nil
 }
 
-// CreateJob numbers a new job (j.Number), counts it in its queue, and stores it with its events, at least
-// one. No job or Forward may have its id, and no other job its unique or debounce key. The queue is created
-// if necessary; the op must have checked CanAddQueues. The Tx owns the job from then on.
+// CreateJob numbers a new job (j.Number), counts it in its queue, and stores it with at least one event. No
+// job or Forward may have its id, and no other job its unique or debounce key. The queue is created if
+// necessary; the op must have checked CanAddQueues. The Tx owns the job from then on.
 func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 	if err := tx.createJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("create job %x in queue %q: %w", j.Id, j.Queue, err))

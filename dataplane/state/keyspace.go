@@ -9,8 +9,8 @@ import (
 )
 
 // The first byte of a key gives its kind. The values are permanent. Small records come first; every start
-// reads most of them. The indexes follow, apart from the wide records, so that their small keys, which change
-// all the time, share blocks only with each other.
+// reads most of them. The indexes follow, apart from the wide records, so that the small keys of the indexes,
+// which change all the time, share blocks only with each other.
 const (
 	prefixHead          = 0x01
 	prefixConfiguration = 0x02

@@ -16,8 +16,8 @@ import (
 // lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on as if it had
 // never been closed.
 
-// laneHeads bounds the ready jobs in memory of one priority of a lane with a key. It is small because there
-// may be very many lanes.
+// laneHeads bounds the ready jobs that memory holds for one priority of a lane with a key. It is small
+// because there may be very many lanes.
 const laneHeads = 32
 
 // unknownService is the time in nanoseconds that a lane is charged for a starting job while nothing is known

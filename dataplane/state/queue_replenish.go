@@ -9,11 +9,10 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Fetchable is as of the last commit, but a queue that its rate limit has stopped becomes fetchable by time
-// alone. So the store remembers when each such queue becomes fetchable. A duty then proposes an entry that
-// touches the queue: every replica finds it fetchable at the same position of the log, and its waiting
-// fetches are woken. The times lie only in memory, because they derive from the queues' records and the
-// clock.
+// Fetchable is as of the last commit, but a queue stopped by its rate limit becomes fetchable by time alone.
+// So the store remembers when each such queue becomes fetchable. A duty then proposes an entry that touches
+// the queue: every replica finds it fetchable at the same position of the log, and its waiting fetches are
+// woken. The times lie only in memory, because they derive from the queues' records and the clock.
 
 // RateFree returns the number of jobs that the queue's rate limit allows at nowNs.
 func (q *Queue) RateFree(nowNs int64) uint64 {

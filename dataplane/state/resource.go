@@ -40,8 +40,8 @@ func (tx *Tx) CountResources(kind ResourceKind) (n int) {
 	return n
 }
 
-// PutResource stores a copy of a resource under its kind and name, with its event, and replaces an earlier
-// one. If the earlier one has another id, PutResource also adds the event of its deletion.
+// PutResource stores a copy of a resource under its kind and name, in place of an earlier one, and adds the
+// event of the change. If the earlier one has another id, PutResource also adds the event of its deletion.
 func (tx *Tx) PutResource(r *Resource) error {
 	if err := checkResource(r); err != nil {
 		return tx.fail(fmt.Errorf("put resource %q of kind %d: %w", r.Name, r.Kind, err))

@@ -69,7 +69,7 @@ func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 }
 
 // Rebirth turns a copy of a store into the beginning of another history. The original may go on beside the
-// copy, so a follower of one of them must never take the other for it.
+// copy, so a follower must never take one of them for the other.
 type Rebirth struct {
 	Incarnation entry.Incarnation // incarnation of the copy
 	// Renamed returns the new incarnation of another shard. ok reports whether that shard was copied at the
@@ -80,7 +80,7 @@ type Rebirth struct {
 
 // feedLeap is added to the sequences of a copy's feed, so that every cursor of the old history lies before
 // the copy's first event, although the original may go on after the copy. A follower with such a cursor gets
-// ErrTrimmed and starts again. At 1,000 events a second, a shard takes 50 days for that many.
+// ErrTrimmed and starts again. At 1,000 events a second, a shard takes 50 days for that many events.
 const feedLeap = 1 << 32
 
 // apply rewrites a pair for the copy.
