@@ -63,9 +63,9 @@ type Tuning struct {
 	// TrailingBytes is how much of the log before a snapshot's position is kept. 0 = 8 MiB, negative = one
 	// entry.
 	TrailingBytes int64
-	// A follower stands for election when it has heard no leader for Heartbeat up to twice Heartbeat, at
-	// random. Election is the time that a candidate waits for votes. Both default to 500 ms, Election to no
-	// less than Heartbeat. Heartbeat must be at least MinHeartbeat, and Election at least Heartbeat.
+	// A follower stands for election when it has heard no leader for a random time from Heartbeat to twice
+	// Heartbeat. Election is the time that a candidate waits for votes. Both default to 500 ms, Election to
+	// no less than Heartbeat. Heartbeat must be at least MinHeartbeat, and Election at least Heartbeat.
 	Heartbeat, Election time.Duration
 	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits

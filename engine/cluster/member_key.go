@@ -21,7 +21,7 @@ import (
 // maxGone bounds the stored keys of nodes that are no longer members.
 const maxGone = 64
 
-// idTakenTimeout is how long a joining node waits for the process that holds its ID, because a process that
+// idTakenTimeout is how long a joining node waits until no other process holds its ID, because a process that
 // has just ended counts as alive for aliveWithin.
 const idTakenTimeout = 4 * aliveWithin
 

@@ -22,7 +22,8 @@ const (
 
 // Start is called once this process has opened its groups, given by shard. From then on the process accepts
 // joining nodes and, if it is new to the cluster, asks to be added to the groups. Start returns UNHEALTHY if
-// a group's incarnation differs from the record's.
+// a group's incarnation differs from the record's, and INTERNAL if the number of groups is not that of the
+// shards.
 func (c *Cluster) Start(groups []Group) error {
 	r := c.current()
 	if len(groups) != r.Shards {

@@ -74,9 +74,9 @@ type Config struct {
 	Joining bool
 	// Rename gives the group's only voter the name ID. Open refuses it in a group with other members.
 	Rename bool
-	// A follower stands for election when it has heard no leader for Heartbeat up to twice Heartbeat, at
-	// random; 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer of
-	// DefaultElection and Heartbeat.
+	// A follower stands for election when it has heard no leader for a random time from Heartbeat to twice
+	// Heartbeat; 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer
+	// of DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
 	// A snapshot is due when SnapshotBytes bytes have been appended since the last one; 0 =
 	// DefaultSnapshotBytes.

@@ -154,8 +154,8 @@ func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, c raft.Co
 	return &sink{store: s, manifest: newManifest(at, raft.EncodeConfiguration(c), configurationIndex)}, nil
 }
 
-// write makes m the newest manifest. It skips a manifest older than the newest, which exists if the machine
-// has installed a snapshot from another replica while its own was being taken.
+// write makes m the newest manifest. It skips a manifest that is older than the newest. That happens if the
+// machine has installed a snapshot from another replica while its own was being taken.
 func (s *snapshots) write(m manifest) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

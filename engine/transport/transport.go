@@ -164,10 +164,11 @@ func (t *Transport) ID() string { return t.id }
 // Address returns the address that this node advertises.
 func (t *Transport) Address() string { return t.address }
 
-// Handle sets the handler of calls of kind k to the process.
+// Handle sets the handler of the calls of kind k that go to this process and not to a group. It does not
+// answer impostors (see Know).
 func (t *Transport) Handle(k Kind, h Handler) { t.handlers.set(k, h) }
 
-// HandleAny sets a handler that also answers impostors (see Know).
+// HandleAny is like Handle, but the handler also answers impostors (see Know).
 func (t *Transport) HandleAny(k Kind, h Handler) { t.handlers.setAny(k, h) }
 
 // Impostor reports whether a caller has another key than the one known for its ID.
