@@ -36,7 +36,6 @@ const (
 // range that it read. If a commit has set timers of the class since the reader began, the reader leaves the
 // floor, because those timers may be earlier. A commit lowers the floor after readers can see its timers and
 // before it calls the hooks.
-// hooks.
 type timerFloor struct {
 	mu      sync.Mutex
 	ns      int64
