@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: dataplane/state/member.proto
 
-// The list of members towards which a group's leader changes the Raft configuration.
+// The list of members that a group shall have. The group's leader changes the Raft configuration towards it.
 
 package state
 

@@ -2780,7 +2780,7 @@ func (x *Denial) GetUntilNs() int64 {
 type Spent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Window         Window                 `protobuf:"varint,1,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
-	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // start of a calendar window; of a rolling one, the time since which alerted counts
+	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // start of a calendar window; for a rolling one, alerted counts since then
 	EndNs          int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
 	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // spending up to its reserves
 	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`   // spending beyond them
@@ -4897,9 +4897,9 @@ func (x *Inbox) GetLastSeq() uint64 {
 }
 
 // Forward says where a job went when it last left this shard. Its store key holds the job's id. Each shard
-// that a job has left has one; the shard it is on has none. So a reader that follows the forwards from the
-// shard of the job's birth finds it. If a Forward's move number is not above the number of the Forward that led
-// to it, it belongs to an earlier visit: the job is then on its way between the two shards.
+// that a job has left has a Forward; the shard that the job is on has none. So a reader that follows the
+// Forwards from the job's first shard finds the job. A Forward whose move number is not above the number of the
+// Forward before it belongs to an earlier visit: the job is then on its way between the two shards.
 type Forward struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
