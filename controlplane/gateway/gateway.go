@@ -176,10 +176,7 @@ func (g *Gateway) open() (err error) {
 	if g.cloud, err = g.newCloud(); err != nil {
 		return err
 	}
-	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge, telemetry.GatewayWaiting, telemetry.GatewayWaits)
-	if held := c.Certificate; held != nil {
-		c.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
-	}
+	c.Metrics.Collect(g.measure, telemetry.CertificateRemaining, telemetry.GatewayDocumentsAge, telemetry.GatewayWaiting, telemetry.GatewayWaits)
 	g.handler, err = serve.New(serve.Config{
 		Routes:  g.routes(),
 		Logger:  c.Logger,

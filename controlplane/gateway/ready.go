@@ -78,6 +78,9 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 // measure reports the requests that wait for hosts, and the age of the documents, once there are any.
 func (g *Gateway) measure(to *telemetry.Scrape) {
+	if held := g.config.Certificate; held != nil {
+		to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds())
+	}
 	to.Gauge(telemetry.GatewayWaiting, float64(g.waiting.number()))
 	to.Counter(telemetry.GatewayWaits, float64(g.waiting.served.Load()), "served")
 	to.Counter(telemetry.GatewayWaits, float64(g.waiting.gaveUp.Load()), "gave_up")

@@ -88,10 +88,7 @@ func New(cfg Config) (*Server, error) {
 	s.lastUsed.exists = func(id string) bool { _, ok := s.store.Credential(id); return ok }
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.refusals = s.newRefusals()
-	cfg.Metrics.Collect(s.measure, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes, telemetry.ForeignNamespaces)
-	if held := cfg.Certificate; held != nil {
-		cfg.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
-	}
+	cfg.Metrics.Collect(s.measure, telemetry.CertificateRemaining, telemetry.UsageAsideFrames, telemetry.UsageAsideBytes, telemetry.ForeignNamespaces)
 	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {
@@ -130,6 +127,9 @@ func (s *Server) Drain() {
 
 // measure reports how much usage is set aside, and how many namespaces have other groups open than theirs.
 func (s *Server) measure(to *telemetry.Scrape) {
+	if held := s.cfg.Certificate; held != nil {
+		to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds())
+	}
 	to.Gauge(telemetry.ForeignNamespaces, float64(s.cfg.Reconciler.Foreign()))
 	aside, err := s.store.AsideTotals(context.Background())
 	if err != nil {

@@ -37,7 +37,7 @@ var queueStates = []job.State{job.Pending, job.Active, job.Dead}
 
 // measured lists the metrics of a Server, besides the HTTP metrics.
 var measured = []telemetry.Metric{
-	telemetry.Healthy,
+	telemetry.Healthy, telemetry.CertificateRemaining,
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
 	telemetry.RaftSyncs, telemetry.RaftEntries, telemetry.RaftEntryBytes, telemetry.RaftSnapshots, telemetry.PipelineOps, telemetry.PipelineForwards,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
@@ -75,6 +75,9 @@ func (s *Server) OperatorMetrics() http.Handler { return s.cfg.Metrics.Handler()
 func (s *Server) measure(to *telemetry.Scrape) {
 	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
 	if s.cloud() {
+		if held := s.cfg.Certificate; held != nil {
+			to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds())
+		}
 		s.measureHost(to)
 		return
 	}

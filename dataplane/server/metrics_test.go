@@ -30,7 +30,8 @@ func series(figures map[string]float64, metric string) (all []string) {
 
 // ofTheCloud lists the metrics that only processes of the cloud publish.
 var ofTheCloud = []string{
-	"corvo_certificate_remaining_seconds", "corvo_foreign_namespaces", "corvo_gateway_documents_age_seconds", "corvo_usage_aside_bytes", "corvo_usage_aside_frames", "corvo_usage_stuck_shards",
+	"corvo_certificate_remaining_seconds", "corvo_foreign_namespaces", "corvo_gateway_documents_age_seconds", "corvo_gateway_waiting_requests", "corvo_gateway_waits_total",
+	"corvo_usage_aside_bytes", "corvo_usage_aside_frames", "corvo_usage_stuck_shards",
 }
 
 // A node that has worked publishes every metric that has a name.

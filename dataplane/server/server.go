@@ -134,27 +134,13 @@ func New(cfg Config) (*Server, error) {
 	case cfg.MaxPayload == 0:
 		cfg.MaxPayload = job.DefaultMaxPayload
 	}
-	if cfg.ProposeTimeout == 0 {
-		cfg.ProposeTimeout = DefaultProposeTimeout
-	}
-	if cfg.ReadWait == 0 {
-		cfg.ReadWait = DefaultReadWait
-	}
-	if cfg.FreshWait == 0 {
-		cfg.FreshWait = DefaultFreshWait
-	}
-	if cfg.RaftStore == "" {
-		cfg.RaftStore = "wal"
-	}
-	if cfg.MaxBodies == 0 {
-		cfg.MaxBodies = DefaultMaxBodies
-	}
-	if cfg.MaxSearches == 0 {
-		cfg.MaxSearches = DefaultMaxSearches
-	}
-	if cfg.MinFreeDisk == 0 {
-		cfg.MinFreeDisk = DefaultMinFreeDisk
-	}
+	cfg.ProposeTimeout = cmp.Or(cfg.ProposeTimeout, DefaultProposeTimeout)
+	cfg.ReadWait = cmp.Or(cfg.ReadWait, DefaultReadWait)
+	cfg.FreshWait = cmp.Or(cfg.FreshWait, DefaultFreshWait)
+	cfg.RaftStore = cmp.Or(cfg.RaftStore, "wal")
+	cfg.MaxBodies = cmp.Or(cfg.MaxBodies, DefaultMaxBodies)
+	cfg.MaxSearches = cmp.Or(cfg.MaxSearches, DefaultMaxSearches)
+	cfg.MinFreeDisk = cmp.Or(cfg.MinFreeDisk, DefaultMinFreeDisk)
 	cfg.NewKeyWait = cmp.Or(cfg.NewKeyWait, DefaultNewKeyWait)
 	cfg.EventHeartbeat = cmp.Or(cfg.EventHeartbeat, DefaultEventHeartbeat)
 	cfg.EventWriteWait = cmp.Or(cfg.EventWriteWait, DefaultEventWriteWait)
@@ -164,9 +150,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.StreamRate < 0 || cfg.StreamFrames < 0 || cfg.MaxStreams < 0 {
 		return nil, errors.New("server: bounds of streams may not be negative")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Metrics == nil {
 		cfg.Metrics = telemetry.NewRegistry()
 	}
@@ -200,9 +184,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.handler = about.Wrap(s.handler, s.site())
 	cfg.Metrics.Collect(s.measure, measured...)
-	if held := cfg.Certificate; held != nil {
-		cfg.Metrics.Collect(func(to *telemetry.Scrape) { to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds()) }, telemetry.CertificateRemaining)
-	}
 	return s, nil
 }
 
