@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
@@ -26,9 +27,12 @@ type gatewayConfig struct {
 	settings.Admission
 	settings.TLS
 	measured
-	Bind     string        `flag:"bind" default:":8080" doc:"address for requests of tenants"`
-	HostWait time.Duration `flag:"host-wait" default:"10s" doc:"longest wait of a request for a host that restarts or moves"`
-	DataDir  string        `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
+	RatePerNamespace int64         `flag:"rate-limit-per-namespace" doc:"limit on requests a second of one namespace to this gateway (default: no limit)"`
+	RatePerOrg       int64         `flag:"rate-limit-per-org" doc:"limit on requests a second of one organisation to this gateway (default: no limit)"`
+	MaxRequests      int64         `flag:"max-requests-per-namespace" default:"10000" doc:"limit on requests of one namespace under way, with waiting polls and streams"`
+	Bind             string        `flag:"bind" default:":8080" doc:"address for requests of tenants"`
+	HostWait         time.Duration `flag:"host-wait" default:"10s" doc:"longest wait of a request for a host that restarts or moves"`
+	DataDir          string        `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
 }
 
 func newGateway() *cobra.Command {
@@ -45,6 +49,10 @@ func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
+	for flag, n := range map[string]int64{"rate-limit-per-namespace": cfg.RatePerNamespace, "rate-limit-per-org": cfg.RatePerOrg} {
+		f.Refuse(n >= 0 && n <= ratelimit.MaxRate, "--%s is %d; it must be between 0, for no limit, and %d", flag, n, ratelimit.MaxRate)
+	}
+	f.Refuse(cfg.MaxRequests > 0 && cfg.MaxRequests <= settings.MaxConnections, "--max-requests-per-namespace is %d; it must be between 1 and %d", cfg.MaxRequests, settings.MaxConnections)
 	f.Refuse(cfg.HostWait > 0, "--host-wait is %v; it must be more than 0", cfg.HostWait)
 }
 
@@ -75,6 +83,8 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
+	limits := cfg.Limits()
+	limits.PerNamespace, limits.PerOrg = cfg.RatePerNamespace, cfg.RatePerOrg
 	metrics := telemetry.NewRegistry()
 	gw, err := gateway.New(gateway.Config{
 		DataDir:      dir,
@@ -83,7 +93,8 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Credential:   credential,
 		Version:      version,
 		Certificate:  held,
-		Limits:       cfg.Limits(),
+		Limits:       limits,
+		MaxRequests:  int(cfg.MaxRequests),
 		HostWait:     cfg.HostWait,
 		Tracer:       r.tracer(),
 		Logger:       r.log,

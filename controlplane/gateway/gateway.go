@@ -57,6 +57,10 @@ const RetryAfter = time.Second
 // off.
 const DefaultAnswerWait = 30 * time.Second
 
+// DefaultMaxRequests is the limit on requests of one namespace that are under way at once. Without it the polls of one
+// namespace could take all connections of a gateway, or its memory, because a connection of HTTP/2 carries many.
+const DefaultMaxRequests = 10_000
+
 // Config configures a gateway. ControlPlane and Credential are required.
 type Config struct {
 	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
@@ -71,7 +75,10 @@ type Config struct {
 
 	Limits     ratelimit.Limits // rate limits of the gateway itself
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
-	HostWait   time.Duration    // longest wait of a request for a host that is away; 0 = DefaultHostWait
+	// MaxRequests is the limit on requests of one namespace that are under way at once, waiting polls and streams
+	// included; 0 = DefaultMaxRequests.
+	MaxRequests int
+	HostWait    time.Duration // longest wait of a request for a host that is away; 0 = DefaultHostWait
 
 	HTTP      *http.Client         // for the control plane; nil = one of the gateway's own
 	Transport http.RoundTripper    // for hosts; nil = transports of the gateway's own
@@ -100,7 +107,7 @@ type Gateway struct {
 	known     atomic.Bool    // every document has come, or those of an earlier run are used
 	inflight  inflight
 	limits    ratelimit.Limiter
-	keyRates  keyRates
+	rates     rates
 	meter     *meter
 	targets   sync.Map // address -> *url.URL
 	failing   sync.Map // id of a host -> struct{}: its last request failed
@@ -126,6 +133,7 @@ func New(c Config) (*Gateway, error) {
 		c.Tracer = noop.NewTracerProvider()
 	}
 	c.AnswerWait = cmp.Or(c.AnswerWait, DefaultAnswerWait)
+	c.MaxRequests = cmp.Or(c.MaxRequests, DefaultMaxRequests)
 	c.HostWait = cmp.Or(c.HostWait, DefaultHostWait)
 	if err := c.Limits.Check(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -306,7 +314,7 @@ func (g *Gateway) session() *fleet.Session {
 }
 
 // recheck ends requests whose credential expires while they run, and drops the rate limit buckets of idle
-// keys.
+// keys, namespaces and organisations.
 func (g *Gateway) recheck(ctx context.Context) {
 	tick := time.NewTicker(RecheckEvery)
 	defer tick.Stop()
@@ -314,7 +322,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 		select {
 		case <-tick.C:
 			g.inflight.checkAll(g.shutOut)
-			g.keyRates.forget(g.config.Now())
+			g.rates.forget(g.config.Now())
 		case <-ctx.Done():
 			return
 		}

@@ -129,7 +129,9 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 		return unavailable("the gateway has been without the control plane for too long: try again")
 	}
 	t.namespace, t.host, t.store = doc.Namespace, doc.Host, doc.Store
-	g.inflight.begin(&t.inflightRequest)
+	if err := g.inflight.begin(&t.inflightRequest, g.config.MaxRequests); err != nil {
+		return err
+	}
 	// A document that arrived after admit ended only the requests that were under way by then. This request was
 	// not yet one of them, so findHost checks it by the new document.
 	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {

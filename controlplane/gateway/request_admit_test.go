@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -67,15 +69,82 @@ func TestLimits(t *testing.T) {
 	expect("192.0.2.5", "", 429)
 
 	// A full bucket is not kept.
-	known := func() (n int) { w.gateway.keyRates.buckets.Range(func(any, any) bool { n++; return true }); return n }
+	known := func() (n int) { w.gateway.rates.buckets.Range(func(any, any) bool { n++; return true }); return n }
 	if known() != 2 {
 		t.Errorf("%d keys have asked, want 2", known())
 	}
 	later(time.Minute)
-	w.gateway.keyRates.forget(w.gateway.config.Now())
+	w.gateway.rates.forget(w.gateway.config.Now())
 	if known() != 0 {
 		t.Errorf("%d keys with a full bucket are kept", known())
 	}
+}
+
+// TestLimitsOfTenants checks the rates of a namespace and of an organisation, which hold for all keys together. A request
+// above a narrower limit takes nothing from a wider one.
+func TestLimitsOfTenants(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := newTown(t, ok, func(c *Config) {
+		c.Limits = ratelimit.Limits{PerKey: 2, PerNamespace: 3, PerOrg: 4}
+		c.Now = func() time.Time { return now }
+	})
+	w.put("ns_b", nil)
+	w.put("ns_other", func(d *fleet.Doc) { d.Org = "org_b" })
+	key := func(namespace string) string { return w.key(keyring.Namespace, time.Time{}, namespace) }
+	first, second, sibling, stranger := key("ns_a"), key("ns_a"), key("ns_b"), key("ns_other")
+	for i, c := range []struct {
+		key  string
+		says string // "" = served
+	}{
+		{first, ""}, {first, ""}, {first, "with this API key"}, {first, "with this API key"},
+		{second, ""}, {second, "in this namespace"},
+		{sibling, ""}, {sibling, "in this organisation"},
+		{stranger, ""}, {stranger, ""},
+	} {
+		got := w.send("GET", "/api/v1/queues", c.key, "")
+		if c.says == "" && got.StatusCode != 200 || c.says != "" && (got.code() != api.RateLimited || !strings.Contains(got.body, c.says)) {
+			t.Errorf("request %d: %d %s, want it refused for %q", i, got.StatusCode, got.body, c.says)
+		}
+	}
+}
+
+// TestMostRequestsOfANamespace checks the limit on requests of a namespace that are under way, at the bound. Another
+// namespace has its own.
+func TestMostRequestsOfANamespace(t *testing.T) {
+	t.Parallel()
+	p := newParking()
+	const most = 3
+	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/queues" {
+			ok(w, r)
+			return
+		}
+		p.serve(w, r)
+	}, func(c *Config) { c.MaxRequests = most })
+	w.put("ns_b", nil)
+	key, other := w.key(keyring.Namespace, time.Time{}, "ns_a"), w.key(keyring.Namespace, time.Time{}, "ns_b")
+	ctx, cancel := context.WithCancel(t.Context())
+	var polls sync.WaitGroup
+	for range most {
+		polls.Go(func() {
+			if answer, err := w.client.Do(w.request(ctx, "POST", "/api/v1/fetch", key, `{}`)); err == nil {
+				t.Errorf("a poll was answered %d", answer.StatusCode)
+				answer.Body.Close()
+			}
+		})
+		within(t, p.parked, "the poll is parked")
+	}
+	got := w.send("GET", "/api/v1/queues", key, "")
+	if got.StatusCode != 429 || got.code() != api.Overloaded || got.Header.Get("Retry-After") != "1" {
+		t.Errorf("one request more: %d %s", got.StatusCode, got.body)
+	}
+	if got := w.send("GET", "/api/v1/queues", other, ""); got.StatusCode != 200 {
+		t.Errorf("another namespace: %d %s", got.StatusCode, got.body)
+	}
+	cancel()
+	polls.Wait()
+	fleettest.Eventually(t, "the polls have ended", func() bool { return w.send("GET", "/api/v1/queues", key, "").StatusCode == 200 })
 }
 
 func TestLimitsAreChecked(t *testing.T) {

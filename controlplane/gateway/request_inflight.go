@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"sync"
+
+	"github.com/corvo/corvo/api"
 )
 
 // inflightRequest is one request that is forwarded to a host.
@@ -33,22 +35,28 @@ type inflight struct {
 	draining error // the error that new polls get at once, while the bodies of new streams end; nil = not draining
 }
 
-// begin adds a request; end removes it.
-func (f *inflight) begin(p *inflightRequest) {
+// begin adds a request, unless most of its namespace are under way; end removes it.
+func (f *inflight) begin(p *inflightRequest, most int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	all := f.requests[p.namespace]
+	if len(all) >= most {
+		e := api.Errorf(api.Overloaded, "%d requests of this namespace are under way at this gateway: try again later, with fewer polls and streams at once", most)
+		e.RetryAfter = RetryAfter
+		return e
+	}
 	if f.draining != nil {
 		p.drain(f.draining)
 	}
 	if f.requests == nil {
 		f.requests = map[string]map[*inflightRequest]struct{}{}
 	}
-	all := f.requests[p.namespace]
 	if all == nil {
 		all = map[*inflightRequest]struct{}{}
 		f.requests[p.namespace] = all
 	}
 	all[p] = struct{}{}
+	return nil
 }
 
 func (f *inflight) end(p *inflightRequest) {

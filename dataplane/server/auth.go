@@ -28,13 +28,13 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 		return who, err
 	}
 	var who tenancy.Principal
-	err := s.limits.Admit(r, s.cfg.Now(), func() (*ratelimit.Bucket, error) {
+	err := s.limits.Admit(r, s.cfg.Now(), func() (ratelimit.Buckets, error) {
 		var use *keyUse
 		var err error
 		if who, use, err = s.identify(r); err != nil {
-			return nil, err
+			return ratelimit.Buckets{}, err
 		}
-		return &use.rate, nil
+		return ratelimit.Buckets{Key: &use.rate}, nil
 	})
 	return who, err
 }

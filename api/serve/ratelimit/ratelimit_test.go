@@ -63,7 +63,7 @@ func TestReservationsKeepTheRate(t *testing.T) {
 	l := New(Limits{PerKey: 10, PerAddress: 5})
 	var key Bucket
 	now, from := time.Now(), netip.MustParseAddr("192.0.2.1")
-	if err := l.allowKey(&key, now); err != nil { // a request counts, too
+	if err := l.allow(Buckets{Key: &key}, now); err != nil { // a request counts, too
 		t.Fatal(err)
 	}
 	for i := range 5 {
@@ -84,7 +84,7 @@ func TestReservationsKeepTheRate(t *testing.T) {
 			t.Errorf("reservation %d of the key waits %v, want %v", i, wait, want)
 		}
 	}
-	if err := l.allowKey(&key, now); err == nil {
+	if err := l.allow(Buckets{Key: &key}, now); err == nil {
 		t.Error("a request was admitted before the reservations")
 	}
 	if key.Full(now.Add(time.Second)) || !key.Full(now.Add(2*time.Second)) {
@@ -147,7 +147,10 @@ func TestLimitsAreChecked(t *testing.T) {
 		good   bool
 	}{
 		{Limits{PerKey: MaxRate, PerAddress: MaxRate, Failures: MaxRate, Proxies: make([]netip.Prefix, MaxProxies)}, true},
+		{Limits{PerNamespace: MaxRate, PerOrg: MaxRate}, true},
 		{Limits{PerKey: MaxRate + 1}, false},
+		{Limits{PerNamespace: MaxRate + 1}, false},
+		{Limits{PerOrg: -1}, false},
 		{Limits{PerAddress: -1}, false},
 		{Limits{Failures: MaxRate + 1}, false},
 		{Limits{Proxies: make([]netip.Prefix, MaxProxies+1)}, false},
