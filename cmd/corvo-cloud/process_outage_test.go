@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
 )
 
 // startDirectHost starts the host without a relay, so that a gateway learns from its connections that the host is away.
@@ -52,8 +57,10 @@ func TestNoRequestFailsWhilePartsRestart(t *testing.T) {
 		for n := range 2 {
 			c := newClient(t, "http://"+listening(p.gateway), made.APIKey)
 			eventually(t, ctx, "the gateway has the documents", func() bool { _, err := c.Queues(ctx, client.Read{}); return err == nil })
-			load.work(working, c, fmt.Sprintf("%s-%d", name, n))
+			load.work(working, fmt.Sprintf("%s-%d", name, n), func(queue string) error { return round(working, c, queue) })
 		}
+		calls := newCalls(t, "http://"+listening(p.gateway))
+		load.work(working, name+"-rpc", func(queue string) error { return roundOfCalls(working, calls, made.APIKey, queue) })
 	}
 	defer load.all.Wait()
 	defer stop()
@@ -80,13 +87,13 @@ type outageLoad struct {
 }
 
 // work takes jobs through their lives until ctx ends or a request fails.
-func (l *outageLoad) work(ctx context.Context, c *client.Client, queue string) {
+func (l *outageLoad) work(ctx context.Context, queue string, round func(queue string) error) {
 	rounds := new(atomic.Int64)
 	l.rounds = append(l.rounds, rounds)
 	l.all.Go(func() {
 		for ctx.Err() == nil {
 			begun := time.Now()
-			if err := round(ctx, c, queue); err != nil && ctx.Err() == nil {
+			if err := round(queue); err != nil && ctx.Err() == nil {
 				l.t.Errorf("%s, after %v: %v", queue, time.Since(begun), err)
 				rounds.Store(math.MaxInt64) // so that nobody waits for this worker
 				return
@@ -121,6 +128,45 @@ func round(ctx context.Context, c *client.Client, queue string) error {
 		}
 		return nil
 	}
+}
+
+// newCalls returns a client of the RPC, which repeats nothing.
+func newCalls(t *testing.T, endpoint string) workerpbconnect.WorkerServiceClient {
+	two := new(http.Protocols)
+	two.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: two}
+	t.Cleanup(transport.CloseIdleConnections)
+	return workerpbconnect.NewWorkerServiceClient(&http.Client{Transport: transport}, endpoint)
+}
+
+// roundOfCalls takes one job through its life by the RPC.
+func roundOfCalls(ctx context.Context, c workerpbconnect.WorkerServiceClient, key, queue string) error {
+	made, err := c.Enqueue(ctx, withKey(&workerpb.EnqueueRequest{Queue: queue}, key))
+	if err != nil {
+		return fmt.Errorf("enqueue: %w", err)
+	}
+	for {
+		job, err := c.Fetch(ctx, withKey(&workerpb.FetchRequest{Queues: []string{queue}, WorkerId: "w"}, key))
+		if err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		if job.Msg.JobId == "" { // the host shut down
+			continue
+		}
+		if _, err := c.Ack(ctx, withKey(&workerpb.AckRequest{JobId: job.Msg.JobId, LeaseToken: job.Msg.LeaseToken}, key)); err != nil {
+			return fmt.Errorf("ack: %w", err)
+		}
+		if job.Msg.JobId != made.Msg.JobId {
+			return fmt.Errorf("fetched %s, enqueued %s", job.Msg.JobId, made.Msg.JobId)
+		}
+		return nil
+	}
+}
+
+func withKey[T any](m *T, key string) *connect.Request[T] {
+	r := connect.NewRequest(m)
+	r.Header().Set("Authorization", "Bearer "+key)
+	return r
 }
 
 // progress waits until each worker has taken some more jobs through their lives.

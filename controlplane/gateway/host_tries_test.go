@@ -12,9 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -267,5 +272,45 @@ func TestRefusesWhenTooManyWait(t *testing.T) {
 	}
 	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || got.code() != api.LeaderUnavailable || !strings.Contains(got.body, "nothing was done") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestRepeatsACall checks that a call of the RPC that a host refused without effect is repeated, over Connect, whose
+// status tells the refusal, and over gRPC-Web, whose status is always 200.
+func TestRepeatsACall(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	served := connect.NewUnaryHandler(rpc.Prefix+"Enqueue", func(_ context.Context, m *connect.Request[workerpb.EnqueueRequest]) (*connect.Response[workerpb.EnqueueResponse], error) {
+		if calls.Add(1)%2 == 1 {
+			return nil, rpc.Error(api.Errorf(api.LeaderUnavailable, "not now"))
+		}
+		return connect.NewResponse(&workerpb.EnqueueResponse{JobId: m.Msg.Queue}), nil
+	})
+	host := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Load()%2 == 0 {
+			w.Header().Set(fleet.OutcomeHeader, fleet.Unchanged)
+		}
+		served.ServeHTTP(w, r)
+	}))
+	both := new(http.Protocols)
+	both.SetHTTP1(true)
+	both.SetUnencryptedHTTP2(true)
+	host.Config.Protocols = both
+	host.Start()
+	t.Cleanup(host.Close)
+	w := newTown(t, ok, patient)
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	w.put("ns_a", func(d *fleet.Doc) { d.Address = host.URL })
+	w.settle()
+	for name, protocol := range map[string]connect.ClientOption{
+		"connect": connect.WithClientOptions(), "gRPC-Web": connect.WithGRPCWeb(),
+	} {
+		before := calls.Load()
+		client := workerpbconnect.NewWorkerServiceClient(w.client, w.url, protocol)
+		ask := connect.NewRequest(&workerpb.EnqueueRequest{Queue: "mail"})
+		ask.Header().Set("X-Api-Key", key)
+		if got, err := client.Enqueue(t.Context(), ask); err != nil || got.Msg.JobId != "mail" || calls.Load() != before+2 {
+			t.Errorf("%s: %v, %v after %d calls", name, got, err, calls.Load()-before)
+		}
 	}
 }
