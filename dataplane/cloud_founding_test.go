@@ -113,3 +113,35 @@ func TestHostReportsTheIncarnationsOfAnEarlierVersion(t *testing.T) {
 		c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
 	}
 }
+
+// A host that is told to leave a namespace keeps the copy whose groups serve it, and deletes any other.
+func TestHostLeavesANamespace(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	text, key := c.key(keyring.Namespace)
+	own := []entry.Incarnation{{1}}
+	leave := func(generation int64, elsewhere ...entry.Incarnation) fleet.Doc {
+		d := incarnated(generation, "", elsewhere, fleet.Key{})
+		d.Desired, d.Keys = fleet.Leave, nil
+		return d
+	}
+	c.plane.Put(incarnated(1, fleet.Found, own, key))
+	c.open()
+	c.reported("ns_a", fleet.Opened, 1)
+	c.enqueue(text)
+	c.plane.Put(leave(2, own...))
+	if at := c.reported("ns_a", fleet.Failed, 2); !strings.Contains(at.Error, own[0].String()) {
+		t.Errorf("the reason is %q", at.Error)
+	}
+	if a := c.send("GET", "/api/v1/queues", text, ""); a.status == 200 {
+		t.Error("a namespace that the host leaves is open")
+	}
+	c.plane.Put(leave(3, entry.Incarnation{2}))
+	c.reported("ns_a", fleet.Gone, 3)
+	if left, err := os.ReadDir(filepath.Join(c.dir, "ns")); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	c.close()
+	c.open()
+	c.reported("ns_a", fleet.Gone, 3)
+}

@@ -55,17 +55,12 @@ func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 // existing identity must match the group, node and incarnation that c names, except that c.Rename may accept
 // another node and that a restored directory gets its node here.
 func loadIdentity(c Config) (identity, error) {
-	path := filepath.Join(c.Dir, identityName)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return createIdentity(c)
-	}
+	id, ok, err := readIdentity(c.Dir)
 	if err != nil {
 		return identity{}, err
 	}
-	var id identity
-	if err := json.Unmarshal(data, &id); err != nil {
-		return identity{}, damagedIdentity(path, err)
+	if !ok {
+		return createIdentity(c)
 	}
 	if id.Group != c.Group {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to group %q, not to %q: choose another directory", c.Dir, id.Group, c.Group)
@@ -89,19 +84,30 @@ func loadIdentity(c Config) (identity, error) {
 // NodeOf returns the node whose group is in a directory; "" if the directory holds no group yet, or a
 // restored one that was never opened. It returns UNHEALTHY if the record of the group is damaged.
 func NodeOf(dir string) (string, error) {
+	id, _, err := readIdentity(dir)
+	return id.NodeID, err
+}
+
+// IncarnationOf returns the incarnation of the group in a directory; ok is false if the directory holds none.
+func IncarnationOf(dir string) (of entry.Incarnation, ok bool, err error) {
+	id, ok, err := readIdentity(dir)
+	return id.Incarnation, ok, err
+}
+
+// readIdentity reads the identity of a directory; ok is false if the directory has none.
+func readIdentity(dir string) (id identity, ok bool, err error) {
 	path := filepath.Join(dir, identityName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return identity{}, false, nil
 	}
 	if err != nil {
-		return "", err
+		return identity{}, false, err
 	}
-	var id identity
 	if err := json.Unmarshal(data, &id); err != nil {
-		return "", damagedIdentity(path, err)
+		return identity{}, false, damagedIdentity(path, err)
 	}
-	return id.NodeID, nil
+	return id, true, nil
 }
 
 func damagedIdentity(path string, err error) error {

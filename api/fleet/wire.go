@@ -90,7 +90,10 @@ type Message struct {
 // The values of Doc.Desired.
 const (
 	Open   = "open"   // the host serves the namespace
-	Absent = "absent" // the host closes it and deletes its data; gateways forget it
+	Absent = "absent" // the host closes it, delivers its usage and deletes its data; gateways forget it
+	// Leave means that the namespace is served by another store, in the groups of Incarnations. The host closes it and
+	// deletes its own copy, unless that copy is of these groups.
+	Leave = "leave"
 )
 
 // The values of Doc.Role.

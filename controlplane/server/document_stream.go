@@ -171,11 +171,15 @@ func (f *stream) catchUp(number int64) error {
 
 // share returns the document as the follower may see it; ok is false if the follower may not see it. A
 // gateway sees every document. A host sees the documents of the namespaces placed on it. If a namespace was
-// placed on the host and is now elsewhere, the host receives a reduced document that says absent. share
-// returns that document if this stream sent the namespace before. If only an earlier stream may have sent it,
-// there are two conditions: the generation is above 1, because a namespace moves only with a new generation,
-// and the namespace is not being deleted, because a deletion concerns the namespace's own host only. Without
-// the two conditions every host would receive a document for every namespace that ever existed.
+// placed on the host and is now elsewhere, the host receives a reduced document that says leave, or absent if
+// the namespace is being deleted. share returns that document if this stream sent the namespace before. If only
+// an earlier stream may have sent it, there are two conditions: the generation is above 1, because a namespace
+// moves only with a new generation, and the namespace is not being deleted, because a deletion concerns the
+// namespace's own host only. Without the two conditions every host would receive a document for every namespace
+// that ever existed.
+//
+// While the founding elsewhere is not recorded, share returns nothing, because no copy may be deleted before
+// another one exists. The record gives the namespace a new document.
 func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 	switch {
 	case f.host.Kind == keyring.Gateway:
@@ -183,11 +187,16 @@ func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 	case d.Host == f.host.ID:
 		f.sent[d.Namespace] = true
 		return d, true
+	case d.Role == wire.Found:
 	case f.sent[d.Namespace], f.again && d.Desired == wire.Open && d.Generation > 1:
 		delete(f.sent, d.Namespace)
+		desired := wire.Leave
+		if d.Desired == wire.Absent {
+			desired = wire.Absent
+		}
 		return wire.Doc{
 			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation,
-			Desired: wire.Absent, Host: d.Host, Keys: []wire.Key{},
+			Desired: desired, Host: d.Host, Incarnations: d.Incarnations, Keys: []wire.Key{},
 		}, true
 	}
 	return wire.Doc{}, false

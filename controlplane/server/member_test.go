@@ -170,9 +170,13 @@ func TestWhatWasMine(t *testing.T) {
 	if got, ok := s.share(d); !ok || got.Name != "orders" {
 		t.Errorf("its own: %+v, %v", got, ok)
 	}
-	d.Host, d.Number, d.Generation = "host_2", 8, 2
+	d.Host, d.Number, d.Generation, d.Role, d.Incarnations = "host_2", 8, 2, wire.Found, []entry.Incarnation{{2}}
+	if got, ok := s.share(d); ok {
+		t.Errorf("before another store has founded it: %+v", got)
+	}
+	d.Number, d.Role = 9, wire.Join
 	got, ok := s.share(d)
-	want := wire.Doc{Number: 8, Namespace: "ns_1", Generation: 2, Desired: wire.Absent, Host: "host_2"}
+	want := wire.Doc{Number: 9, Namespace: "ns_1", Generation: 2, Desired: wire.Leave, Host: "host_2", Incarnations: d.Incarnations}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !ok {
 		t.Errorf("what was its own: sent %v (-want +got):\n%s", ok, diff)
 	}
@@ -187,6 +191,10 @@ func TestWhatWasMine(t *testing.T) {
 	d.Desired = wire.Absent
 	if got, ok := s.share(d); ok {
 		t.Errorf("a namespace that another host deletes: %+v", got)
+	}
+	s.sent[d.Namespace] = true
+	if got, ok := s.share(d); !ok || got.Desired != wire.Absent {
+		t.Errorf("a namespace that was its own and that another host deletes: %+v, %v", got, ok)
 	}
 	d.Desired, d.Generation = wire.Open, 1
 	if got, ok := s.share(d); ok {

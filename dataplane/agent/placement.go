@@ -56,7 +56,7 @@ func (p *placement) settled() bool {
 	if p.generation != p.doc.Generation {
 		return false
 	}
-	if p.doc.Desired == fleet.Absent {
+	if p.doc.Desired != fleet.Open {
 		return p.state == fleet.Gone
 	}
 	return p.state == fleet.Opened && isOf(p.doc, p.incarnations)
@@ -146,7 +146,7 @@ func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 		a.cfg.Logger.Error("the host does not open a namespace", "namespace", d.Namespace, "error", err)
 	case err != nil:
 		p.state, p.reason = fleet.Failed, err.Error()
-	case d.Desired == fleet.Absent:
+	case d.Desired != fleet.Open:
 		p.state = fleet.Gone
 	default:
 		p.state = fleet.Opened
@@ -177,6 +177,10 @@ func (a *Agent) change(d fleet.Doc) error {
 	switch {
 	case d.Desired == fleet.Absent:
 		return a.traced(ctx, telemetry.SpanDropCell, ns, a.host.Remove)
+	case d.Desired == fleet.Leave:
+		return a.traced(ctx, telemetry.SpanDropCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
+			return a.host.Leave(ctx, ns, d.Incarnations)
+		})
 	case d.Desired != fleet.Open:
 		return fmt.Errorf("the document wants it %q, which this version does not know", d.Desired)
 	case d.Store != "" && d.Store != a.cfg.Store:

@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/durable"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -58,6 +61,45 @@ func (h *Host) Shut(ctx context.Context, ns tenancy.NamespaceID) error {
 // crash brings any of the data back, and a namespace that is added again is empty.
 func (h *Host) Remove(ctx context.Context, ns tenancy.NamespaceID) error {
 	return h.take(ctx, ns, h.drop)
+}
+
+// Leave closes a namespace, if it is open, and deletes this host's copy, because another store serves the
+// namespace. It delivers no usage, because the usage of the namespace is that of its own groups. Leave refuses to
+// delete a copy of these groups, whose incarnations are elsewhere, and keeps it closed, because it may be the
+// only one.
+func (h *Host) Leave(ctx context.Context, ns tenancy.NamespaceID, elsewhere []entry.Incarnation) error {
+	return h.take(ctx, ns, func(ctx context.Context, ns tenancy.NamespaceID, t *tenant, _ *change) error {
+		if err := h.shut(ctx, ns, t); err != nil {
+			h.cfg.Logger.Warn("a namespace that this host leaves did not close cleanly", "namespace", ns, "error", err)
+		}
+		if err := h.checkForeign(ns, elsewhere); err != nil {
+			return err
+		}
+		return h.discardAndEmpty(ns)
+	})
+}
+
+// checkForeign refuses a namespace whose copy here may be of the given groups.
+func (h *Host) checkForeign(ns tenancy.NamespaceID, groups []entry.Incarnation) error {
+	if len(groups) == 0 {
+		return api.Errorf(api.StateConflict, "the copy of namespace %s is kept: the groups that serve the namespace elsewhere are not named", ns)
+	}
+	f, err := readFounding(h.dir(ns))
+	if err != nil {
+		return fmt.Errorf("the copy of namespace %s is kept: %w", ns, err)
+	}
+	for shard := range f.Shards {
+		dir := filepath.Join(h.dir(ns), strconv.Itoa(shard), "raft")
+		switch of, ok, err := engine.IncarnationOf(dir); {
+		case err != nil:
+			return fmt.Errorf("the copy of namespace %s is kept: %w", ns, err)
+		case !ok && f.Complete:
+			return damaged("the copy of namespace %s is kept: %s does not say which history it holds", ns, dir)
+		case ok && slices.Contains(groups, of):
+			return api.Errorf(api.StateConflict, "the copy of namespace %s is kept: %s holds history %v, which is the namespace's", ns, dir, of)
+		}
+	}
+	return nil
 }
 
 // take removes a namespace from the host and calls end to close it. The tenant that end receives is nil if
@@ -158,6 +200,11 @@ func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *
 	if owed != nil {
 		return fmt.Errorf("namespace %s is not deleted yet, for its usage is not delivered: %w", ns, owed)
 	}
+	return h.discardAndEmpty(ns)
+}
+
+// discardAndEmpty deletes the directory of a closed namespace.
+func (h *Host) discardAndEmpty(ns tenancy.NamespaceID) error {
 	err := h.discard(ns)
 	if err == nil {
 		err = h.empty(string(ns) + ".")
