@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,11 +33,21 @@ func (w *town) waits(n int) {
 	fleettest.Eventually(w.t, fmt.Sprintf("%d requests wait", n), func() bool { return w.gateway.waiting.number() == n })
 }
 
-// TestWaitsForItsHost sends a write to a host that is away. When a document names another address, the gateway sends the
-// write there, with its whole body and with the gateway's newest token.
+// TestWaitsForItsHost sends a write to a host that is away. When a document names another host, the gateway sends the
+// write there, with its whole body and with the gateway's newest token, and a probe before it. Both go to the member that
+// the document names.
 func TestWaitsForItsHost(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, ok, patient)
+	connections := &http.Transport{DisableKeepAlives: true}
+	var foreign atomic.Int32
+	w := newTown(t, ok, patient, func(c *Config) {
+		c.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if to := proxiedOf(r.Context()); (to.host == "host_2") != (to.store == "store_2") {
+				foreign.Add(1)
+			}
+			return connections.RoundTrip(r)
+		})
+	})
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	w.host.Close()
 	body := strings.Repeat("x", MaxRepeatedRequest)
@@ -53,12 +64,15 @@ func TestWaitsForItsHost(t *testing.T) {
 		_, _ = fmt.Fprint(out, r.URL.EscapedPath(), "?", r.URL.RawQuery, " ", string(got) == body, err, r.Header.Get(fleet.ServiceHeader) == w.gateway.member.HostToken())
 	}))
 	defer other.Close()
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host = other.URL+"/base", "host_2" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = other.URL+"/base", "host_2", "store_2" })
 	if got := <-answered; got.StatusCode != 200 || got.body != "/base/api/v1/enqueue/a%2Fb?q=50%off true <nil> true" {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 	if served.Load() != 1 {
 		t.Errorf("the new host was called %d times", served.Load())
+	}
+	if foreign.Load() != 0 {
+		t.Error("a request went to another member than the document names")
 	}
 	w.waits(0)
 	if w.gateway.waiting.served.Load() != 1 {
@@ -312,5 +326,24 @@ func TestRepeatsACall(t *testing.T) {
 		if got, err := client.Enqueue(t.Context(), ask); err != nil || got.Msg.JobId != "mail" || calls.Load() != before+2 {
 			t.Errorf("%s: %v, %v after %d calls", name, got, err, calls.Load()-before)
 		}
+	}
+}
+
+// TestAFailedHandshakeSendsNothing checks that a write whose connection failed in the handshake is known not to have had
+// an effect.
+func TestAFailedHandshakeSendsNothing(t *testing.T) {
+	t.Parallel()
+	host := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a request reached a host that the gateway does not trust")
+	}))
+	host.Config.ErrorLog = log.New(io.Discard, "", 0) // of the refused handshakes
+	host.StartTLS()
+	t.Cleanup(host.Close)
+	w := newTown(t, ok, func(c *Config) { c.Transport = &http.Transport{DisableKeepAlives: true} })
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	w.put("ns_a", func(d *fleet.Doc) { d.Address = host.URL })
+	w.settle()
+	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "nothing was done") {
+		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 }
