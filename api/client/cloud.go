@@ -355,6 +355,29 @@ func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)
 }
 
+// Clusters lists the data-plane clusters of all namespaces. It needs an operator's key.
+func (c *Cloud) Clusters(ctx context.Context) ([]api.CloudCluster, error) {
+	return all[api.CloudCluster](ctx, c.Client, cloudPath("clusters"), nil)
+}
+
+// Cluster returns the data-plane cluster of a namespace, by the namespace's id. It needs an operator's key.
+func (c *Cloud) Cluster(ctx context.Context, id string) (api.CloudCluster, error) {
+	return get[api.CloudCluster](ctx, c.Client, cloudPath("clusters", id))
+}
+
+// PauseReconcile pauses the reconciliation of a namespace, by the namespace's id, until ResumeReconcile. It needs an
+// operator's key.
+func (c *Cloud) PauseReconcile(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("clusters", id, "pause-reconcile"), repeat: repeatAlways})
+	return err
+}
+
+// ResumeReconcile ends a pause. It needs an operator's key.
+func (c *Cloud) ResumeReconcile(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("clusters", id, "resume-reconcile"), repeat: repeatAlways})
+	return err
+}
+
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
 // versionOf returns the version in a tag made by etag, and 0 for any other tag. A proxy's weak tag is such a

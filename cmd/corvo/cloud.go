@@ -18,9 +18,10 @@ import (
 func newCloud() *cobra.Command {
 	r := &remote{}
 	cmd := group(&cobra.Command{Use: "cloud", Short: "Manage organisations, namespaces and keys in the cloud", Long: "Manage organisations, namespaces and keys in the cloud. These commands need a cloud token: run corvo login, set\n" +
-		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may manage hosts and create organisations."})
+		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may create organisations and manage hosts\n" +
+		"and clusters."})
 	r.bind(cmd)
-	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudAudit(r))
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudClusters(r), cloudAudit(r))
 	return cmd
 }
 

@@ -55,6 +55,8 @@ type Namespace struct {
 	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, of an earlier version.
 	Incarnations []entry.Incarnation
 	Founded      bool   // the founding of the groups is recorded
+	PausedBy     string // principal that paused its reconciliation; "" = it is not paused
+	PausedNs     int64  // when; 0 = it is not paused
 	Operation    string // id of the operation under way; "" = none
 	Trace        string // that operation's traceparent
 	DocNumber    int64  // number of the newest document about it

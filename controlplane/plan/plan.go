@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
@@ -61,11 +62,22 @@ func (c CellReport) Equal(other CellReport) bool {
 // Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
 // report of the host on which the namespace is placed.
 //
+// If an operator has paused the namespace's reconciliation, every step waits for the end of the pause.
+//
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
 // empty namespace under its name would be worse than none. So if that host does not report, Next returns
 // Await. The only exception is a namespace whose store is lost before its founding is recorded: no tenant has
 // written to it.
 func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
+	step := next(ns, hosts, cell)
+	if ns.PausedNs != 0 && step.Kind != None {
+		return await("an operator of the cloud paused its reconciliation at %s", time.Unix(0, ns.PausedNs).UTC().Format(time.RFC3339))
+	}
+	return step
+}
+
+// next returns the next step as if the reconciliation were not paused.
+func next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	switch ns.Phase {
 	case fleet.Provisioning:
 		return provision(ns, hosts, cell)

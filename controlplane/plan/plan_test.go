@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
@@ -46,6 +47,11 @@ func lost(n fleet.Namespace) fleet.Namespace {
 // opened returns a report of the generation that the groups are open.
 func opened(generation int64, incarnations []entry.Incarnation) CellReport {
 	return CellReport{Generation: generation, State: wire.Opened, Incarnations: incarnations}
+}
+
+func paused(n fleet.Namespace) fleet.Namespace {
+	n.PausedBy, n.PausedNs = "operator", int64(time.Hour)
+	return n
 }
 
 func host(id string, placed int, alive bool) Host {
@@ -104,6 +110,10 @@ var scenarios = []scenario{
 	{"absent, but of an older generation", ns(fleet.Deleting, "h1", 3), alive, CellReport{Generation: 2, State: wire.Gone}},
 	{"absent", ns(fleet.Deleting, "h1", 2), alive, CellReport{Generation: 2, State: wire.Gone}},
 	{"absent, and then the host died", ns(fleet.Deleting, "h1", 2), dead, CellReport{Generation: 2, State: wire.Gone}},
+	{"paused before it was placed", paused(ns(fleet.Provisioning, "", 1)), alive, CellReport{}},
+	{"paused, and its host has opened it", paused(ns(fleet.Provisioning, "h1", 1)), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"paused and active", paused(ns(fleet.Active, "h1", 1)), alive, CellReport{Generation: 1, State: wire.Opened}},
+	{"paused, and its host has deleted its data", paused(ns(fleet.Deleting, "h1", 2)), alive, CellReport{Generation: 2, State: wire.Gone}},
 	{"deleted", ns(fleet.Deleted, "h1", 2), alive, CellReport{Generation: 2, State: wire.Gone}},
 }
 

@@ -31,14 +31,19 @@ func toOrg(o fleet.Org) api.Org {
 	}
 }
 
+func toNamespaceResource(n fleet.Namespace) api.Resource {
+	return api.Resource{ID: string(n.ID), Name: n.Name, ResourceVersion: n.Version, Generation: n.Generation, CreatedAt: timeOf(n.CreatedNs)}
+}
+
+func toSpec(spec fleet.Spec) api.NamespaceSpec {
+	return api.NamespaceSpec{
+		Region: spec.Region, Tier: spec.Tier, Replicas: spec.Replicas, Shards: spec.Shards, DeletionProtection: spec.DeletionProtection,
+	}
+}
+
 func (s *Server) toNamespace(n fleet.Namespace) api.Namespace {
 	return api.Namespace{
-		Resource: api.Resource{ID: string(n.ID), Name: n.Name, ResourceVersion: n.Version, Generation: n.Generation, CreatedAt: timeOf(n.CreatedNs)},
-		Org:      string(n.Org),
-		Spec: api.NamespaceSpec{
-			Region: n.Spec.Region, Tier: n.Spec.Tier, Replicas: n.Spec.Replicas, Shards: n.Spec.Shards,
-			DeletionProtection: n.Spec.DeletionProtection,
-		},
+		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),
 		Status: api.NamespaceStatus{
 			Phase:              string(n.Phase),
 			Message:            cmp.Or(s.cfg.Reconciler.Waiting(string(n.ID)), plan.Fault(n, s.cfg.Observations.Cell(n.HostID, string(n.ID)))),
@@ -100,16 +105,21 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces, Store: h.Store, LostNamespaces: h.Lost},
 	}
 	if h.Store != "" {
-		out.Status.StoreState = api.StoreSilent
-		if s.cfg.Observations.Alive(h.ID) {
-			out.Status.StoreState = api.StoreServing
-		}
+		out.Status.StoreState = s.hostState(h.ID)
 	}
 	if at, ok := s.cfg.Observations.Seen(h.ID); ok {
 		text := api.TimeOf(at)
 		out.Status.LastSeenAt = &text
 	}
 	return out
+}
+
+// hostState returns whether a host reports.
+func (s *Server) hostState(id string) string {
+	if s.cfg.Observations.Alive(id) {
+		return api.StoreServing
+	}
+	return api.StoreSilent
 }
 
 func toTotals(q billing.Totals) api.UsageTotals {

@@ -107,6 +107,7 @@ func (s *Server) routes() []serve.Route {
 	}
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
+	built = append(built, s.clusterRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)

@@ -11,7 +11,7 @@ import (
 
 // unbuilt lists the documented routes that this server does not implement yet: methods, path below /cloud/v1
 // and the permission that they will need. To callers with the permission they return 501 with their method
-// and path. unbuiltRoutes adds the webhook of the payment provider, which is open.
+// and path. unbuiltRoutes adds the webhook of the payment provider, which is open, and two routes that will stay refused.
 var unbuilt = []struct {
 	methods    string
 	path       string
@@ -43,9 +43,6 @@ var unbuilt = []struct {
 	{"GET", "/prices", tenancy.UsageRead},
 
 	{"POST", "/hosts/{host}/drain", tenancy.FleetOperate},
-	{"GET POST", "/clusters", tenancy.FleetOperate},
-	{"GET DELETE", "/clusters/{id}", tenancy.FleetOperate},
-	{"POST", "/clusters/{id}/pause-reconcile", tenancy.FleetOperate},
 }
 
 // unbuiltRoutes returns the rows of the routes table for unimplemented routes.
@@ -56,14 +53,22 @@ func unbuiltRoutes() []serve.Route {
 			all = append(all, unbuiltRoute(method, cloud+u.path, u.permission))
 		}
 	}
-	return all
+	// A cluster comes and goes with its namespace, so these two will not be built.
+	return append(all,
+		unsupportedRoute("POST", cloud+"/clusters", tenancy.FleetOperate, "does not exist, because a cluster comes with its namespace: create a namespace"),
+		unsupportedRoute("DELETE", cloud+"/clusters/{id}", tenancy.FleetOperate, "does not exist, because a cluster goes with its namespace: delete the namespace"))
 }
 
 func unbuiltRoute(method, path string, permission tenancy.Permission) serve.Route {
+	return unsupportedRoute(method, path, permission, "is not built yet")
+}
+
+// unsupportedRoute returns a documented route that answers 501 with its name and the reason.
+func unsupportedRoute(method, path string, permission tenancy.Permission, why string) serve.Route {
 	return serve.Route{
-		Method: method, Path: path, Permission: permission, Summary: "Answer 501, because this is not built yet", Unbuilt: true,
+		Method: method, Path: path, Permission: permission, Summary: "Answer 501, because this is not supported", Unbuilt: true,
 		Handler: func(http.ResponseWriter, *http.Request) error {
-			return api.Errorf(api.Unsupported, "%s %s is not built yet", method, path)
+			return api.Errorf(api.Unsupported, "%s %s %s", method, path, why)
 		},
 	}
 }

@@ -20,11 +20,11 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// storesSQL creates tables that databases of earlier builds lack. They need no op that migrates, because an
+// addedSQL creates tables that databases of earlier builds lack. They need no op that migrates, because an
 // absent table and an empty one are the same state.
 //
-//go:embed schema_stores.sql
-var storesSQL string
+//go:embed schema_added.sql
+var addedSQL string
 
 const (
 	// schemaVersion is stored in the file's user_version. Changed tables get a new version and an op that
@@ -96,7 +96,7 @@ func createDatabase(path string) error {
 	return syncFile(path)
 }
 
-// openDatabase opens an existing file and adds the tables of storesSQL. It refuses another schema version.
+// openDatabase opens an existing file and adds the tables of addedSQL. It refuses another schema version.
 //
 // synchronous is NORMAL: SQLite syncs when it moves its log into the file, not at a commit. A power cut takes
 // only the newest entries, and raft's log has them. The machine starts each checkpoint itself, because SQLite
@@ -123,7 +123,7 @@ func openDatabase(path string) (_ *database, err error) {
 	if version != schemaVersion {
 		return nil, fmt.Errorf("%s has schema version %d, this binary knows %d: use the binary that wrote it, or a newer one", path, version, schemaVersion)
 	}
-	if _, err = db.writer.ExecContext(context.Background(), storesSQL); err != nil {
+	if _, err = db.writer.ExecContext(context.Background(), addedSQL); err != nil {
 		return nil, fmt.Errorf("%s: add the tables that earlier builds lack: %w", path, err)
 	}
 	if db.readers, err = sql.Open("sqlite", dsn(path, "rw", "query_only(1)", "wal_autocheckpoint(0)", "cache_size(-4000)")); err != nil {

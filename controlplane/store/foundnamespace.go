@@ -22,14 +22,14 @@ func (o *FoundNamespace) Validate() error {
 }
 
 // Apply records the founding. It refuses an unknown namespace, another generation, a namespace that is not
-// placed or is being deleted or is deleted, and incarnations other than the namespace's. A repeat changes
+// placed, is paused, is being deleted or is deleted, and incarnations other than the namespace's. A repeat changes
 // nothing.
 func (o *FoundNamespace) Apply(tx *Tx) (*FoundNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGeneration(n, o.Generation); err != nil {
+	if err := checkStep(n, o.Generation); err != nil {
 		return nil, err
 	}
 	open := n.Phase == fleet.Provisioning || n.Phase == fleet.Active

@@ -12,11 +12,13 @@ import (
 const namespaceColumns = `id, org, name, version, generation, observed, region, tier, replicas, shards,
 	deletion_protection, phase, host, operation, trace, doc_number, created_ns`
 
-// storeColumns follow namespaceColumns in every read.
-const storeColumns = `, COALESCE((SELECT p.store FROM placements p WHERE p.namespace = namespaces.id), ''),
-	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0)` + foundingColumns
+// joinedColumns follow namespaceColumns in every read. They come from other tables.
+const joinedColumns = `, COALESCE((SELECT p.store FROM placements p WHERE p.namespace = namespaces.id), ''),
+	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0),
+	COALESCE((SELECT p.principal FROM pauses p WHERE p.namespace = namespaces.id), ''),
+	COALESCE((SELECT p.at_ns FROM pauses p WHERE p.namespace = namespaces.id), 0)` + foundingColumns
 
-const selectNamespace = "SELECT " + namespaceColumns + storeColumns + " FROM namespaces"
+const selectNamespace = "SELECT " + namespaceColumns + joinedColumns + " FROM namespaces"
 
 func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
 	err = rows.Scan(fieldsOf(&n)...)
@@ -27,7 +29,7 @@ func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
 func fieldsOf(n *fleet.Namespace) []any {
 	s := &n.Spec
 	return []any{&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost,
+		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost, &n.PausedBy, &n.PausedNs,
 		(*incarnationsColumn)(&n.Incarnations), &n.Founded}
 }
 
@@ -78,9 +80,13 @@ func checkVersion(n fleet.Namespace, expect int64) error {
 	return refusal
 }
 
-// checkGeneration refuses a step that was planned for another generation.
-func checkGeneration(n fleet.Namespace, generation int64) error {
-	if generation == n.Generation {
+// checkStep refuses a step of the reconciler that was planned for another generation, or before an operator paused
+// the namespace's reconciliation.
+func checkStep(n fleet.Namespace, generation int64) error {
+	switch {
+	case n.PausedNs != 0:
+		return api.Errorf(api.StateConflict, "the reconciliation of namespace %s is paused: the step is not made", n.ID)
+	case generation == n.Generation:
 		return nil
 	}
 	return api.Errorf(api.StateConflict, "namespace %s is at generation %d, the step was planned for %d: plan again", n.ID, n.Generation, generation)
@@ -110,10 +116,13 @@ func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName strin
 	})
 }
 
-// Namespaces lists at most limit namespaces of an organisation, and at most MaxPage, that are not deleted, by
-// id, after a given one.
+// Namespaces lists at most limit namespaces of an organisation, or of all for tenancy.EveryOrg, and at most MaxPage,
+// that are not deleted, by id, after a given one.
 func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy.NamespaceID, limit int) ([]fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
+		if org == tenancy.EveryOrg {
+			return list(r, scanNamespace, selectNamespace+" WHERE id > ? AND phase <> 'deleted' ORDER BY id LIMIT ?", string(after), page(limit))
+		}
 		return list(r, scanNamespace, selectNamespace+" WHERE org = ? AND id > ? AND phase <> 'deleted' ORDER BY id LIMIT ?",
 			string(org), string(after), page(limit))
 	})

@@ -71,7 +71,7 @@ func scanPlaced(rows *sql.Rows) (p placed, err error) {
 }
 
 func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) {
-	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+storeColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
+	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+joinedColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
 		FROM namespaces WHERE doc_number > ? ORDER BY doc_number LIMIT ?`, after, page(limit))
 	if err != nil {
 		return nil, err

@@ -1296,6 +1296,183 @@ func (*RemoveNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{21}
 }
 
+// PauseReconcile stops the steps of the reconciler for a namespace. ResumeReconcile lets them go on.
+type PauseReconcile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the namespace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseReconcile) Reset() {
+	*x = PauseReconcile{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseReconcile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseReconcile) ProtoMessage() {}
+
+func (x *PauseReconcile) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseReconcile.ProtoReflect.Descriptor instead.
+func (*PauseReconcile) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PauseReconcile) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PauseReconcile) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type PauseReconcileResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseReconcileResult) Reset() {
+	*x = PauseReconcileResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseReconcileResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseReconcileResult) ProtoMessage() {}
+
+func (x *PauseReconcileResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseReconcileResult.ProtoReflect.Descriptor instead.
+func (*PauseReconcileResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
+}
+
+type ResumeReconcile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the namespace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeReconcile) Reset() {
+	*x = ResumeReconcile{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeReconcile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeReconcile) ProtoMessage() {}
+
+func (x *ResumeReconcile) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeReconcile.ProtoReflect.Descriptor instead.
+func (*ResumeReconcile) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ResumeReconcile) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ResumeReconcile) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ResumeReconcileResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeReconcileResult) Reset() {
+	*x = ResumeReconcileResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeReconcileResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeReconcileResult) ProtoMessage() {}
+
+func (x *ResumeReconcileResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeReconcileResult.ProtoReflect.Descriptor instead.
+func (*ResumeReconcileResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
+}
+
 type CreateCredential struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1311,7 +1488,7 @@ type CreateCredential struct {
 
 func (x *CreateCredential) Reset() {
 	*x = CreateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1500,7 @@ func (x *CreateCredential) String() string {
 func (*CreateCredential) ProtoMessage() {}
 
 func (x *CreateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[22]
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1513,7 @@ func (x *CreateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredential.ProtoReflect.Descriptor instead.
 func (*CreateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{22}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateCredential) GetMeta() *Meta {
@@ -1376,7 +1553,7 @@ type CreateCredentialResult struct {
 
 func (x *CreateCredentialResult) Reset() {
 	*x = CreateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1565,7 @@ func (x *CreateCredentialResult) String() string {
 func (*CreateCredentialResult) ProtoMessage() {}
 
 func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[23]
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1578,7 @@ func (x *CreateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCredentialResult.ProtoReflect.Descriptor instead.
 func (*CreateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{23}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CreateCredentialResult) GetId() string {
@@ -1429,7 +1606,7 @@ type RotateCredential struct {
 
 func (x *RotateCredential) Reset() {
 	*x = RotateCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1618,7 @@ func (x *RotateCredential) String() string {
 func (*RotateCredential) ProtoMessage() {}
 
 func (x *RotateCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[24]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1631,7 @@ func (x *RotateCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredential.ProtoReflect.Descriptor instead.
 func (*RotateCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{24}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RotateCredential) GetMeta() *Meta {
@@ -1515,7 +1692,7 @@ type RotateCredentialResult struct {
 
 func (x *RotateCredentialResult) Reset() {
 	*x = RotateCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1704,7 @@ func (x *RotateCredentialResult) String() string {
 func (*RotateCredentialResult) ProtoMessage() {}
 
 func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[25]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1717,7 @@ func (x *RotateCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateCredentialResult.ProtoReflect.Descriptor instead.
 func (*RotateCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RotateCredentialResult) GetId() string {
@@ -1563,7 +1740,7 @@ type RevokeCredential struct {
 
 func (x *RevokeCredential) Reset() {
 	*x = RevokeCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1752,7 @@ func (x *RevokeCredential) String() string {
 func (*RevokeCredential) ProtoMessage() {}
 
 func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1765,7 @@ func (x *RevokeCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredential.ProtoReflect.Descriptor instead.
 func (*RevokeCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RevokeCredential) GetMeta() *Meta {
@@ -1634,7 +1811,7 @@ type RevokeCredentialResult struct {
 
 func (x *RevokeCredentialResult) Reset() {
 	*x = RevokeCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1823,7 @@ func (x *RevokeCredentialResult) String() string {
 func (*RevokeCredentialResult) ProtoMessage() {}
 
 func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1836,7 @@ func (x *RevokeCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeCredentialResult.ProtoReflect.Descriptor instead.
 func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
 }
 
 // SetCredential replaces the settings of a credential. Its secret stays.
@@ -1681,7 +1858,7 @@ type SetCredential struct {
 
 func (x *SetCredential) Reset() {
 	*x = SetCredential{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1870,7 @@ func (x *SetCredential) String() string {
 func (*SetCredential) ProtoMessage() {}
 
 func (x *SetCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1883,7 @@ func (x *SetCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredential.ProtoReflect.Descriptor instead.
 func (*SetCredential) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetCredential) GetMeta() *Meta {
@@ -1787,7 +1964,7 @@ type SetCredentialResult struct {
 
 func (x *SetCredentialResult) Reset() {
 	*x = SetCredentialResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1976,7 @@ func (x *SetCredentialResult) String() string {
 func (*SetCredentialResult) ProtoMessage() {}
 
 func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1989,7 @@ func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCredentialResult.ProtoReflect.Descriptor instead.
 func (*SetCredentialResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
 }
 
 // CreateHost registers a host or gateway together with its credential.
@@ -1831,7 +2008,7 @@ type CreateHost struct {
 
 func (x *CreateHost) Reset() {
 	*x = CreateHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2020,7 @@ func (x *CreateHost) String() string {
 func (*CreateHost) ProtoMessage() {}
 
 func (x *CreateHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2033,7 @@ func (x *CreateHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHost.ProtoReflect.Descriptor instead.
 func (*CreateHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateHost) GetMeta() *Meta {
@@ -1917,7 +2094,7 @@ type CreateHostResult struct {
 
 func (x *CreateHostResult) Reset() {
 	*x = CreateHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2106,7 @@ func (x *CreateHostResult) String() string {
 func (*CreateHostResult) ProtoMessage() {}
 
 func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2119,7 @@ func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHostResult.ProtoReflect.Descriptor instead.
 func (*CreateHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateHostResult) GetId() string {
@@ -1968,7 +2145,7 @@ type JoinHost struct {
 
 func (x *JoinHost) Reset() {
 	*x = JoinHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2157,7 @@ func (x *JoinHost) String() string {
 func (*JoinHost) ProtoMessage() {}
 
 func (x *JoinHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2170,7 @@ func (x *JoinHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHost.ProtoReflect.Descriptor instead.
 func (*JoinHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JoinHost) GetMeta() *Meta {
@@ -2047,7 +2224,7 @@ type JoinHostResult struct {
 
 func (x *JoinHostResult) Reset() {
 	*x = JoinHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2236,7 @@ func (x *JoinHostResult) String() string {
 func (*JoinHostResult) ProtoMessage() {}
 
 func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2249,7 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JoinHostResult) GetRun() int64 {
@@ -2095,7 +2272,7 @@ type RemoveHost struct {
 
 func (x *RemoveHost) Reset() {
 	*x = RemoveHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2284,7 @@ func (x *RemoveHost) String() string {
 func (*RemoveHost) ProtoMessage() {}
 
 func (x *RemoveHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2297,7 @@ func (x *RemoveHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHost.ProtoReflect.Descriptor instead.
 func (*RemoveHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveHost) GetMeta() *Meta {
@@ -2152,7 +2329,7 @@ type RemoveHostResult struct {
 
 func (x *RemoveHostResult) Reset() {
 	*x = RemoveHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2341,7 @@ func (x *RemoveHostResult) String() string {
 func (*RemoveHostResult) ProtoMessage() {}
 
 func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2354,7 @@ func (x *RemoveHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHostResult.ProtoReflect.Descriptor instead.
 func (*RemoveHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
 }
 
 type UsageRow struct {
@@ -2202,7 +2379,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2391,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2404,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -2346,7 +2523,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2535,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[37]
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2548,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -2432,7 +2609,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2621,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[38]
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2634,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -2487,7 +2664,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2676,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2689,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -2587,7 +2764,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2776,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2789,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -2633,7 +2810,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2822,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2835,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -2683,7 +2860,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2872,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2885,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -2725,7 +2902,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +2914,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +2927,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -2789,7 +2966,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2978,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2991,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 // AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
@@ -2831,7 +3008,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3020,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3033,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -2895,7 +3072,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3084,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3097,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 // Refusal counts equal refused requests.
@@ -2937,7 +3114,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3126,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3139,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -3013,7 +3190,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3202,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3215,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -3070,7 +3247,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3259,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3272,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -3114,7 +3291,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3303,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3316,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -3202,7 +3379,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3391,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3404,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -3265,7 +3442,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3454,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3467,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -3336,7 +3513,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3525,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3538,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -3459,7 +3636,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\"\x17\n" +
-	"\x15RemoveNamespaceResult\"\xc5\x01\n" +
+	"\x15RemoveNamespaceResult\"Q\n" +
+	"\x0ePauseReconcile\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x16\n" +
+	"\x14PauseReconcileResult\"R\n" +
+	"\x0fResumeReconcile\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x17\n" +
+	"\x15ResumeReconcileResult\"\xc5\x01\n" +
 	"\x10CreateCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12A\n" +
 	"\n" +
@@ -3633,7 +3818,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -3657,38 +3842,42 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*SettleNamespaceResult)(nil),  // 19: corvo.controlplane.v1.SettleNamespaceResult
 	(*RemoveNamespace)(nil),        // 20: corvo.controlplane.v1.RemoveNamespace
 	(*RemoveNamespaceResult)(nil),  // 21: corvo.controlplane.v1.RemoveNamespaceResult
-	(*CreateCredential)(nil),       // 22: corvo.controlplane.v1.CreateCredential
-	(*CreateCredentialResult)(nil), // 23: corvo.controlplane.v1.CreateCredentialResult
-	(*RotateCredential)(nil),       // 24: corvo.controlplane.v1.RotateCredential
-	(*RotateCredentialResult)(nil), // 25: corvo.controlplane.v1.RotateCredentialResult
-	(*RevokeCredential)(nil),       // 26: corvo.controlplane.v1.RevokeCredential
-	(*RevokeCredentialResult)(nil), // 27: corvo.controlplane.v1.RevokeCredentialResult
-	(*SetCredential)(nil),          // 28: corvo.controlplane.v1.SetCredential
-	(*SetCredentialResult)(nil),    // 29: corvo.controlplane.v1.SetCredentialResult
-	(*CreateHost)(nil),             // 30: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 31: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 32: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 33: corvo.controlplane.v1.JoinHostResult
-	(*RemoveHost)(nil),             // 34: corvo.controlplane.v1.RemoveHost
-	(*RemoveHostResult)(nil),       // 35: corvo.controlplane.v1.RemoveHostResult
-	(*UsageRow)(nil),               // 36: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 37: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 38: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 39: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 40: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 41: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 42: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 43: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 44: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 45: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 46: corvo.controlplane.v1.AddFleetRootResult
-	(*Refusal)(nil),                // 47: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 48: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 49: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 50: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 51: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 52: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 53: corvo.controlplane.v1.DeleteRoleResult
+	(*PauseReconcile)(nil),         // 22: corvo.controlplane.v1.PauseReconcile
+	(*PauseReconcileResult)(nil),   // 23: corvo.controlplane.v1.PauseReconcileResult
+	(*ResumeReconcile)(nil),        // 24: corvo.controlplane.v1.ResumeReconcile
+	(*ResumeReconcileResult)(nil),  // 25: corvo.controlplane.v1.ResumeReconcileResult
+	(*CreateCredential)(nil),       // 26: corvo.controlplane.v1.CreateCredential
+	(*CreateCredentialResult)(nil), // 27: corvo.controlplane.v1.CreateCredentialResult
+	(*RotateCredential)(nil),       // 28: corvo.controlplane.v1.RotateCredential
+	(*RotateCredentialResult)(nil), // 29: corvo.controlplane.v1.RotateCredentialResult
+	(*RevokeCredential)(nil),       // 30: corvo.controlplane.v1.RevokeCredential
+	(*RevokeCredentialResult)(nil), // 31: corvo.controlplane.v1.RevokeCredentialResult
+	(*SetCredential)(nil),          // 32: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),    // 33: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),             // 34: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),       // 35: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),               // 36: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),         // 37: corvo.controlplane.v1.JoinHostResult
+	(*RemoveHost)(nil),             // 38: corvo.controlplane.v1.RemoveHost
+	(*RemoveHostResult)(nil),       // 39: corvo.controlplane.v1.RemoveHostResult
+	(*UsageRow)(nil),               // 40: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 41: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 42: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 43: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 44: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 45: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 46: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 47: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 48: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 49: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 50: corvo.controlplane.v1.AddFleetRootResult
+	(*Refusal)(nil),                // 51: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 52: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 53: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 54: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 55: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 56: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 57: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -3702,30 +3891,32 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 8: corvo.controlplane.v1.FoundNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 9: corvo.controlplane.v1.SettleNamespace.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 10: corvo.controlplane.v1.RemoveNamespace.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 11: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 12: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 13: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 14: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 15: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 16: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 17: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 18: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 19: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 20: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	36, // 21: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 22: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 23: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 25: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 26: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	47, // 27: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 28: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 29: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	1,  // 11: corvo.controlplane.v1.PauseReconcile.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 12: corvo.controlplane.v1.ResumeReconcile.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 13: corvo.controlplane.v1.CreateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 14: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 15: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 16: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 17: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 18: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 19: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 20: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 21: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 22: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	40, // 23: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 24: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 26: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 27: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 28: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	51, // 29: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 30: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 31: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -3740,7 +3931,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

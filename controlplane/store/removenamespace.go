@@ -19,13 +19,13 @@ func (o *RemoveNamespace) Validate() error {
 }
 
 // Apply marks the namespace deleted. It refuses an unknown namespace, another generation and a namespace that
-// is not being deleted. A repeat changes nothing.
+// is paused or is not being deleted. A repeat changes nothing.
 func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGeneration(n, o.Generation); err != nil {
+	if err := checkStep(n, o.Generation); err != nil {
 		return nil, err
 	}
 	switch n.Phase {

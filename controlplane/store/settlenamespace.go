@@ -17,7 +17,7 @@ func (o *SettleNamespace) Validate() error {
 }
 
 // Apply makes the namespace active. It refuses an unknown namespace, another generation, and a namespace that
-// is not placed, is not founded, is being deleted or is deleted. A repeat changes nothing.
+// is not placed, is paused, is not founded, is being deleted or is deleted. A repeat changes nothing.
 //
 // A namespace without incarnations is settled, because the logs of earlier versions have such ops.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
@@ -25,7 +25,7 @@ func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGeneration(n, o.Generation); err != nil {
+	if err := checkStep(n, o.Generation); err != nil {
 		return nil, err
 	}
 	switch {

@@ -270,7 +270,11 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(28) {
+	switch s.rng.IntN(30) {
+	case 28:
+		return &PauseReconcile{Id: string(n.ID)}
+	case 29:
+		return &ResumeReconcile{Id: string(n.ID)}
 	case 27:
 		return &RemoveHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
 	case 0:

@@ -38,6 +38,8 @@ const (
 	numAddFleetRoot     entry.Number = 24
 	numFoundNamespace   entry.Number = 25
 	numRemoveHost       entry.Number = 26
+	numPauseReconcile   entry.Number = 27
+	numResumeReconcile  entry.Number = 28
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -78,6 +80,9 @@ var table = optable.New([]*kind{
 	numFoundNamespace:   newKind("found-namespace", urgent, (*FoundNamespace).Apply),
 	// It has the class of a revocation, because it revokes the host's credentials.
 	numRemoveHost: newKind("remove-host", urgent, (*RemoveHost).Apply),
+	// An operator pauses a namespace before the next step is made, so the pause has the steps' class.
+	numPauseReconcile:  newKind("pause-reconcile", urgent, (*PauseReconcile).Apply),
+	numResumeReconcile: newKind("resume-reconcile", people, (*ResumeReconcile).Apply),
 })
 
 // op is one change.

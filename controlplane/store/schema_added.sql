@@ -1,4 +1,4 @@
--- The tables of the stores of hosts and of the namespaces' groups. They are created when a database without them is opened.
+-- The tables that databases of earlier builds lack. They are created when such a database is opened.
 
 -- The data directories that hosts have joined with. Each belongs to one host for ever.
 CREATE TABLE IF NOT EXISTS stores (
@@ -23,4 +23,11 @@ CREATE TABLE IF NOT EXISTS foundings (
     namespace    TEXT PRIMARY KEY,
     incarnations BLOB NOT NULL,   -- 16 bytes a shard
     founded_ns   INTEGER NOT NULL -- when the founding was recorded; 0 = the groups may still be founded
+) STRICT, WITHOUT ROWID;
+
+-- The namespaces whose reconciliation is paused.
+CREATE TABLE IF NOT EXISTS pauses (
+    namespace TEXT PRIMARY KEY,
+    principal TEXT NOT NULL, -- who paused it
+    at_ns     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

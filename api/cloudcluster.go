@@ -1,0 +1,39 @@
+package api
+
+// CloudCluster is the set of data-plane cells of one namespace, as operators of the cloud see it. Its ID and Name
+// are those of the namespace.
+type CloudCluster struct {
+	Resource
+	Org    string             `json:"org"` // id of the organisation
+	Spec   NamespaceSpec      `json:"spec"`
+	Status CloudClusterStatus `json:"status"`
+}
+
+// CloudClusterStatus is the state of the cells, and of the reconciliation that brings them to the spec.
+type CloudClusterStatus struct {
+	Phase              string               `json:"phase"`               // as in NamespaceStatus
+	ObservedGeneration int64                `json:"observed_generation"` // the generation in effect
+	Members            []CloudClusterMember `json:"members"`             // [] until the namespace is placed
+	Operation          string               `json:"operation_id,omitempty"`
+	Waiting            string               `json:"waiting,omitempty"` // why the operation waits
+	Fault              string               `json:"fault,omitempty"`   // why an active namespace is not served
+	Pause              *ReconcilePause      `json:"pause,omitempty"`   // absent = reconciliation is not paused
+}
+
+// CloudClusterMember is a host with cells of the namespace.
+type CloudClusterMember struct {
+	Host       string `json:"host"`                 // its id
+	HostName   string `json:"host_name,omitempty"`  // its name
+	HostState  string `json:"host_state"`           // serving, or silent if the host has not reported lately
+	Store      string `json:"store,omitempty"`      // with the namespace's data
+	StoreLost  bool   `json:"store_lost,omitempty"` // the host has joined with another store since
+	State      string `json:"state,omitempty"`      // of the cells, in the host's last report: opening, open, closing, absent, failed or waiting
+	Generation int64  `json:"generation,omitempty"` // on which the host acts
+	Error      string `json:"error,omitempty"`
+}
+
+// ReconcilePause says who paused the reconciliation of a namespace, and when.
+type ReconcilePause struct {
+	By string `json:"by"` // id of the credential
+	At Time   `json:"at"`
+}

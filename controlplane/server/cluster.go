@@ -1,0 +1,133 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/plan"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// A cluster is the set of data-plane cells of one namespace. It has the namespace's id, and comes and goes with the
+// namespace.
+
+// clusterRoutes returns the routes for clusters.
+func (s *Server) clusterRoutes() []serve.Route {
+	const path = cloud + "/clusters"
+	return []serve.Route{
+		{Method: "GET", Path: path, Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.listClusters), Query: paging,
+			Summary: "List the data-plane clusters of all namespaces", Response: clusterPage{}},
+		{Method: "GET", Path: path + "/{id}", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.getCluster),
+			Summary: "Get the data-plane cluster of a namespace", Description: "A cluster has the id of its namespace.", Response: api.CloudCluster{}},
+		{Method: "POST", Path: path + "/{id}/pause-reconcile", Permission: tenancy.FleetOperate, Handler: s.pauseReconcile,
+			Summary: "Pause the reconciliation of a namespace", Description: "The control plane makes no step for the namespace until resume-reconcile. Hosts go on following its document.", Response: api.Status{}},
+		{Method: "POST", Path: path + "/{id}/resume-reconcile", Permission: tenancy.FleetOperate, Handler: s.resumeReconcile,
+			Summary: "Resume the reconciliation of a namespace", Response: api.Status{}},
+	}
+}
+
+// cluster returns the namespace whose cluster the path names, by the namespace's id.
+func (s *Server) cluster(r *http.Request) (fleet.Namespace, error) {
+	id := r.PathValue("id")
+	ns, err := s.store.Namespace(r.Context(), "", id)
+	if api.CodeOf(err) == api.NotFound {
+		err = api.Errorf(api.NotFound, "there is no cluster %s: a cluster has the id of its namespace, which begins with %s", text.Quote(id), namespacePrefix)
+	}
+	return ns, err
+}
+
+// listClusters lists the clusters of all organisations.
+func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
+	const list = "clusters"
+	limit, after, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	found, err := s.store.Namespaces(r.Context(), tenancy.EveryOrg, tenancy.NamespaceID(after), limit+1)
+	if err != nil {
+		return err
+	}
+	hosts, err := s.store.Hosts(r.Context())
+	if err != nil {
+		return err
+	}
+	names := make(map[string]string, len(hosts))
+	for _, h := range hosts {
+		names[h.ID] = h.Name
+	}
+	return writePage(w, list, limit, found, func(n fleet.Namespace) string { return string(n.ID) }, func(n fleet.Namespace) api.CloudCluster {
+		return s.toCluster(n, names[n.HostID])
+	})
+}
+
+func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) error {
+	ns, err := s.cluster(r)
+	if err != nil {
+		return err
+	}
+	var host fleet.Host
+	if ns.HostID != "" {
+		if host, err = s.store.Host(r.Context(), ns.HostID); err != nil {
+			return err
+		}
+	}
+	return writeResource(w, http.StatusOK, ns.Version, s.toCluster(ns, host.Name))
+}
+
+func (s *Server) pauseReconcile(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	ns, err := s.cluster(r)
+	if err != nil {
+		return err
+	}
+	if _, err := propose[any](r.Context(), s, &store.PauseReconcile{Meta: q.meta, Id: string(ns.ID)}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "paused"})
+}
+
+func (s *Server) resumeReconcile(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	ns, err := s.cluster(r)
+	if err != nil {
+		return err
+	}
+	if _, err := propose[any](r.Context(), s, &store.ResumeReconcile{Meta: q.meta, Id: string(ns.ID)}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "resumed"})
+}
+
+// toCluster converts a namespace to its cluster. hostName is the name of its host.
+func (s *Server) toCluster(n fleet.Namespace, hostName string) api.CloudCluster {
+	out := api.CloudCluster{
+		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),
+		Status: api.CloudClusterStatus{
+			Phase: string(n.Phase), ObservedGeneration: n.Observed, Members: []api.CloudClusterMember{}, Operation: n.Operation,
+			Waiting: s.cfg.Reconciler.Waiting(string(n.ID)),
+		},
+	}
+	if n.PausedNs != 0 {
+		out.Status.Pause = &api.ReconcilePause{By: n.PausedBy, At: timeOf(n.PausedNs)}
+	}
+	if n.HostID == "" {
+		return out
+	}
+	cell := s.cfg.Observations.Cell(n.HostID, string(n.ID))
+	out.Status.Fault = plan.Fault(n, cell)
+	out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
+		Host: n.HostID, HostName: hostName, HostState: s.hostState(n.HostID), Store: n.Store, StoreLost: n.StoreLost,
+		State: cell.State, Generation: cell.Generation, Error: cell.Error,
+	})
+	return out
+}
