@@ -75,18 +75,22 @@ const operationWait = 20 * time.Second
 
 // WaitOperation waits until an operation has ended. If the operation failed, WaitOperation returns its error.
 func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, error) {
-	path := cloudPath("operations", id) + "?wait=" + operationWait.String()
 	for {
-		op, err := send[api.Operation](ctx, c.Client, call{method: http.MethodGet, path: path, repeat: repeatAlways, wait: operationWait})
-		switch {
-		case err != nil:
+		if op, err := c.AwaitOperation(ctx, id, operationWait); err != nil || op.Status != api.OperationRunning {
 			return op, err
-		case op.Status == api.OperationFailed && op.Error != nil:
-			return op, &api.Error{Code: op.Error.Code, Message: fmt.Sprintf("%s of %s: %s", op.Kind, op.Resource.Name, op.Error.Error)}
-		case op.Status != api.OperationRunning:
-			return op, nil
 		}
 	}
+}
+
+// AwaitOperation waits until an operation has ended or wait is over, which may be a minute at most, and returns the
+// operation. If the operation failed, AwaitOperation returns its error.
+func (c *Cloud) AwaitOperation(ctx context.Context, id string, wait time.Duration) (api.Operation, error) {
+	path := cloudPath("operations", id) + "?wait=" + wait.String()
+	op, err := send[api.Operation](ctx, c.Client, call{method: http.MethodGet, path: path, repeat: repeatAlways, wait: wait})
+	if err == nil && op.Status == api.OperationFailed && op.Error != nil {
+		err = &api.Error{Code: op.Error.Code, Message: fmt.Sprintf("%s of %s: %s", op.Kind, op.Resource.Name, op.Error.Error)}
+	}
+	return op, err
 }
 
 // Operation returns the present state of an operation.

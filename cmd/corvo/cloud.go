@@ -21,7 +21,7 @@ func newCloud() *cobra.Command {
 		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may create organisations and manage hosts\n" +
 		"and clusters."})
 	r.bind(cmd)
-	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudClusters(r), cloudAudit(r))
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudClusters(r), cloudAudit(r), cloudOperations(r))
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Comm
 		if err != nil {
 			return n, err
 		}
-		if op, err = waitOperation(cmd, c, op); err != nil {
+		if op, err = waitOperation(cmd, c, op, 0); err != nil {
 			return n, err
 		}
 		return c.Namespace(cmd.Context(), op.Resource.ID)
@@ -175,39 +175,11 @@ func deleteNamespace(r *remote) *cobra.Command {
 		if err != nil {
 			return api.Status{}, err
 		}
-		_, err = waitOperation(cmd, c, op)
+		_, err = waitOperation(cmd, c, op, 0)
 		return done("deleted"), err
 	}, showStatus)
 	cmd.Flags().BoolVar(&confirm, "confirm", false, "confirm the deletion")
 	return cmd
-}
-
-// waitOperation waits until an operation of the control plane ends and shows progress on a terminal.
-func waitOperation(cmd *cobra.Command, c *client.Cloud, op api.Operation) (api.Operation, error) {
-	if op.Status != api.OperationRunning {
-		return op, nil
-	}
-	p := newProgress(cmd)
-	ended := make(chan struct{})
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		defer p.clear()
-		tick := time.NewTicker(progressAfter)
-		defer tick.Stop()
-		for begun := time.Now(); ; {
-			select {
-			case <-ended:
-				return
-			case <-tick.C:
-				p.show(0, 0, fmt.Sprintf("%s of %s: %v", op.Kind, op.Resource.Name, time.Since(begun).Truncate(time.Second)))
-			}
-		}
-	}()
-	op, err := c.WaitOperation(cmd.Context(), op.ID)
-	close(ended)
-	<-shown
-	return op, err
 }
 
 func cloudUsage(r *remote) *cobra.Command {

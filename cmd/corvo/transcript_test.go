@@ -70,6 +70,7 @@ func TestTheCloudsTranscripts(t *testing.T) {
 		env[name] = value
 	}
 	s := newTranscript(t, env["CORVO_ENDPOINT"])
+	s.key = env["CORVO_CLOUD_TOKEN"]
 	// The control plane applies a gateway's count of requests some seconds later.
 	s.optional = regexp.MustCompile(`, as of 0000-00-00T00:00:00Z|,"as_of":"0000-00-00T00:00:00Z"`)
 	s.places["TOKEN_FILE"] = filepath.Join(t.TempDir(), "token")
@@ -161,7 +162,10 @@ func (s *transcript) run(t *testing.T, line string) (a answer) {
 // send makes a request that must succeed and returns its answer.
 func (s *transcript) send(t *testing.T, method, path, body string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.endpoint+"/api/v1"+path, bytes.NewReader([]byte(body)))
+	if !strings.HasPrefix(path, "/cloud/") {
+		path = "/api/v1" + path
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, s.endpoint+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
