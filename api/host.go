@@ -22,8 +22,19 @@ type HostStatus struct {
 	Namespaces int    `json:"namespaces"`            // placed on it
 	Store      string `json:"store,omitempty"`       // id of the host's data directory; absent for a gateway
 	StoreState string `json:"store_state,omitempty"` // serving, or silent if the host has not reported lately
+	// Capacity is what the host last reported; absent if it has not reported to this leader of the control plane.
+	Capacity *HostCapacity `json:"capacity,omitempty"`
+	Full     string        `json:"full,omitempty"` // why the host gets no new namespace; absent = it may get some
 	// LostNamespaces counts the namespaces of the host whose data lies on a store that the host used before.
 	LostNamespaces int `json:"lost_namespaces,omitempty"`
+}
+
+// HostCapacity is the room of a host for namespaces.
+type HostCapacity struct {
+	OpenCells      int   `json:"open_cells"` // one for each shard of an open namespace
+	MaxCells       int   `json:"max_cells"`
+	DiskFreeBytes  int64 `json:"disk_free_bytes"`  // of the disk with the host's data directory
+	DiskTotalBytes int64 `json:"disk_total_bytes"` // 0 = the host cannot measure its disk
 }
 
 // The values of HostStatus.StoreState.

@@ -195,6 +195,7 @@ type host struct {
 	docs  map[string]wire.Doc // the newest, by namespace
 	sick  string              // the reason why it opens nothing; "" = it opens namespaces
 	deaf  bool                // it ignores its documents
+	room  *wire.Capacity      // nil = it reports none
 	owes  *billing.Frame      // the last usage of a namespace, until the control plane has answered it
 	owed  string              // the reason why owes is not delivered
 	wrong []string            // errors: documents that it must not receive
@@ -324,7 +325,7 @@ func (h *host) settle(ctx context.Context) {
 func (h *host) report() wire.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := wire.Report{Number: h.member.Number()}
+	r := wire.Report{Number: h.member.Number(), Capacity: h.room}
 	for _, d := range h.docs {
 		c := wire.CellReport{Namespace: d.Namespace, Generation: d.Generation}
 		switch {

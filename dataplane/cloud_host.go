@@ -19,19 +19,21 @@ import (
 
 // HostConfig configures a host of the cloud.
 type HostConfig struct {
-	DataDir       string
-	ControlPlane  string // base URLs of its processes, separated by commas
-	Credential    string // cv_host_..., with which the host joins
-	Address       string // base URL where gateways reach this host
-	Version       string
-	Certificate   *certificate.Holder  // of the host, for the control plane; nil = it has none and speaks plain HTTP
-	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
-	FeedBytes     uint64               // see cell.Config
-	ViewLagLimit  time.Duration        // see cell.Config
-	SnapshotBytes int64                // log bytes between snapshots; 0 = the engine's default
-	Tracer        trace.TracerProvider // nil = no traces
-	Logger        *slog.Logger         // nil = slog.Default()
-	HTTP          *http.Client         // for requests to the control plane; nil = a client of its own
+	DataDir      string
+	ControlPlane string // base URLs of its processes, separated by commas
+	Credential   string // cv_host_..., with which the host joins
+	Address      string // base URL where gateways reach this host
+	Version      string
+	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
+	MaxCells     int                 // namespaces open at once; 0 = host.DefaultMaxCells
+	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace; 0 = fleet.DefaultMaxDiskPercent.
+	MaxDiskPercent int
+	FeedBytes      uint64               // see cell.Config
+	ViewLagLimit   time.Duration        // see cell.Config
+	SnapshotBytes  int64                // log bytes between snapshots; 0 = the engine's default
+	Tracer         trace.TracerProvider // nil = no traces
+	Logger         *slog.Logger         // nil = slog.Default()
+	HTTP           *http.Client         // for requests to the control plane; nil = a client of its own
 }
 
 // segmentBytes is the size of the log segments of a cloud host's cells. It is small because each of the many
@@ -70,9 +72,12 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		Address:      cfg.Address,
 		Version:      cfg.Version,
 		Certificate:  cfg.Certificate,
-		HTTP:         cfg.HTTP,
-		Tracer:       cfg.Tracer,
-		Logger:       cfg.Logger,
+
+		MaxDiskPercent: cfg.MaxDiskPercent,
+
+		HTTP:   cfg.HTTP,
+		Tracer: cfg.Tracer,
+		Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -18,14 +18,21 @@ var ErrFull = errors.New("disk full")
 // FreeSpace returns the number of bytes that this process may still write below dir, which need not exist
 // yet. The error is errors.ErrUnsupported if the system does not report free space.
 func FreeSpace(dir string) (int64, error) {
+	free, _, err := Space(dir)
+	return free, err
+}
+
+// Space returns the number of bytes that this process may still write below dir, as FreeSpace does, and the number
+// that would be free on an empty disk.
+func Space(dir string) (free, total int64, err error) {
 	for {
-		free, err := freeSpace(dir)
+		free, total, err := space(dir)
 		if err == nil {
-			return free, nil
+			return free, total, nil
 		}
 		above := filepath.Dir(dir)
 		if !errors.Is(err, fs.ErrNotExist) || above == dir {
-			return 0, fmt.Errorf("free space under %s: %w", dir, err)
+			return 0, 0, fmt.Errorf("free space under %s: %w", dir, err)
 		}
 		dir = above
 	}

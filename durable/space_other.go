@@ -4,4 +4,4 @@ package durable
 
 import "errors"
 
-func freeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }
+func space(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }

@@ -18,6 +18,9 @@ func TestSpaceOfADirectoryThatIsNotThereYet(t *testing.T) {
 	if free, err := FreeSpace(filepath.Join(dir, "a", "b")); err != nil || free == 0 {
 		t.Errorf("%d, %v", free, err)
 	}
+	if free, total, err := Space(dir); err != nil || free <= 0 || total < free {
+		t.Errorf("%d of %d, %v", free, total, err)
+	}
 }
 
 func TestExplainNamesAFullDisk(t *testing.T) {

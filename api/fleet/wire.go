@@ -163,6 +163,8 @@ const (
 type Report struct {
 	Number int64        `json:"number"` // of the newest document it has handled
 	Cells  []CellReport `json:"cells"`
+	// Capacity is the host's room for namespaces; nil = not known.
+	Capacity *Capacity `json:"capacity,omitempty"`
 	// LastUsed has the times of last use, in Unix seconds, of the keys that were used since the last
 	// report.
 	LastUsed map[string]int64 `json:"last_used,omitempty"`

@@ -30,6 +30,8 @@ type hostConfig struct {
 	Bind      string `flag:"bind" default:":8082" doc:"address for requests of gateways"`
 	Advertise string `flag:"advertise" doc:"URL at which gateways reach the host (default: --bind on loopback)"`
 	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces on this host"`
+
+	MaxDiskPercent int64 `flag:"max-disk-percent" default:"80" doc:"use of the disk in percent from which on the host gets no new namespace"`
 }
 
 // leavingNotice is the time in which gateways learn that a host shuts down. A gateway that sends a request to the host
@@ -51,6 +53,7 @@ func (cfg *hostConfig) check(f *misuse.Faults) {
 	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as https://10.0.0.7:8082", cfg.Advertise)
 	cfg.insecurity.checkURL(f, "--advertise", cfg.Advertise)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
+	f.Refuse(cfg.MaxDiskPercent >= 1 && cfg.MaxDiskPercent <= 100, "--max-disk-percent is %d; it must be 1 to 100", cfg.MaxDiskPercent)
 	cfg.measured.check(f)
 }
 
@@ -89,6 +92,9 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Address:      cmp.Or(cfg.Advertise, serving.URL(listener.Addr())),
 		Version:      version,
 		Certificate:  held,
+
+		MaxDiskPercent: int(cfg.MaxDiskPercent),
+
 		FeedBytes:    uint64(cfg.MaxFeedBytes),
 		ViewLagLimit: cfg.ViewLagLimit,
 		Tracer:       r.tracer(),

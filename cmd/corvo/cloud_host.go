@@ -22,6 +22,11 @@ func cloudHosts(r *remote) *cobra.Command {
 		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
 		{"STORE", func(h api.Host) string { return h.Status.Store }},
 		{"STATE", storeState},
+		{"OPEN CELLS", func(h api.Host) string {
+			return maybe(h.Status.Capacity, func(c api.HostCapacity) string { return fmt.Sprintf("%d of %d", c.OpenCells, c.MaxCells) })
+		}},
+		{"DISK FREE", diskFree},
+		{"FULL", func(h api.Host) string { return h.Status.Full }},
 		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
 	}
 	return below("hosts", "Manage hosts and gateways (operators only)",
@@ -36,6 +41,15 @@ func cloudHosts(r *remote) *cobra.Command {
 			return done("removed"), c.RemoveHost(cmd.Context(), args[0], 0)
 		}, showStatus),
 	)
+}
+
+// diskFree returns the free and the whole space of a host's disk.
+func diskFree(h api.Host) string {
+	if h.Status.Capacity == nil || h.Status.Capacity.DiskTotalBytes == 0 {
+		return ""
+	}
+	const gib = 1 << 30
+	return fmt.Sprintf("%.1f of %.1f GiB", float64(h.Status.Capacity.DiskFreeBytes)/gib, float64(h.Status.Capacity.DiskTotalBytes)/gib)
 }
 
 // storeState returns the state of a host's store, and the number of namespaces whose data is on a lost one.

@@ -104,6 +104,7 @@ type Host struct {
 	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
 	Namespaces int    // number of namespaces that are placed on it and not deleted
+	Cells      int    // number of their shards
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // of its newest process
 	Lost       int    // namespaces that are placed on it and whose data is on a store that it no longer has

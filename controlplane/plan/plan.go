@@ -41,8 +41,10 @@ type Host struct {
 	ID         string
 	Name       string
 	Region     string
-	Alive      bool // it has reported lately
-	Namespaces int  // placed on it
+	Alive      bool          // it has reported lately
+	Namespaces int           // placed on it
+	Cells      int           // of the namespaces that are placed on it
+	Capacity   wire.Capacity // in its last report; zero = not known
 }
 
 // CellReport is the last report of a host about the namespace; zero if the host has not reported on it.
@@ -172,18 +174,30 @@ func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	return await("%s is closing it and deleting its data", naming(ns, hosts))
 }
 
-// place chooses the living host of the region with the fewest namespaces, and among equals the first by id, for a step
-// of the kind.
+// place chooses the living host of the region with room and the fewest namespaces, and among equals the first by id,
+// for a step of the kind.
 func place(kind Kind, ns fleet.Namespace, hosts []Host) Step {
 	var best *Host
+	var full []string
 	for i := range hosts {
 		h := &hosts[i]
 		if !h.Alive || h.Region != ns.Spec.Region {
 			continue
 		}
+		cells := ns.Spec.Shards
+		if h.ID == ns.HostID {
+			cells = 0 // they count already
+		}
+		if reason := Full(*h, cells); reason != "" {
+			full = append(full, fmt.Sprintf("%s (%s): %s", h.Name, h.ID, reason))
+			continue
+		}
 		if best == nil || h.Namespaces < best.Namespaces || h.Namespaces == best.Namespaces && h.ID < best.ID {
 			best = h
 		}
+	}
+	if best == nil && len(full) > 0 {
+		return Step{Kind: Await, Reason: allFull(ns.Spec.Region, full)}
 	}
 	if best == nil {
 		return await("no host in region %s reports: start one there", ns.Spec.Region)

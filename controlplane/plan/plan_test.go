@@ -77,6 +77,9 @@ var scenarios = []scenario{
 	{"the founder's store is lost, no host alive", lost(minted(ns(fleet.Provisioning, "h1", 1), false)), dead, CellReport{}},
 	{"the store is lost after its founding was recorded", lost(minted(ns(fleet.Provisioning, "h1", 1), true)), alive, CellReport{Generation: 1, State: wire.Waiting, Error: "elsewhere"}},
 	{"active, the store is lost", lost(minted(ns(fleet.Active, "h1", 1), true)), alive, CellReport{Generation: 1, State: wire.Waiting, Error: "elsewhere"}},
+	{"the emptiest host has a full disk", ns(fleet.Provisioning, "", 1), []Host{room("h1", 0, 800), room("h2", 3, 799)}, CellReport{}},
+	{"the only living host has a full disk", ns(fleet.Provisioning, "", 1), []Host{room("h1", 0, 800), host("h2", 0, false)}, CellReport{}},
+	{"placed on a host that is full since", minted(ns(fleet.Provisioning, "h1", 1), true), []Host{room("h1", 10, 999)}, opened(1, own)},
 	{"placed, the host has not heard of it", ns(fleet.Provisioning, "h1", 1), alive, CellReport{}},
 	{"opening", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Opening}},
 	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, CellReport{Generation: 1, State: wire.Failed, Error: "disk full"}},
@@ -154,7 +157,8 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 		n := ns(fleet.Phase(pick("provisioning", "active", "deleting", "deleted")), pick("", "h1", "h2"), random.Int64N(3)+1)
 		var hosts []Host
 		for i := range random.IntN(4) {
-			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3)})
+			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3), Cells: random.IntN(12),
+				Capacity: wire.Capacity{MaxCells: 10, DiskTotal: 10, DiskFree: random.Int64N(10), MaxDiskPercent: 80}})
 		}
 		if random.IntN(2) == 0 {
 			n = minted(n, n.HostID != "" && random.IntN(2) == 0)
@@ -175,7 +179,7 @@ func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 			ok = ok && (n.HostID == "") == (step.Kind == Place) && n.StoreLost == (step.Kind == Replace)
 			for _, h := range hosts {
 				if h.ID == step.Host {
-					ok = ok && h.Alive && h.Region == n.Spec.Region
+					ok = ok && h.Alive && h.Region == n.Spec.Region && (Full(h, n.Spec.Shards) == "" || h.ID == n.HostID && Full(h, 0) == "")
 				}
 			}
 		case Found:

@@ -30,6 +30,7 @@ type observed struct {
 	seen     time.Time // time of its last request of any kind
 	reported time.Time // time of its last report; zero = none since this process started
 	cells    map[string]plan.CellReport
+	capacity wire.Capacity // in its last report; zero = not known
 }
 
 // NewObservations returns the empty observations of a process that has just started.
@@ -79,7 +80,10 @@ func (o *Observations) Observe(term uint64, id string, r wire.Report) {
 		close(o.fresh)
 		o.fresh = make(chan struct{})
 	}
-	h.cells = cells
+	h.cells, h.capacity = cells, wire.Capacity{}
+	if r.Capacity != nil {
+		h.capacity = *r.Capacity
+	}
 }
 
 // Lead drops the reports of earlier terms of this process's leadership, because they are old: hosts count as
@@ -98,7 +102,7 @@ func (o *Observations) lead(term uint64) {
 	o.term = term
 	clear(o.news)
 	for _, h := range o.hosts {
-		h.reported, h.cells = time.Time{}, nil
+		h.reported, h.cells, h.capacity = time.Time{}, nil, wire.Capacity{}
 	}
 }
 
@@ -142,6 +146,16 @@ func (o *Observations) News() map[string]bool {
 	news := o.news
 	o.news = make(map[string]bool)
 	return news
+}
+
+// Capacity returns a host's last report on its room, or the zero Capacity if the host has reported none.
+func (o *Observations) Capacity(host string) wire.Capacity {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h := o.hosts[host]; h != nil {
+		return h.capacity
+	}
+	return wire.Capacity{}
 }
 
 // Fresh returns a channel that is closed when a report differs from the host's last one, or a host is alive

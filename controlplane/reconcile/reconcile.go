@@ -184,7 +184,7 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 			r.cfg.Logger.Warn("a step of the reconciler failed; it is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
 			continue
 		}
-		countPlaced(hosts, step)
+		countPlaced(hosts, step, ns.Spec.Shards)
 	}
 	r.retries = retries
 	r.wait(waiting)
@@ -209,8 +209,9 @@ func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Hos
 	for _, h := range all {
 		if h.Kind == keyring.Host {
 			hosts = append(hosts, plan.Host{
-				ID: h.ID, Name: h.Name, Region: h.Region, Namespaces: h.Namespaces,
-				Alive: h.Address != "" && r.cfg.Observations.Alive(h.ID),
+				ID: h.ID, Name: h.Name, Region: h.Region, Namespaces: h.Namespaces, Cells: h.Cells,
+				Capacity: r.cfg.Observations.Capacity(h.ID),
+				Alive:    h.Address != "" && r.cfg.Observations.Alive(h.ID),
 			})
 		}
 	}
@@ -218,10 +219,11 @@ func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Hos
 }
 
 // countPlaced counts a namespace that was just placed, so that the next plans of the pass see it.
-func countPlaced(hosts []plan.Host, step plan.Step) {
+func countPlaced(hosts []plan.Host, step plan.Step, shards int) {
 	for i := range hosts {
 		if (step.Kind == plan.Place || step.Kind == plan.Replace) && hosts[i].ID == step.Host {
 			hosts[i].Namespaces++
+			hosts[i].Cells += shards
 		}
 	}
 }

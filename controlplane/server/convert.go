@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
@@ -106,6 +107,10 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 	}
 	if h.Store != "" {
 		out.Status.StoreState = s.hostState(h.ID)
+	}
+	if c := s.cfg.Observations.Capacity(h.ID); c != (wire.Capacity{}) {
+		out.Status.Capacity = &api.HostCapacity{OpenCells: c.OpenCells, MaxCells: c.MaxCells, DiskFreeBytes: c.DiskFree, DiskTotalBytes: c.DiskTotal}
+		out.Status.Full = plan.Full(plan.Host{Cells: h.Cells, Capacity: c}, 1)
 	}
 	if at, ok := s.cfg.Observations.Seen(h.ID); ok {
 		text := api.TimeOf(at)

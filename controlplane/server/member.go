@@ -179,6 +179,9 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	if len(r.LastUsed) > MaxReportKeys {
 		f.add("last_used", "has %d entries: at most %d are taken", len(r.LastUsed), MaxReportKeys)
 	}
+	if r.Capacity != nil && !r.Capacity.Valid() {
+		f.add("capacity", "is none: it has at most as many free bytes as bytes, a bound on cells above 0, and percents of at most 100")
+	}
 	if kind != keyring.Host && len(r.Cells) > 0 {
 		f.add("cells", "are given: only a host has cells")
 	}

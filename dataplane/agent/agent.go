@@ -56,6 +56,8 @@ type Config struct {
 	Address      string // base URL at which gateways reach this host
 	Version      string
 	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
+	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace; 0 = the default.
+	MaxDiskPercent int
 
 	HTTP   *http.Client         // nil = a client of its own
 	Tracer trace.TracerProvider // nil = no traces
@@ -75,6 +77,8 @@ type Agent struct {
 	used      lastUsed
 	synced    atomic.Bool // every existing document was received, in this run or an earlier one
 	reported  atomic.Bool // the control plane has accepted a report of this run
+
+	diskUnknown atomic.Bool // the disk could not be measured for the last report
 
 	slots     chan struct{} // holds a token for each change in progress
 	reportDue chan struct{} // holds a token while a report is due

@@ -49,7 +49,7 @@ func (a *Agent) reportLoop() {
 
 // report returns the present state of all placements.
 func (a *Agent) report() fleet.Report {
-	r := fleet.Report{Number: a.member.Number(), Cells: []fleet.CellReport{}, LastUsed: a.used.take()}
+	r := fleet.Report{Number: a.member.Number(), Cells: []fleet.CellReport{}, Capacity: a.capacity(), LastUsed: a.used.take()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.placements {

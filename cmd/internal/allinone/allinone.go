@@ -224,10 +224,12 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 		Credential:   credential,
 		Address:      front.URL(listener.Addr()),
 		Version:      c.cfg.Version,
-		FeedBytes:    c.cfg.FeedBytes,
-		ViewLagLimit: c.cfg.ViewLagLimit,
-		Tracer:       c.cfg.Tracer,
-		Logger:       c.cfg.Logger,
+		// The machine of a developer may have a full disk for other reasons, and there is no other host.
+		MaxDiskPercent: 100,
+		FeedBytes:      c.cfg.FeedBytes,
+		ViewLagLimit:   c.cfg.ViewLagLimit,
+		Tracer:         c.cfg.Tracer,
+		Logger:         c.cfg.Logger,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

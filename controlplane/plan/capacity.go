@@ -1,0 +1,31 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxNamed is the number of hosts whose lack of room a reason names.
+const maxNamed = 3
+
+// Full returns the reason, for people, for which a host has no room for cells more cells; "" = it has room, or its
+// capacity is not known.
+func Full(h Host, cells int) string {
+	c := h.Capacity
+	switch {
+	case c.MaxCells > 0 && h.Cells+cells > c.MaxCells:
+		return fmt.Sprintf("it has %d of at most %d cells", h.Cells, c.MaxCells)
+	case c.DiskTotal > 0 && c.DiskPercent() >= c.MaxDiskPercent:
+		return fmt.Sprintf("%d %% of its disk is in use, and from %d %% on it gets no new namespace", c.DiskPercent(), c.MaxDiskPercent)
+	}
+	return ""
+}
+
+// allFull returns the reason for which none of the living hosts of a region has room. full has a reason for each.
+func allFull(region string, full []string) string {
+	text := strings.Join(full[:min(len(full), maxNamed)], "; ")
+	if more := len(full) - maxNamed; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return fmt.Sprintf("no host in region %s has room: %s: start another host there, or make room", region, text)
+}

@@ -1,0 +1,25 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/durable"
+)
+
+// capacity measures the host's room for namespaces. A disk that cannot be measured bounds nothing; the first error in a
+// row is logged.
+func (a *Agent) capacity() *fleet.Capacity {
+	c := &fleet.Capacity{MaxDiskPercent: cmp.Or(a.cfg.MaxDiskPercent, fleet.DefaultMaxDiskPercent)}
+	c.OpenCells, c.MaxCells = a.host.OpenCells()
+	free, total, err := durable.Space(a.cfg.DataDir)
+	switch {
+	case err == nil:
+		c.DiskFree, c.DiskTotal = free, total
+	case !errors.Is(err, errors.ErrUnsupported) && !a.diskUnknown.Load():
+		a.cfg.Logger.Warn("the host cannot measure its disk, and reports no size of it", "error", err)
+	}
+	a.diskUnknown.Store(err != nil)
+	return c
+}
