@@ -108,7 +108,7 @@ func (m *Member) sendTo(ctx context.Context, base *url.URL, method, path, bearer
 	}
 	answer, err := to.Do(request)
 	if err != nil {
-		return Unanswered(err)
+		return err // a *url.Error, which names method and URL
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
@@ -129,17 +129,6 @@ func (m *Member) sendTo(ctx context.Context, base *url.URL, method, path, bearer
 		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
 	}
 	return nil
-}
-
-// Unanswered returns the error of a request that got no response, without the code of an *api.Error. A handshake that
-// refuses the other side's certificate fails with UNAUTHORIZED, and in a response that code would mean that
-// the server refuses the caller's credential.
-func Unanswered(err error) error {
-	var e *api.Error
-	if errors.As(err, &e) {
-		return errors.New(err.Error())
-	}
-	return err // from http.Client a *url.Error, which names method and URL
 }
 
 func (m *Member) request(ctx context.Context, base *url.URL, method, path, bearer string, in any) (*http.Request, error) {

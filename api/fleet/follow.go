@@ -117,7 +117,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 	answer, err := s.http.Do(request)
 	if err != nil {
 		s.endpoints.Leave(at)
-		return cause(ctx, Unanswered(err))
+		return cause(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

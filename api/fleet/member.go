@@ -100,7 +100,7 @@ func NewMember(c MemberConfig) (*Member, error) {
 		m.http, m.joining = &untimed, &untimed
 	case c.Certificate != nil:
 		m.http = &http.Client{Transport: newTransport(ControlPlaneClient(c.Certificate))}
-		m.joining = &http.Client{Transport: newTransport(c.Certificate.JoinClient())}
+		m.joining = &http.Client{Transport: newTransport(joinClient(c.Certificate))}
 	default:
 		m.http = &http.Client{Transport: newTransport(nil)}
 		m.joining = m.http

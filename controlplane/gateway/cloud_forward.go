@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -45,11 +46,12 @@ func (g *Gateway) newCloud() (*cloud, error) {
 	c.draining, c.drain = context.WithCancelCause(context.Background())
 	one := new(http.Protocols)
 	one.SetHTTP1(true)
-	transport := newTransport(one)
-	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
+	var secure *tls.Config
 	if held := g.config.Certificate; held != nil {
-		transport.TLSClientConfig = fleet.ControlPlaneClient(held)
+		secure = fleet.ControlPlaneClient(held)
 	}
+	transport := newTransport(one, secure)
+	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
 	c.transport = transport
 	if g.config.HTTP != nil && g.config.HTTP.Transport != nil {
 		c.transport = g.config.HTTP.Transport

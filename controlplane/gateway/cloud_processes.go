@@ -45,7 +45,6 @@ func (p processes) RoundTrip(r *http.Request) (*http.Response, error) {
 			out.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		answer, err := p.transport.RoundTrip(out)
-		err = fleet.Unanswered(err)
 		if r.Context().Err() != nil || err == nil && !refused(answer) {
 			return answer, err
 		}

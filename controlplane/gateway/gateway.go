@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,16 +203,45 @@ func (g *Gateway) open() (err error) {
 
 // newTransport returns a transport without a time limit for responses, because a poll may take a minute and a
 // stream for ever, and a client that has waited long enough leaves. It uses no proxy, because hosts are near;
-// newCloud sets one for the control plane.
-func newTransport(protocols *http.Protocols) *http.Transport {
-	return &http.Transport{
+// newCloud sets one for the control plane. secure is the configuration of TLS; nil = plain HTTP.
+func newTransport(protocols *http.Protocols, secure *tls.Config) *http.Transport {
+	t := &http.Transport{
 		Protocols:             protocols,
+		TLSClientConfig:       secure,
 		DialContext:           (&net.Dialer{Timeout: DialTimeout}).DialContext,
 		TLSHandshakeTimeout:   DialTimeout,
 		MaxIdleConnsPerHost:   IdleConnsPerHost,
 		IdleConnTimeout:       idleTimeout,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true, // bodies pass unchanged
+	}
+	if secure != nil {
+		t.DialTLSContext = dialTLS(t)
+	}
+	return t
+}
+
+// dialTLS returns the function with which a transport opens its connections of TLS. A handshake that fails is an error of
+// the dial, because nothing of a request has been sent then, so that the gateway may send it again.
+func dialTLS(t *http.Transport) func(ctx context.Context, network, address string) (net.Conn, error) {
+	secure := t.TLSClientConfig.Clone()
+	secure.NextProtos = []string{"http/1.1"}
+	if t.Protocols.HTTP2() {
+		secure.NextProtos = []string{"h2"}
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := t.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, t.TLSHandshakeTimeout)
+		defer cancel()
+		verified := tls.Client(conn, secure)
+		if err := verified.HandshakeContext(ctx); err != nil {
+			conn.Close() // the error of the handshake says more
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}
+		}
+		return verified, nil
 	}
 }
 

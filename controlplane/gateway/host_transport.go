@@ -41,8 +41,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := t.transport(r, to).RoundTrip(r)
-	return answer, fleet.Unanswered(err)
+	return t.transport(r, to).RoundTrip(r)
 }
 
 // peer returns the host of a request.
@@ -88,11 +87,10 @@ func (t *transports) transport(r *http.Request, to peer) *http.Transport {
 
 // open makes a transport to a host.
 func (t *transports) open(protocols *http.Protocols, to peer) *http.Transport {
-	made := newTransport(protocols)
-	if t.certificate != nil {
-		made.TLSClientConfig = fleet.HostClient(t.certificate, to.host, to.store)
+	if t.certificate == nil {
+		return newTransport(protocols, nil)
 	}
-	return made
+	return newTransport(protocols, fleet.HostClient(t.certificate, to.host, to.store))
 }
 
 // take drops the connections of a namespace that is not open. Running calls finish, and their connections

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// certified returns the holder of a member with a certificate of the root.
+func certified(t *testing.T, root *certificate.Root, who certificate.Identity) *certificate.Holder {
+	t.Helper()
+	h, err := certificate.Open(certificate.Config{
+		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: who.Kind, Store: who.Store, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := h.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := root.Issue(csr, who, nil, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := certificate.NewBundle(root.DER())
+	if err == nil {
+		err = h.Accept(who.ID, der, bundle)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// serveHost serves as a host over TLS until stop or the end of the test. It answers with the major version of HTTP.
+func serveHost(t *testing.T, root *certificate.Root, id, store string) (address string, stop func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, strconv.Itoa(r.ProtoMajor))
+		}),
+		TLSConfig: fleet.HostServer(certified(t, root, certificate.Identity{Kind: certificate.Host, ID: id, Store: store})),
+		ErrorLog:  log.New(io.Discard, "", 0), // refused handshakes
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.ServeTLS(listener, "", "") })
+	stop = func() { s.Close(); serving.Wait() }
+	t.Cleanup(stop)
+	return listener.Addr().String(), stop
+}
+
+// TestAHostIsKnownByItsCertificate sends requests and calls over TLS to the host at an address, and then as to another host
+// and another store at the same address, while connections to the first are idle.
+func TestAHostIsKnownByItsCertificate(t *testing.T) {
+	t.Parallel()
+	root, err := certificate.NewRoot(time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, stop := serveHost(t, root, "host_1", "store_1")
+	all := newTransports(certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"}))
+	defer all.CloseIdleConnections()
+	send := func(scheme, path, id, store string) (string, error) {
+		p := &proxiedRequest{host: id, store: store}
+		p.namespace = "ns_1"
+		r, err := http.NewRequestWithContext(context.WithValue(t.Context(), proxiedKey{}, p), http.MethodPost, scheme+"://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := all.RoundTrip(r)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		return string(text), err
+	}
+	for path, protocol := range map[string]string{"/api/v1/enqueue": "1", rpc.Prefix + "Ack": "2"} {
+		for range 2 {
+			if got, err := send("https", path, "host_1", "store_1"); err != nil || got != protocol {
+				t.Fatalf("%s goes over HTTP/%s: %v", path, got, err)
+			}
+		}
+		for _, other := range [][2]string{{"host_2", "store_1"}, {"host_1", "store_2"}} {
+			got, err := send("https", path, other[0], other[1])
+			if err == nil || !unconnected(err) || errors.As(err, new(*api.Error)) || !strings.Contains(err.Error(), "is at the other end") {
+				t.Errorf("%s to %v was answered %q: %v", path, other, got, err)
+			}
+		}
+		if got, err := send("https", path, "host_1", "store_1"); err != nil || got != protocol {
+			t.Errorf("%s goes over HTTP/%s: %v", path, got, err)
+		}
+		if _, err := send("http", path, "host_1", "store_1"); err == nil || !strings.Contains(err.Error(), "speaks TLS only") {
+			t.Errorf("%s was sent in the open: %v", path, err)
+		}
+	}
+	stop()
+	if _, err := send("https", "/api/v1/enqueue", "host_2", "store_1"); err == nil || !unconnected(err) {
+		t.Errorf("a host that is away: %v", err)
+	}
+	var network *net.OpError
+	if _, err := send("https", rpc.Prefix+"Ack", "host_2", "store_1"); !errors.As(err, &network) {
+		t.Errorf("a host that is away: %v", err)
+	}
+}
+
+// TestWaitsForItsHostOverTLS sends a request to a host that is away. When a document names another host with another
+// store, the gateway sends the request there.
+func TestWaitsForItsHostOverTLS(t *testing.T) {
+	t.Parallel()
+	root, err := certificate.NewRoot(time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
+	w := newTown(t, ok, patient, func(c *Config) { c.Transport = newTransports(gateway) })
+	away, stop := serveHost(t, root, "host_1", "store_1")
+	stop()
+	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+away, "host_1", "store_1" })
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	answered := make(chan reply, 1)
+	go func() { answered <- w.send("POST", "/api/v1/enqueue", key, "{}") }()
+	w.waits(1)
+	address, _ := serveHost(t, root, "host_2", "store_2")
+	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+address, "host_2", "store_2" })
+	if got := <-answered; got.StatusCode != http.StatusOK || got.body != "1" {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
