@@ -23,6 +23,15 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+func newRoot(t *testing.T) *certificate.Root {
+	t.Helper()
+	root, err := certificate.NewRoot(time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
 // certified returns the holder of a member with a certificate of the root.
 func certified(t *testing.T, root *certificate.Root, who certificate.Identity) *certificate.Holder {
 	t.Helper()
@@ -75,10 +84,7 @@ func serveHost(t *testing.T, root *certificate.Root, id, store string) (address 
 // and another store at the same address, while connections to the first are idle.
 func TestAHostIsKnownByItsCertificate(t *testing.T) {
 	t.Parallel()
-	root, err := certificate.NewRoot(time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := newRoot(t)
 	address, stop := serveHost(t, root, "host_1", "store_1")
 	all := newTransports(certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"}))
 	defer all.CloseIdleConnections()
@@ -130,10 +136,7 @@ func TestAHostIsKnownByItsCertificate(t *testing.T) {
 // store, the gateway sends the request there.
 func TestWaitsForItsHostOverTLS(t *testing.T) {
 	t.Parallel()
-	root, err := certificate.NewRoot(time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := newRoot(t)
 	gateway := certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
 	w := newTown(t, ok, patient, func(c *Config) { c.Transport = newTransports(gateway) })
 	away, stop := serveHost(t, root, "host_1", "store_1")
@@ -146,6 +149,22 @@ func TestWaitsForItsHostOverTLS(t *testing.T) {
 	address, _ := serveHost(t, root, "host_2", "store_2")
 	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+address, "host_2", "store_2" })
 	if got := <-answered; got.StatusCode != http.StatusOK || got.body != "1" {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestAFailedHandshakeSendsNothing checks that a write whose connection failed in the handshake is known not to have had
+// an effect.
+func TestAFailedHandshakeSendsNothing(t *testing.T) {
+	t.Parallel()
+	ours, foreign := newRoot(t), newRoot(t)
+	gateway := certified(t, ours, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
+	address, _ := serveHost(t, foreign, "host_1", "store_1")
+	w := newTown(t, ok, func(c *Config) { c.Transport = newTransports(gateway) })
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+address, "host_1", "store_1" })
+	w.settle()
+	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "nothing was done") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 }

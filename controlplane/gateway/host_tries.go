@@ -5,10 +5,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -33,9 +31,6 @@ var errHostRefused = errors.New("the host does not know the credential, or not t
 
 // errHostAway means that the gateway has not sent a request, because its host does not take requests at the moment.
 var errHostAway = errors.New("the host is away or shuts down")
-
-// errUnconnected means that no connection to the host was made, because its handshake failed.
-var errUnconnected = errors.New("there is no connection to the host")
 
 // errNotOpen means that the newest document has no host for the namespace.
 var errNotOpen = errors.New("the namespace is not open on a host now")
@@ -123,7 +118,7 @@ func (g *Gateway) try(t *proxiedRequest, r *http.Request) (*http.Response, error
 	if g.away.has(t.target) {
 		return nil, errHostAway
 	}
-	answer, err := g.send(r)
+	answer, err := g.transport.RoundTrip(r)
 	if err != nil {
 		if r.Context().Err() == nil && !t.body.broken.Load() {
 			t.doubt = t.doubt || !unsent(err)
@@ -141,20 +136,6 @@ func (g *Gateway) try(t *proxiedRequest, r *http.Request) (*http.Response, error
 	}
 	t.body.release()
 	return answer, nil
-}
-
-// send sends a request to its host. If no connection was made, the error is errUnconnected.
-func (g *Gateway) send(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" { // a dial that failed is recognised by its error
-		return g.transport.RoundTrip(r)
-	}
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	answer, err := g.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
-	if err != nil && !connected.Load() {
-		err = errors.Join(errUnconnected, err)
-	}
-	return answer, err
 }
 
 // refusal returns an error if the host refused a request that the client must not see refused: the gateway may try again,
@@ -193,7 +174,7 @@ func mayTryAgain(t *proxiedRequest, r *http.Request, err error) bool {
 
 // unsent reports whether a try that failed with err had no effect, because it was not sent or the host said so.
 func unsent(err error) bool {
-	for _, harmless := range []error{errHostRefused, errHostAway, errUnconnected, errNotOpen, errRefusedUnchanged} {
+	for _, harmless := range []error{errHostRefused, errHostAway, errNotOpen, errRefusedUnchanged} {
 		if errors.Is(err, harmless) {
 			return true
 		}

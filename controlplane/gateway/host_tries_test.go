@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -326,24 +325,5 @@ func TestRepeatsACall(t *testing.T) {
 		if got, err := client.Enqueue(t.Context(), ask); err != nil || got.Msg.JobId != "mail" || calls.Load() != before+2 {
 			t.Errorf("%s: %v, %v after %d calls", name, got, err, calls.Load()-before)
 		}
-	}
-}
-
-// TestAFailedHandshakeSendsNothing checks that a write whose connection failed in the handshake is known not to have had
-// an effect.
-func TestAFailedHandshakeSendsNothing(t *testing.T) {
-	t.Parallel()
-	host := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		t.Error("a request reached a host that the gateway does not trust")
-	}))
-	host.Config.ErrorLog = log.New(io.Discard, "", 0) // of the refused handshakes
-	host.StartTLS()
-	t.Cleanup(host.Close)
-	w := newTown(t, ok, func(c *Config) { c.Transport = &http.Transport{DisableKeepAlives: true} })
-	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
-	w.put("ns_a", func(d *fleet.Doc) { d.Address = host.URL })
-	w.settle()
-	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "nothing was done") {
-		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 }
