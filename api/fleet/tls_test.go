@@ -72,19 +72,19 @@ func (a authority) holder(who certificate.Identity, age, slow time.Duration) *ce
 	return h
 }
 
-// serverLog has the errors of an HTTP server.
-type serverLog struct {
+// lockedText has the lines of a log.
+type lockedText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *serverLog) Write(p []byte) (int, error) {
+func (l *lockedText) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *serverLog) String() string {
+func (l *lockedText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -98,7 +98,7 @@ func ask(t *testing.T, server, client *tls.Config) (served bool, reasons string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var logged serverLog
+	var logged lockedText
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
 	s.Listener.Close()
 	s.Listener = tls.NewListener(listener, server)
