@@ -59,12 +59,22 @@ func TestADirectoryOfAnEarlierVersionGetsItsIncarnations(t *testing.T) {
 	if got := p.stored(ns.ID).Incarnations; !slices.Equal(got, minted) {
 		t.Errorf("recorded are %v, want %v", got, minted)
 	}
+	if err := p.cloud(p.operator).PauseReconcile(t.Context(), ns.ID); err != nil {
+		t.Fatal(err)
+	}
 	p.close()
 	p.serving.Lock()
 	dropFoundings(t, p.cfg.DataDir)
 	p.open()
 	p.down.Store(false)
 	p.serving.Unlock()
+	until(t, "the namespace says that it is paused", func() bool {
+		got, err := c.Namespace(t.Context(), ns.ID)
+		return err == nil && strings.Contains(got.Status.Message, "paused")
+	})
+	if err := p.cloud(p.operator).ResumeReconcile(t.Context(), ns.ID); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "the first report is recorded", func() bool { return p.stored(ns.ID).Founded })
 	if got := p.stored(ns.ID).Incarnations; !slices.Equal(got, own) {
 		t.Errorf("recorded are %v, want %v", got, own)

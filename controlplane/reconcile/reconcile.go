@@ -174,6 +174,7 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 		}
 		if step.Kind == plan.Await {
 			waiting[id] = step.Reason
+			r.lookAgain(ns)
 			continue
 		}
 		if err := r.step(ctx, term, ns, step); err != nil && ctx.Err() == nil {
