@@ -66,11 +66,11 @@ func (g *Group) Ready(ctx context.Context) error {
 	}
 }
 
-// Once Verify has returned nil, a read of the machine shows every change that any leader acknowledged before
-// the call. Verify costs one round to the voters, which concurrent calls share, and writes nothing. On a
-// follower, Verify asks the leader for a position and waits until this node has applied that entry. It
-// returns LEADER_UNAVAILABLE if no leader confirms its leadership before ctx ends, and VIEW_BEHIND if a
-// follower has not caught up by then.
+// Verify makes sure that a read of the machine shows every change that any leader acknowledged before the
+// call. It costs one round to the voters, which concurrent calls share, and writes nothing. On a follower,
+// Verify asks the leader for a position and waits until this node has applied that entry. It returns
+// LEADER_UNAVAILABLE if no leader confirms its leadership before ctx ends, and VIEW_BEHIND if a follower has
+// not caught up by then.
 func (g *Group) Verify(ctx context.Context) error {
 	term, err := g.currentTerm()
 	if err == nil {

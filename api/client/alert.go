@@ -18,13 +18,15 @@ func (c *Client) AlertRule(ctx context.Context, id string, r Read) (api.AlertRul
 	return alertRules.get(ctx, c, r, id)
 }
 
-// CreateAlertRule creates an alert rule.
+// CreateAlertRule creates an alert rule. The error is VALIDATION_ERROR if the webhook in req.Notify does not
+// exist.
 func (c *Client) CreateAlertRule(ctx context.Context, req api.AlertRuleRequest) (api.AlertRule, error) {
 	return alertRules.create(ctx, c, req)
 }
 
-// PutAlertRule replaces an alert rule. The error is NOT_FOUND if it does not exist. If version is not 0 and
-// the present version differs, the error is PRECONDITION_FAILED.
+// PutAlertRule replaces an alert rule. The error is NOT_FOUND if it does not exist, and VALIDATION_ERROR if
+// the webhook in req.Notify does not. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) PutAlertRule(ctx context.Context, id string, req api.AlertRuleRequest, version int64) (api.AlertRule, error) {
 	return alertRules.put(ctx, c, req, version, id)
 }

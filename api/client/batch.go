@@ -11,7 +11,9 @@ import (
 func batchPath(id, action string) string { return "/api/v1/batches/" + url.PathEscape(id) + action }
 
 // CreateBatch creates a batch and its first members, either all or none. The error is CROSS_SHARD if their
-// queues, or the parent batch, lie on different shards.
+// queues, or the parent batch, lie on different shards. It is STATE_CONFLICT if the parent is sealed, and
+// CONFLICT if the parent is full or too many batches lie above it. The other errors are those of
+// EnqueueBatch.
 func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	req := api.EnqueueBatchRequest{Jobs: jobs, Batch: &batch}
@@ -20,7 +22,8 @@ func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api
 }
 
 // AddToBatch creates more members of an open batch, either all or none. The error is STATE_CONFLICT if the
-// batch is sealed, and CROSS_SHARD if a queue lies on another shard than the batch.
+// batch is sealed, CONFLICT if it would have too many members, and CROSS_SHARD if a queue lies on another
+// shard than the batch. The other errors are those of EnqueueBatch.
 func (c *Client) AddToBatch(ctx context.Context, id string, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/jobs"), body: api.AddToBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})

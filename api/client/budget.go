@@ -38,8 +38,8 @@ func (c *Client) DeleteBudget(ctx context.Context, scope, target string, version
 	return budgets.delete(ctx, c, version, scope, target)
 }
 
-// RaiseBudget raises every limit of a budget until a time, in place of an earlier raise. An amount of 0
-// ends the raise.
+// RaiseBudget raises every limit of a budget until a time, in place of an earlier raise. An amount of 0 ends
+// the raise. The error is PRECONDITION_FAILED if another client changes the budget at the same time.
 func (c *Client) RaiseBudget(ctx context.Context, scope, target string, req api.RaiseBudgetRequest) (api.Budget, error) {
 	return budgets.one(ctx, c, call{method: http.MethodPost, path: budgets.at([]string{scope, target, "raise"}), body: req, repeat: repeatKeyed})
 }

@@ -15,7 +15,8 @@ const bulkWait = 20 * time.Second
 
 // Bulk applies one action to many jobs. If the operation has ended before the response, ended has its result.
 // If it continues, because it takes long or the request sets Async, started has its id. The other result is
-// nil. If the operation has failed, the error is INTERNAL.
+// nil. If the operation has failed, the error is INTERNAL. It is CONFLICT if the jobs should move to a queue
+// that is being deleted, and INVALID_FILTER if the filter's jq expression is invalid.
 func (c *Client) Bulk(ctx context.Context, b api.BulkRequest) (ended *api.BulkResponse, started *api.BulkStarted, err error) {
 	var answer json.RawMessage
 	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk", body: b, out: &answer, repeat: repeatKeyed, wait: bulkWait})

@@ -3,9 +3,16 @@
 // over one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
 // repeat can do no harm.
 //
-// The error for an id or a name that does not exist is NOT_FOUND, unless a method's comment names another.
-// DeleteQueue, and the deletions of a Cloud without a version, may also return NOT_FOUND if the response to
-// an earlier try was lost.
+// The error for an id or a name that does not exist is NOT_FOUND, and for a role in a request about a key
+// VALIDATION_ERROR, unless a method's comment names another. DeleteQueue, RemoveNode, and the deletions of a
+// Cloud without a version, may also return NOT_FOUND if the response to an earlier try was lost.
+//
+// The error is CONFLICT if the maximum number of schedules, keys, roles, resources, namespaces, organisations
+// or hosts exists and the call would create another. CONFLICT may also mean that another client created or
+// changed the same key, role or resource at the same time; the call then did nothing.
+//
+// In the cloud the control plane keeps the keys and roles of namespaces: a Client's methods for them get
+// UNSUPPORTED, so use those of Cloud.
 //
 // The package keeps no state besides its connections. Of this module it imports only api and its subpackages,
 // billing and, for the form of keys, tenancy/keyring.

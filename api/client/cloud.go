@@ -119,8 +119,9 @@ func (c *Cloud) CreateOrg(ctx context.Context, req api.CreateOrgRequest) (api.Or
 	return send[api.Org](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs"), body: req, repeat: repeatKeyed})
 }
 
-// CreateNamespace starts the creation of a namespace. The error is CONFLICT if its name is taken. Call
-// WaitOperation before using the namespace.
+// CreateNamespace starts the creation of a namespace. The error is CONFLICT if its name is taken, and
+// STATE_CONFLICT if req names no region and the cloud has no host yet. Call WaitOperation before using the
+// namespace.
 func (c *Cloud) CreateNamespace(ctx context.Context, org string, req api.CreateNamespaceRequest) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "namespaces"), body: req, repeat: repeatKeyed})
 }
@@ -154,7 +155,9 @@ func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (
 }
 
 // CreateNamespaceKey creates an API key of a namespace. Give req an ID and a Hash of your own. Without them a
-// lost response loses the secret, because the repeat gets only CONFLICT and the id of the key to revoke.
+// lost response loses the secret, because the repeat gets only CONFLICT and the id of the key to revoke. The
+// error is CONFLICT if another key has or had the ID, and STATE_CONFLICT while the namespace is being
+// deleted.
 func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -170,7 +173,8 @@ func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error
 }
 
 // RotateNamespaceKey replaces an API key by a new one. The old one stays valid for req.Overlap. Without an ID
-// and a Hash in req, a lost response loses the secret, as with CreateNamespaceKey.
+// and a Hash in req, a lost response loses the secret, as with CreateNamespaceKey. The other errors are those
+// of CreateNamespaceKey, and STATE_CONFLICT if the old key is disabled.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -215,8 +219,9 @@ func repeatDeletion(version int64) repeat {
 	return repeatKeyed
 }
 
-// CreateToken creates a cloud token of an organisation. Without an ID and a Hash in req, a lost response loses
-// the secret, as with CreateNamespaceKey.
+// CreateToken creates a cloud token of an organisation. Without an ID and a Hash in req, a lost response
+// loses the secret, as with CreateNamespaceKey. The error is CONFLICT if another key or token has or had the
+// ID.
 func (c *Cloud) CreateToken(ctx context.Context, org string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -232,7 +237,8 @@ func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
 }
 
 // RotateToken replaces a cloud token by a new one. The old one stays valid for req.Overlap. Without an ID and
-// a Hash in req, a lost response loses the secret, as with CreateNamespaceKey.
+// a Hash in req, a lost response loses the secret, as with CreateNamespaceKey. The error is CONFLICT if
+// another key or token has or had the ID, and STATE_CONFLICT if the old token is disabled.
 func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
@@ -346,9 +352,9 @@ func (c *Cloud) Host(ctx context.Context, host string) (api.Host, error) {
 	return get[api.Host](ctx, c.Client, cloudPath("hosts", host))
 }
 
-// RemoveHost removes a host or gateway for ever, by id or name. A host on which namespaces are placed is refused with
-// STATE_CONFLICT. If version is not 0 and the present version differs, the error is PRECONDITION_FAILED. It needs an
-// operator's key.
+// RemoveHost removes a host or gateway for ever, by id or name. The error is STATE_CONFLICT while namespaces
+// are placed on the host or it still deletes their data. If version is not 0 and the present version differs,
+// the error is PRECONDITION_FAILED. It needs an operator's key.
 func (c *Cloud) RemoveHost(ctx context.Context, host string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("hosts", host), ifMatch: version, repeat: repeatDeletion(version)})
 	return err

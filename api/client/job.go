@@ -16,7 +16,8 @@ const defaultFetchWait = 30 * time.Second
 
 // Enqueue creates a job, unless another job of the queue holds its unique or debounce key: the Status of the
 // response then says so. The error is QUEUE_FULL if the queue has no room, CONFLICT while the queue is being
-// deleted, and NOT_FOUND if a dependency on the shard of the queue does not exist.
+// deleted or if the queue is new and the maximum number of queues exists, and NOT_FOUND if a dependency on
+// the shard of the queue does not exist.
 func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.EnqueueResponse, error) {
 	var out api.EnqueueResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue", body: req, out: &out, repeat: repeatKeyed})
@@ -24,7 +25,8 @@ func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.Enque
 }
 
 // EnqueueBatch creates 1 to 1,000 jobs, either all or none. The error is CROSS_SHARD if their queues lie on
-// different shards. The other errors are those of Enqueue.
+// different shards, and CONFLICT if one queue would get more new jobs than its max_length. The other errors
+// are those of Enqueue.
 func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
@@ -75,8 +77,11 @@ func waitOf(req api.FetchRequest) time.Duration {
 	return time.Duration(*req.Timeout) * time.Second
 }
 
-// Ack completes a job, or ends an iteration of an agent's job. It is no error if the same lease has
-// completed the job already.
+// Ack completes a job, or ends an iteration of an agent's job. It is no error if the same lease has completed
+// the job already. The error is LEASE_LOST if the lease is over: stop working on the job. It is
+// RESULT_MISMATCH if the result does not match the job's schema; the server has then failed the attempt. For
+// an agent's job it is STATE_CONFLICT if the job would go on after its last possible iteration, and
+// PAYLOAD_TOO_LARGE if the documents of all iterations together are too large.
 func (c *Client) Ack(ctx context.Context, jobID string, req api.AckRequest) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/" + url.PathEscape(jobID), body: req, repeat: repeatOf(req)})
 	return err
@@ -92,9 +97,9 @@ func repeatOf(req api.AckRequest) repeat {
 }
 
 // AckBatch completes several jobs. Each ack succeeds or fails on its own; Errors in the response lists the
-// refused ones. It sends no Idempotency-Key of its own, because a key works on one shard and the jobs may lie
-// on several. AckBatch repeats a batch of unknown outcome unless an ack continues or holds an agent's job. If
-// you repeat such a batch, LEASE_LOST may mean that the first try acked the job.
+// refused ones. It sends no Idempotency-Key of its own, because with a key the error is CROSS_SHARD if the
+// jobs lie on several shards. AckBatch repeats a batch of unknown outcome unless an ack continues or holds an
+// agent's job. If you repeat such a batch, LEASE_LOST may mean that the first try acked the job.
 func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	again := repeatAlways
@@ -107,7 +112,7 @@ func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatch
 	return out, err
 }
 
-// Fail ends a job's attempt without success.
+// Fail ends a job's attempt without success. The error is LEASE_LOST if the lease is over.
 func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (api.FailResponse, error) {
 	var out api.FailResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fail/" + url.PathEscape(jobID), body: req, out: &out, repeat: repeatKeyed})
@@ -115,8 +120,8 @@ func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (a
 }
 
 // Heartbeat renews the leases of several jobs. If req reports usage without a ReportID, Heartbeat sets one,
-// so that its own retries count the usage once. Heartbeat needs no Idempotency-Key, which works on one shard
-// only.
+// so that its own retries count the usage once. Heartbeat needs no Idempotency-Key; with one, the error is
+// CROSS_SHARD if the jobs lie on several shards.
 func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.HeartbeatResponse, error) {
 	var out api.HeartbeatResponse
 	for _, j := range req.Jobs {
@@ -210,14 +215,16 @@ func (c *Client) SearchWords(ctx context.Context, words string, limit int, curso
 }
 
 // Jobs returns jobs by their ids, at most 1,000, in the order of ids. It leaves out jobs that are missing or
-// that the caller may not see.
+// that the caller may not see. The error is PAYLOAD_TOO_LARGE if their payloads, results and checkpoints have
+// more than 64 MiB.
 func (c *Client) Jobs(ctx context.Context, ids []string, r Read) ([]api.Job, error) {
 	var out api.BulkGetResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk-get" + r.query(), body: api.BulkGetRequest{JobIDs: ids}, out: &out, repeat: repeatAlways})
 	return out.Jobs, err
 }
 
-// Search returns a page of jobs. The next page starts at the Cursor of the response.
+// Search returns a page of jobs. The next page starts at the Cursor of the response. The error is
+// INVALID_FILTER if the filter's jq expression is invalid.
 func (c *Client) Search(ctx context.Context, req api.SearchRequest, r Read) (api.SearchResponse, error) {
 	var out api.SearchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/search" + r.query(), body: req, out: &out, repeat: repeatAlways})

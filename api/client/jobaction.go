@@ -61,7 +61,8 @@ func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 
 // Move moves a job to another queue. The error is STATE_CONFLICT if the job is active or cancelled, or cannot
 // move to the shard of the queue, because it has iterations, scores or unresolved dependencies, or other jobs
-// wait for it.
+// wait for it. It is PAYLOAD_TOO_LARGE if the job is too large for a move to another shard. It is CONFLICT if
+// the queue is being deleted or, on the job's shard, would be one too many.
 func (c *Client) Move(ctx context.Context, jobID, queue string) error {
 	return c.MoveWith(ctx, jobID, api.MoveJobRequest{Queue: queue})
 }

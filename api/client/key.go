@@ -7,9 +7,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// CreateKey creates an API key. Only this response contains its secret. If the response is lost, the call is
-// not retried, because a repeat could not return the secret: revoke the key, which ListKeys shows, and create
-// another one.
+// CreateKey creates an API key. Only its response contains the secret. If the response is lost, the call is
+// not retried, or, with WithIdempotencyKey, the retry gets CONFLICT. Then revoke the key, which ListKeys
+// shows, and create another one.
+//
+// The first key closes an open node to requests without a key. It must have the role admin, every queue and
+// no expiry, or the error is CONFLICT. If the response to that call is lost, nobody has a key.
 func (c *Client) CreateKey(ctx context.Context, req api.CreateKeyRequest) (api.CreatedKey, error) {
 	var out api.CreatedKey
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/auth/keys", body: req, out: &out, repeat: repeatRefused})
@@ -37,9 +40,10 @@ func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, v
 	return keys.put(ctx, c, req, version, id)
 }
 
-// RotateKey gives an API key a new secret, which only this response contains. If the response is lost, the
-// call is not retried. Rotate again: the lost secret then becomes the previous one, and the secret used until
-// now is no longer valid.
+// RotateKey gives an API key a new secret, which only its response contains. The replaced secret stays valid
+// for req.Overlap. If the response is lost, the call is not retried, or, with WithIdempotencyKey, the retry
+// gets CONFLICT. Then rotate again, which ends the secret in use at once, because a key keeps only one
+// replaced secret.
 func (c *Client) RotateKey(ctx context.Context, id string, req api.RotateRequest) (api.CreatedKey, error) {
 	var out api.CreatedKey
 	_, err := c.do(ctx, call{method: http.MethodPost, path: keys.at([]string{id}) + "/rotate", body: req, out: &out, repeat: repeatRefused})

@@ -43,21 +43,24 @@ func (c *Client) ClusterStatus(ctx context.Context) (api.ClusterStatus, error) {
 }
 
 // AddNode invites a waiting node into the cluster and returns when the node has accepted. address is the
-// host:port of the node's raft listener. AddNode, TransferLeadership and RemoveNode get STATE_CONFLICT from a
-// node that was started without a cluster listener.
+// host:port of the node's raft listener. The error is CONFLICT if the node is in another cluster. AddNode,
+// TransferLeadership and RemoveNode get STATE_CONFLICT from a node that was started without a cluster
+// listener.
 func (c *Client) AddNode(ctx context.Context, address string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/join", body: api.ClusterJoinRequest{Address: address}, repeat: repeatAlways})
 	return err
 }
 
 // TransferLeadership transfers the leadership of all shards to a node. "" means any node other than the
-// present leaders.
+// present leaders. The error is STATE_CONFLICT if the node has no vote, or if with "" no other node with a
+// vote answers.
 func (c *Client) TransferLeadership(ctx context.Context, to string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/cluster/transfer", body: api.ClusterTransferRequest{To: to}, repeat: repeatRefused, wait: changeWait})
 	return err
 }
 
-// RemoveNode removes a node from the cluster. Repeating it is no error.
+// RemoveNode removes a node from the cluster. The error is STATE_CONFLICT if the live nodes that remain would
+// be no majority.
 func (c *Client) RemoveNode(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/api/v1/cluster/servers/" + url.PathEscape(id), repeat: repeatAlways, wait: changeWait})
 	return err

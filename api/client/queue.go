@@ -35,7 +35,8 @@ func (c *Client) Queue(ctx context.Context, name string, r Read) (api.Queue, err
 }
 
 // PauseQueue stops fetches from a queue. Jobs can still be enqueued. Like all calls that set something of a
-// queue, it creates the queue if the queue does not exist.
+// queue, it creates the queue if the queue does not exist. These calls get CONFLICT while the queue is being
+// deleted, or if the queue is new and the maximum number of queues exists.
 func (c *Client) PauseQueue(ctx context.Context, name string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/pause"), repeat: repeatAlways})
 	return err
@@ -93,7 +94,8 @@ func (c *Client) DrainQueue(ctx context.Context, name string) (status string, er
 }
 
 // ClearQueue removes the pending, scheduled and retrying jobs that the queue has now. If that takes long, the
-// status is "clearing" and the server continues after the response.
+// status is "clearing" and the server continues after the response. The error is CONFLICT while the queue is
+// being deleted.
 func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, error) {
 	var out api.Cleared
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/clear"), out: &out, repeat: repeatRefused})

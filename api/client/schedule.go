@@ -33,14 +33,16 @@ func (c *Client) schedule(ctx context.Context, k call) (api.Schedule, error) {
 	return out, err
 }
 
-// CreateSchedule creates a schedule. The error is CONFLICT if another has its name.
+// CreateSchedule creates a schedule. The error is CONFLICT if another has its name, and INVALID_CRON if the
+// cron expression is invalid.
 func (c *Client) CreateSchedule(ctx context.Context, req api.ScheduleRequest) (api.Schedule, error) {
 	return c.schedule(ctx, call{method: http.MethodPost, path: "/api/v1/schedules", body: req, repeat: repeatKeyed})
 }
 
 // PutSchedule replaces a schedule. An absent field gets its default; in particular, a paused schedule resumes
-// unless req.Paused is true. The error is NOT_FOUND if the schedule does not exist. If version is not 0 and
-// the present version differs, the error is PRECONDITION_FAILED.
+// unless req.Paused is true. The error is NOT_FOUND if the schedule does not exist, CONFLICT if another has
+// its new name, and INVALID_CRON if the cron expression is invalid. If version is not 0 and the present
+// version differs, the error is PRECONDITION_FAILED.
 func (c *Client) PutSchedule(ctx context.Context, id string, req api.ScheduleRequest, version int64) (api.Schedule, error) {
 	return c.schedule(ctx, call{method: http.MethodPut, path: schedulePath(id, ""), body: req, ifMatch: version, repeat: repeatKeyed})
 }
@@ -53,7 +55,9 @@ func (c *Client) DeleteSchedule(ctx context.Context, id string, version int64) e
 }
 
 // RunSchedule creates a job of the schedule now, outside of its times and even during a pause, and returns
-// the id of the job. The error is CONFLICT if another job holds the schedule's unique key.
+// the id of the job. The error is CONFLICT if another job holds the schedule's unique key, or if too many
+// messages wait for the shard of the queue. In a namespace with several shards the server may not notice that
+// another job holds the key: then no job with the returned id is created.
 func (c *Client) RunSchedule(ctx context.Context, id string) (string, error) {
 	var out api.ScheduleRunResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: schedulePath(id, "/run"), out: &out, repeat: repeatKeyed})
@@ -66,7 +70,8 @@ func (c *Client) PauseSchedule(ctx context.Context, id string) error {
 	return err
 }
 
-// ResumeSchedule ends a pause. Runs missed during the pause are not made up.
+// ResumeSchedule ends a pause. Runs missed during the pause are not made up. The error is INVALID_CRON if the
+// cron expression matches no more times.
 func (c *Client) ResumeSchedule(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: schedulePath(id, "/resume"), repeat: repeatAlways})
 	return err

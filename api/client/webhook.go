@@ -31,20 +31,23 @@ func (c *Client) PutWebhook(ctx context.Context, id string, req api.WebhookReque
 	return webhooks.put(ctx, c, req, version, id)
 }
 
-// DeleteWebhook deletes a webhook; its pending deliveries are given up. If version is not 0 and the present
-// version differs, the error is PRECONDITION_FAILED.
+// DeleteWebhook deletes a webhook; its pending deliveries are given up. The error is CONFLICT while an alert
+// rule notifies the webhook. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) DeleteWebhook(ctx context.Context, id string, version int64) error {
 	return webhooks.delete(ctx, c, version, id)
 }
 
-// TestWebhook queues a test event for a webhook and returns the id of its delivery.
+// TestWebhook queues a test event for a webhook, whatever events the webhook selects, and returns the id of
+// its delivery. The error is CONFLICT if the webhook is disabled or too many deliveries wait.
 func (c *Client) TestWebhook(ctx context.Context, id string) (api.WebhookTest, error) {
 	var out api.WebhookTest
 	_, err := c.do(ctx, call{method: http.MethodPost, path: webhooks.at([]string{id, "test"}), out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// Deliveries lists the latest hundred deliveries of a webhook, the newest first.
+// Deliveries lists the latest hundred deliveries of a webhook, the newest first. The error is FORBIDDEN for a
+// key with a queue scope.
 func (c *Client) Deliveries(ctx context.Context, id string, r Read) ([]api.Delivery, error) {
 	var out []api.Delivery
 	_, err := c.do(ctx, call{method: http.MethodGet, path: webhooks.at([]string{id, "deliveries"}) + r.query(), out: &out, repeat: repeatAlways})

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// leaseSlack is the time after the end of a lease during which the worker still sends the end of its job.
-	// The worker counts a renewed lease from the sending of the heartbeat, so the server's lease ends a
-	// little later.
+	// leaseSlack is the time after a lease's end during which the worker still sends the attempt's outcome or
+	// a report. The worker counts a renewed lease from the sending of the heartbeat, so the server's lease
+	// ends a little later.
 	leaseSlack = 5 * time.Second
 	// These constants limit one batch of acks.
 	ackBatchItems = 256
@@ -24,7 +24,8 @@ const (
 	backtraceBytes = 64 << 10
 )
 
-// settle sends the end of a job to the server and removes the job from the run.
+// settle reports the outcome of the attempt to the server and removes the job from the run. Only the first
+// call for a job does so. Later calls return at once; j.settled is closed when the first has ended.
 func (r *run) settle(j *Job, err error) {
 	if !j.startSettling() {
 		return
@@ -37,7 +38,8 @@ func (r *run) settle(j *Job, err error) {
 		r.mu.Unlock()
 		close(j.settled)
 	}()
-	// Wait for a heartbeat under way, because it may carry usage that the end would repeat.
+	// Wait for a heartbeat under way, because one without an answer puts its report back, and no report can
+	// follow the outcome.
 	ctx, cancel := context.WithDeadline(r.calls, j.leaseEnd().Add(leaseSlack))
 	defer cancel()
 	if e := j.acquire(ctx); e != nil {
@@ -66,7 +68,7 @@ func (j *Job) faulty() error {
 // must fail. It logs any other error.
 func (r *run) complete(ctx context.Context, j *Job) error {
 	if j.needsHeartbeat() {
-		_ = r.flush(ctx, j) // even if it fails, the ack may succeed; usage beyond the first report is then lost
+		_ = r.flush(ctx, j) // even if it fails, the ack may succeed; it carries at most one of the usage reports left, and the others are lost
 	}
 	last := j.takeReport()
 	j.mu.Lock()
@@ -114,14 +116,15 @@ func (r report) settlingUsage() *api.ReportedUsage {
 	return &r.usage[0]
 }
 
-// fail ends an attempt without success. Before that it saves what the next attempt needs.
+// fail ends an attempt without success. Before that it saves the checkpoint, and the usage for which the fail
+// request has no room.
 func (r *run) fail(ctx context.Context, j *Job, err error) {
 	j.mu.Lock()
 	unsaved := j.report.checkpoint != nil
 	jobCtx := j.ctx
 	j.mu.Unlock()
 	if unsaved || j.needsHeartbeat() {
-		_ = r.flush(ctx, j) // even if it fails, the end of the attempt must be sent; usage beyond the first report is then lost
+		_ = r.flush(ctx, j) // even if it fails, the attempt must end; the request carries at most one of the usage reports left, and the others are lost
 	}
 	last := j.takeReport()
 	req := api.FailRequest{LeaseToken: j.LeaseToken, WorkerID: r.id, Usage: last.settlingUsage()}
@@ -167,8 +170,9 @@ func (r *run) logSettle(j *Job, how string, err error) {
 	r.log.Warn("worker: the end of a job could not be told", "worker_id", r.id, "queue", j.Queue, "job_id", j.JobID, "attempt", j.Attempt, "as", how, "error", err)
 }
 
-// retry calls f until the outcome is final or ctx ends. f must be safe to repeat: the server detects a repeated
-// ack or fail by the lease token, and repeated usage by the report id.
+// retry calls f until the outcome is final or ctx ends. It also returns nil if LEASE_LOST or NOT_FOUND
+// follows a try of unknown outcome, because that try has probably succeeded. f must be safe to repeat: the
+// server detects a repeated ack or fail by the lease token, and repeated usage by the report id.
 func (r *run) retry(ctx context.Context, f func(context.Context) error) error {
 	unsure := false
 	for try := 0; ; try++ {

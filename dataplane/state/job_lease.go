@@ -20,7 +20,7 @@ func tokenOf(j *job.Job) (t leaseToken) {
 	return t
 }
 
-// move updates the map when a job goes from one index to another.
+// move updates the map when a job's index changes from was to is.
 func (l leases) move(was, is index, id job.ID) {
 	if was.lease == is.lease {
 		return

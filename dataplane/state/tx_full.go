@@ -1,10 +1,10 @@
 package state
 
-// An entry that has written MaxEntryDocuments bytes of blobs, iterations and ops for other shards is full. A
-// small op may cause much to be written: a thousand jobs that settle together create the next steps of a
-// thousand chains, each with the documents that its chain carries. Without a bound such an entry would take
-// gigabytes on every replica, and again at each replay. The bound decides how ops behave, so it must be the
-// same on every replica.
+// MaxEntryDocuments bounds an entry: an entry that has written so many bytes of blobs, iterations and ops for
+// other shards is full. A small op may cause much to be written: a thousand jobs that settle together create
+// the next steps of a thousand chains, each with the documents that its chain carries. Without a bound such
+// an entry would take gigabytes on every replica, and again at each replay. The bound decides how ops behave,
+// so it must be the same on every replica.
 const MaxEntryDocuments = 64 << 20
 
 // Full reports whether the entry has written as much as it may. An op that ends several jobs calls Full for
