@@ -17,21 +17,24 @@ const (
 	// provingHeartbeats is the number of heartbeats that prove that no document is on its way. One is not
 	// enough, because it may have been sent before the request came.
 	provingHeartbeats = 2
-	// MaxWaiting is the largest number of waiting requests. A further one is refused at once.
+	// MaxWaiting is the largest number of waiting requests. A further one does not wait.
 	MaxWaiting = 1000
-	// UnknownKeyTTL is the time for which a key is refused without a wait, after it was revoked or a wait
-	// for it was in vain.
+	// UnknownKeyTTL is the time for which a key is refused without a wait, after the key was revoked or a
+	// wait for it was in vain. A document with the key ends that time.
 	UnknownKeyTTL = 10 * time.Second
 	// maxUnknownKeys is the number of remembered unknown keys at which the directory forgets them all.
 	maxUnknownKeys = 10_000
 )
 
 // Authenticate authenticates a request by the directory. If the directory does not know the key or the
-// namespace, a document with it may still be on its way: a key works as soon as the control plane has
-// answered its creation. So Authenticate waits, and refuses the request only when later heartbeats have
-// proved that there is no such document. If it cannot find out, the error is LEADER_UNAVAILABLE. good reports
-// whether the namespace can be used in its present state; nil accepts every state. If it cannot be used,
-// Authenticate waits for a better document. If none comes, it returns the last one without an error.
+// namespace, a document with them may still be on its way, because a key works as soon as the control plane
+// has answered its creation. So Authenticate waits as Await does, and refuses the request only when later
+// heartbeats have proved that there is no such document. If the wait ends without a proof, the error is
+// LEADER_UNAVAILABLE. The other errors are those of Directory.Authenticate.
+//
+// good reports whether the namespace can be used in its present state; nil accepts every state. If good
+// returns false, Authenticate waits for a better document. If none comes, Authenticate returns the last one
+// without an error.
 func (m *Member) Authenticate(ctx context.Context, directory *Directory, credential, hint string, good func(Doc) bool) (who tenancy.Principal, doc Doc, err error) {
 	var news bool
 	switch proven := m.Await(ctx, func() bool { who, doc, news, err = m.ask(directory, credential, hint, good); return !news }); {
@@ -51,10 +54,10 @@ func undecided() *api.Error {
 	return e
 }
 
-// Await waits until done returns true, or until heartbeats have proved that no document is on its way; only
-// then is proven true. Await gives up after UnknownKeyWait, at the end of ctx, and at once if the member is
-// not connected to the control plane or MaxWaiting requests wait already. It calls done at once, and again
-// after every heartbeat and every new document.
+// Await waits until done returns true, or until heartbeats have proved that no document is on its way. proven
+// is true only in the second case. Await gives up after UnknownKeyWait, at the end of ctx, and at once if the
+// member is not connected to the control plane or MaxWaiting requests wait already. It calls done at once,
+// and again after every heartbeat and every new document.
 func (m *Member) Await(ctx context.Context, done func() bool) (proven bool) {
 	if done() || !m.Connected() || !m.pulse.wait() {
 		return false
@@ -98,8 +101,9 @@ func (m *Member) ask(directory *Directory, credential, hint string, good func(Do
 	return who, doc, news, err
 }
 
-// mayBeNew reports whether a credential has a valid form and the id of a key that no document contains,
-// and that is not one of unknownKeys.
+// mayBeNew reports whether a document with the credential's key may be on its way: the credential has the
+// valid form of a key or token of a tenant, no document contains its key, and unknownKeys does not exclude
+// it.
 func (dir *Directory) mayBeNew(credential string, now time.Time) bool {
 	kind, id, ok := keyring.Parse(credential)
 	if !ok || kind != keyring.Namespace && kind != keyring.Org {
@@ -121,7 +125,7 @@ func (dir *Directory) rememberUnknown(credential string, now time.Time) {
 	dir.addUnknown(id, now.Add(UnknownKeyTTL))
 }
 
-// rememberRevoked adds the keys of a replaced entry that no entry contains any more to unknownKeys, so that
+// rememberRevoked adds to unknownKeys the keys of a replaced entry that are in no entry any more, so that
 // requests with them are refused without a wait. The caller holds the lock.
 func (dir *Directory) rememberRevoked(old *indexed) {
 	for id := range old.keys {
@@ -176,7 +180,7 @@ func (p *pulse) heartbeats() uint64 {
 	return p.beats
 }
 
-// wait takes one of the MaxWaiting places. It returns false if there is none.
+// wait takes one of the MaxWaiting places. It returns false if none is free.
 func (p *pulse) wait() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

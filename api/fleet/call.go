@@ -20,13 +20,15 @@ import (
 // maxAnswerBytes limits a response that is not a stream.
 const maxAnswerBytes = 4 << 20
 
-// Report sends a report of this host to the control plane.
+// Report sends a report of this host to the control plane. Every error of Report and of the calls below is an
+// *api.Error. It is LEADER_UNAVAILABLE if the member has not joined yet or no process of the control plane
+// answers.
 func (m *Member) Report(ctx context.Context, r Report) error {
 	return m.call(ctx, http.MethodPost, ReportPath, r, nil)
 }
 
-// LastUsage returns the number up to which the control plane has applied the usage of a source, or 0 if it
-// has none.
+// LastUsage returns the number up to which the control plane has applied the usage of a source or set it
+// aside; 0 = none.
 func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error) {
 	query := url.Values{"namespace": {s.Namespace}, "stream": {s.Stream}, "incarnation": {s.Incarnation}}
 	var a UsageAnswer
@@ -34,16 +36,20 @@ func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error
 	return a.Last, err
 }
 
-// SendUsage delivers a frame and returns the number up to which the usage of the source is applied then.
-// After an error the caller may send the frame again, because the control plane counts a frame once.
+// SendUsage delivers a frame. It returns the number up to which the usage of the source is then applied or
+// set aside. After an error the caller may send the frame again, because the control plane counts a frame
+// once. The error is STATE_CONFLICT if the frame does not follow the usage that the control plane has: the
+// numbers leave a gap or overlap.
 func (m *Member) SendUsage(ctx context.Context, f billing.Frame) (uint64, error) {
 	var a UsageAnswer
 	err := m.call(ctx, http.MethodPost, UsagePath, f, &a)
 	return a.Last, err
 }
 
-// SetUsageAside delivers a frame that SendUsage refused, of a namespace that is being deleted. The
-// control plane applies it if it can, and otherwise sets it aside.
+// SetUsageAside delivers a frame that SendUsage refused. Only a host may call it, and only for a namespace
+// that is being deleted. The control plane applies the frame if it can, and otherwise sets it aside. The
+// result is that of SendUsage. An error means that the frame was neither applied nor set aside, or that no
+// answer came.
 func (m *Member) SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error) {
 	var a UsageAnswer
 	err := m.call(ctx, http.MethodPost, AsidePath, f, &a)
@@ -51,7 +57,7 @@ func (m *Member) SetUsageAside(ctx context.Context, f billing.Frame) (uint64, er
 }
 
 // call sends one request with the service token. Every error is an *api.Error: the one in the response, or
-// LEADER_UNAVAILABLE if there was no response that can be read.
+// LEADER_UNAVAILABLE if there is no token or no response that can be read.
 func (m *Member) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -71,8 +77,9 @@ func (m *Member) call(ctx context.Context, method, path string, in, out any) err
 	return api.Wrap(err, api.LeaderUnavailable, fmt.Sprintf("the control plane cannot be asked now: %v", err))
 }
 
-// send sends one request and decodes the response. bearer may be empty. If a process of the control plane is away
-// or reaches no leader, send asks the next one, each once: all requests of members may be repeated.
+// send sends one request and decodes the response. bearer may be empty. If a process of the control plane is
+// away, starts, stops or reaches no leader, send asks the next one, with at most one try for each process.
+// That is safe, because all requests of members may be repeated.
 func (m *Member) send(ctx context.Context, method, path, bearer string, in, out any) error {
 	for asked := 1; ; asked++ {
 		at, base := m.endpoints.Current()

@@ -138,17 +138,18 @@ func (r record) verify() error {
 }
 
 // Put stores a message durably before it returns. It fits Follow.Keep. Keys must come before the documents
-// that they sign, because Put refuses a document that no trusted key signed. A known document or key set
-// changes nothing.
+// that they sign, because Put refuses a document that no trusted key signed. Known keys change nothing, nor
+// does a document that is not newer than the stored one of its namespace.
 func (c *Catalogue) Put(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(m, c.append)
 }
 
-// Buffer takes a message like Put, but the next Flush writes it: a gateway follows every namespace, and a
-// sync for each document would delay its start by minutes. Of an absent namespace only the number is
-// stored, so documents must come in the order of their numbers.
+// Buffer takes a message like Put, but the next Flush writes it. A gateway follows every namespace, and a
+// sync for each document would delay its start by minutes. Of an absent namespace Buffer stores only the
+// number. It ignores a document whose number is not above Number, because the document may be an old one of
+// such a namespace.
 func (c *Catalogue) Buffer(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,8 +218,8 @@ func (c *Catalogue) Forget(namespace string) error {
 	return c.append(record{Number: c.number, Forget: namespace})
 }
 
-// Number returns the greatest number that was ever stored or buffered. A member follows the stream from
-// there.
+// Number returns the greatest number that was ever stored or buffered; 0 = none. A member follows the stream
+// from there.
 func (c *Catalogue) Number() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +278,7 @@ func (c *Catalogue) buffer(r record) error {
 	return c.apply(r)
 }
 
-// write appends the pending lines and one more, and syncs them. The caller holds the lock.
+// write appends the pending lines and then line, and syncs the file. The caller holds the lock.
 func (c *Catalogue) write(line []byte) error {
 	text := append(c.pending, line...)
 	c.pending = nil

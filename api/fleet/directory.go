@@ -11,22 +11,23 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Directory holds the newest document of every namespace and authenticates requests by them. Gateways and
-// hosts use it for every request, without a call to the control plane. It is safe for concurrent use.
+// Directory holds the newest document of each namespace that this process follows, and authenticates requests
+// by them. Gateways and hosts use it for every request, without a call to the control plane. It is safe for
+// concurrent use.
 type Directory struct {
 	mu      sync.RWMutex
 	entries map[string]*indexed  // by id of the namespace
 	names   map[orgName]*indexed // open namespaces only
 	keys    map[string]*keyRef   // by id of the key
-	// unknownKeys maps the ids of revoked and unknown keys to the time until which they are refused
-	// without waiting for a document.
+	// unknownKeys has revoked and unknown keys, by id. Until the given time, requests with them are refused
+	// without a wait for a document.
 	unknownKeys map[string]time.Time
 }
 
 // orgName is the name of a namespace, which is unique within its organisation.
 type orgName struct{ org, name string }
 
-// indexed is an entry of the directory, a document. It does not change.
+// indexed is an entry of the directory: a document and its keys. It does not change.
 type indexed struct {
 	doc  Doc
 	keys map[string]tenancy.Key
@@ -54,8 +55,8 @@ func NewDirectory() *Directory {
 	return &Directory{entries: map[string]*indexed{}, names: map[orgName]*indexed{}, keys: map[string]*keyRef{}}
 }
 
-// Put stores a document, whose slices the caller must not change any more. It returns false if the directory
-// has the same or a newer document of the namespace.
+// Put stores a document. The caller must not change the document's slices any more. Put returns false, and
+// stores nothing, if the directory has the same or a newer document of the namespace.
 func (dir *Directory) Put(d Doc) bool {
 	p := newIndexed(d)
 	dir.mu.Lock()
@@ -119,8 +120,8 @@ func newIndexed(d Doc) *indexed {
 	return p
 }
 
-// grants returns the permissions of the document's custom roles, by name. It leaves out an unknown
-// permission, and a role with the name of a built-in one.
+// grants returns the permissions of the document's custom roles, by name. It leaves out permissions that are
+// not of the data plane, and roles with an invalid name or the name of a built-in role.
 func (d Doc) grants() map[string][]tenancy.Permission {
 	all := make(map[string][]tenancy.Permission, len(d.Roles))
 	for _, r := range d.Roles {
@@ -137,7 +138,7 @@ func (d Doc) grants() map[string][]tenancy.Permission {
 }
 
 // tenant converts a key to a tenancy.Key. A role that is neither built in nor in grants adds no permission,
-// so that requests that need it are refused with 403. The key itself stays valid, because a worker that
+// so that requests that need the role are refused with 403. The key itself stays valid, because a worker that
 // gets 401 gives up.
 func (k Key) tenant(grants map[string][]tenancy.Permission) (tenancy.Key, bool) {
 	key := tenancy.Key{ID: k.ID, Name: k.Name, Enabled: true, CreatedAt: time.Unix(0, k.CreatedNs)}
@@ -182,15 +183,15 @@ func (dir *Directory) Docs() []Doc {
 	return all
 }
 
-// Authenticate returns the principal of a credential and the document of the namespace that it gives
-// access to. hint is the Corvo-Namespace header of the request. With a namespace's key it may be empty.
-// With an organisation's token it selects the namespace, by id or name.
+// Authenticate returns the principal of a credential, and the document of the namespace that the request is
+// for. hint is the Corvo-Namespace header of the request, an id or a name. With a namespace's key it may be
+// empty. With an organisation's token it selects the namespace.
 //
-// Authenticate does not check whether the namespace can be reached; the document says so. The error is
-// UNAUTHORIZED for every fault of the credential, also if the namespace of the key is gone. It is
-// FORBIDDEN, VALIDATION_ERROR or NOT_FOUND if the credential is valid and the hint does not fit it. The
-// directory does not know the token of an organisation without namespaces, so such a token is
-// UNAUTHORIZED.
+// Authenticate does not check whether the namespace can be reached; see Doc.Ready. The error is UNAUTHORIZED
+// for every fault of the credential, also if the namespace of the key is gone. With a valid credential it is
+// FORBIDDEN if the hint names another namespace than that of the key, VALIDATION_ERROR if a token comes
+// without a hint, and NOT_FOUND if the token's organisation has no such namespace. The directory does not
+// know the token of an organisation without namespaces, so such a token is UNAUTHORIZED.
 func (dir *Directory) Authenticate(credential, hint string, now time.Time) (tenancy.Principal, Doc, error) {
 	kind, id, _ := keyring.Parse(credential)
 	dir.mu.RLock()
@@ -244,8 +245,8 @@ func (dir *Directory) wanted(org, hint string) *indexed {
 	return dir.names[orgName{org, hint}]
 }
 
-// anyWith returns an entry of the organisation that contains the key. It scans all entries, but only for
-// requests for a namespace that does not exist.
+// anyWith returns an entry of the organisation that contains the key, or nil. It scans all entries, because
+// only a request for a namespace that does not exist needs it.
 func (dir *Directory) anyWith(org, id string) *indexed {
 	for _, p := range dir.entries {
 		if _, ok := p.keys[id]; ok && p.doc.Org == org {

@@ -13,14 +13,16 @@ import (
 // five; the rest is room for a change of addresses.
 const MaxEndpoints = 16
 
-// Endpoints are the base URLs of a control plane's processes. All users of one Endpoints ask the same process,
-// and go on with the next one together when it is away or reaches no leader. It is safe for concurrent use.
+// Endpoints are the base URLs of a control plane's processes. All users of one Endpoints ask the same
+// process. When that process is away or reaches no leader, they go on with the next one together. It is safe
+// for concurrent use.
 type Endpoints struct {
 	all     []*url.URL
 	current atomic.Int64 // index
 }
 
-// ParseEndpoints reads base URLs that are separated by commas.
+// ParseEndpoints reads 1 to MaxEndpoints base URLs that are separated by commas. Each is an http or https URL
+// without a query. Spaces around a URL and slashes at its end are ignored.
 func ParseEndpoints(text string) (*Endpoints, error) {
 	e := &Endpoints{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -61,6 +63,7 @@ func (e *Endpoints) Leave(index int) {
 	e.current.CompareAndSwap(int64(index), int64((index+1)%len(e.all)))
 }
 
-// Elsewhere reports whether another process may serve a request that this one refused with code: it reaches no
-// leader, or it is starting or stopping.
+// Elsewhere reports whether another process may serve a request that one process refused with code. It is
+// true for LEADER_UNAVAILABLE, because that process reaches no leader, and for UNHEALTHY, because it is
+// starting or stopping.
 func Elsewhere(code api.Code) bool { return code == api.LeaderUnavailable || code == api.Unhealthy }

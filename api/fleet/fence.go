@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// SupersededError reports that the control plane refuses this process because another one is the newest on its
-// store, or because the store belongs to another host. A copy of a data directory that runs beside its
-// original is found so.
+// SupersededError reports that the control plane refuses this process for good: a newer process of the same
+// host has joined, or the store belongs to another host. The cause may be a copy of a data directory that
+// runs beside its original.
 type SupersededError struct {
 	Store   string // of the other process or host
 	Address string // at which gateways reach it
@@ -21,7 +21,8 @@ func (e *SupersededError) Error() string { return e.Err.Error() }
 
 func (e *SupersededError) Unwrap() error { return e.Err }
 
-// Superseded returns the refusal for which a member stops. Its details make the difference to other conflicts.
+// Superseded returns the STATE_CONFLICT that makes a member stop. The details store and address distinguish
+// it from other conflicts.
 func Superseded(message, store, address string) *api.Error {
 	e := api.Errorf(api.StateConflict, "%s", message)
 	e.Details = map[string]any{"store": store, "address": address}
@@ -35,7 +36,7 @@ type fence struct {
 	err  *SupersededError
 }
 
-// check closes the fence if err is a refusal of Superseded.
+// check closes the fence if err is a refusal that Superseded made.
 func (f *fence) check(err error) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.StateConflict {

@@ -25,9 +25,10 @@ const MaxMessageBytes = 32 << 20
 // stream and in the goroutine that called Run. It skips a nil function.
 type Follow struct {
 	After int64 // the number of the newest known document; 0 = none
-	// Keep stores a message that must survive a restart: a document with a valid signature, before OnDoc gets
-	// it, or a message without Doc that has the keys, at the start of Run and after each change. After an
-	// error the stream starts again, so that the message comes again.
+	// Keep stores a message that must survive a restart. It gets each document with a valid signature, before
+	// OnDoc does. It also gets the trusted keys, in a message without Doc, before the first document of a Run
+	// and after each change of the keys. After an error the stream starts again, so that the message comes
+	// again.
 	Keep func(Message) error
 	// OnDoc handles a document with a higher number than all before it. After an error the stream starts
 	// again after the last handled document, so that Keep and OnDoc get the failed one again.
@@ -37,9 +38,9 @@ type Follow struct {
 }
 
 // Run joins, renews the token and follows the documents until ctx ends, and then returns nil. It retries for
-// ever, because a member must go on serving if the control plane is down or refuses the credential. It
-// returns an error in two cases only: if the control plane has superseded this process, a *SupersededError,
-// after which the member must serve nothing; and if another Run of the member has not returned.
+// ever, because a member must go on serving if the control plane is down or refuses the credential. If the
+// control plane has superseded this process, Run returns a *SupersededError, and the member must serve
+// nothing any more. The only other error is that another Run of the member has not returned.
 func (m *Member) Run(ctx context.Context, f Follow) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return errors.New("this member runs already")

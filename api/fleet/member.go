@@ -25,19 +25,22 @@ const (
 	leastRenew  = time.Second            // the shortest wait until a token is renewed, however short its life
 )
 
-// MemberConfig identifies a member and its control plane.
+// MemberConfig identifies a member and its control plane. ControlPlane and Credential are required.
 type MemberConfig struct {
-	// ControlPlane is the base URL of the control plane, or those of its processes, separated by commas. The
-	// member turns to the next process when the present one is away or reaches no leader.
+	// ControlPlane is the base URL of the control plane, or those of its processes, separated by commas: see
+	// ParseEndpoints. With a Certificate each must be https. The member turns to the next process when the
+	// present one is away or reaches no leader.
 	ControlPlane string
-	Credential   string // of a host or gateway; sent only to JoinPath
-	Join         JoinRequest
+	Credential   string      // of a host or gateway; sent only to JoinPath
+	Join         JoinRequest // the member sets Run and CSR
 	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or none.
 	Trusted token.Set
-	// Certificate holds the member's certificate, with which it speaks TLS to the control plane, and which each
-	// join renews if it is due. nil = the member has none and speaks plain HTTP.
+	// Certificate holds the member's certificate for TLS to the control plane. Each join renews it if that is
+	// due. nil = the member has none: it speaks plain HTTP, or verifies an https URL by the roots of the
+	// system.
 	Certificate *certificate.Holder
-	// Last is the session of an earlier run. The member uses its id and host token until the first join.
+	// Last is the session of an earlier run; zero = none. The member uses its id and host token until the
+	// first join, and its LastHeartbeat until the first heartbeat.
 	Last Session
 
 	HTTP   *http.Client     // nil = a client of the member's own; the Timeout of a given one is ignored
@@ -66,7 +69,7 @@ type Member struct {
 	renewal       condition // of the certificate; only join uses it
 }
 
-// session is the result of the last join, or before the first one of MemberConfig.Last.
+// session is the result of the last join. Before the first join it comes from MemberConfig.Last.
 type session struct {
 	id, token, hostToken string
 	run                  int64     // of this process; 0 = it has not joined, or has no store
@@ -152,9 +155,9 @@ func (m *Member) ID() string { return m.session.Load().id }
 func (m *Member) Token() string { return m.session.Load().token }
 
 // HostToken returns the service token that a gateway sends to hosts. It is "" for a host, and before the
-// first join unless MemberConfig.Last has one. It is also "" after the token's end, which is token.Outage
-// later while the stream of documents is down, because hosts that are cut off as well accept the token until
-// then.
+// first join unless MemberConfig.Last has one. It is also "" after the token's end. While the stream of
+// documents is down, that end is token.Outage later, because hosts that are cut off as well accept the token
+// until then.
 func (m *Member) HostToken() string {
 	s := m.session.Load()
 	ends := s.ends
@@ -173,8 +176,8 @@ func (m *Member) Trusted() token.Set { return *m.trusted.Load() }
 // Connected reports whether the stream of documents is open and alive.
 func (m *Member) Connected() bool { return m.connected.Load() }
 
-// LastHeartbeat returns the time of the last heartbeat, at which the member had every document. If this run
-// had none, it is that of MemberConfig.Last, or the zero time.
+// LastHeartbeat returns the time of the last heartbeat. At that time the member had every document. If this
+// run had no heartbeat, the result is that of MemberConfig.Last, or the zero time.
 func (m *Member) LastHeartbeat() time.Time {
 	ns := m.lastHeartbeat.Load()
 	if ns == 0 {
@@ -183,7 +186,7 @@ func (m *Member) LastHeartbeat() time.Time {
 	return time.Unix(0, ns)
 }
 
-// Number returns the number of the newest handled document.
+// Number returns the number up to which the member has handled every document.
 func (m *Member) Number() int64 { return m.number.Load() }
 
 // keepJoined joins, and joins again after half of each token's life or after a refusal of the token, until
@@ -253,9 +256,10 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	return min(max(half, leastRenew), token.Lifetime/2), nil
 }
 
-// keepCertificate stores the certificate and the bundle of the answer to a join. If it cannot, such as on a full
-// disk, a member with a certificate that is still valid logs so and goes on with it, because without tokens the
-// member would lose the control plane at once. Its alarm is raised when the certificate's end is near.
+// keepCertificate stores the certificate and the bundle of the answer to a join. If that fails, such as on a
+// full disk, and the present certificate is still valid, keepCertificate logs the error and the member goes
+// on with that certificate, because without tokens the member would lose the control plane at once.
+// Holder.Health warns when the certificate's end is near.
 func (m *Member) keepCertificate(a JoinAnswer) error {
 	c := m.config.Certificate
 	if c == nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // MaxAge is the time for which a gateway serves by its documents without a heartbeat of the control plane.
-// After it, the gateway refuses every request. Hosts that are cut off accept a gateway's last token until the
-// same time after the token's expiry.
+// After it, the gateway refuses every request of the data plane. A host that is cut off accepts a gateway's
+// last token for as long after the token's expiry.
 const MaxAge = token.Outage
 
 // sessionFormat is the version of the file.

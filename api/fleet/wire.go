@@ -16,7 +16,7 @@ const (
 	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line
 	ReportPath = "/fleet/v1/report"      // POST Report -> {}
 	UsagePath  = "/fleet/v1/usage"       // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
-	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; only for a namespace that is being deleted
+	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; only from a host, for a namespace that is being deleted
 	JWKSPath   = "/.well-known/jwks.json"
 )
 
@@ -50,20 +50,21 @@ const HeartbeatEvery = 500 * time.Millisecond
 // SilenceLimit is the time without a message after which a follower connects again.
 const SilenceLimit = 5 * time.Second
 
-// JoinRequest is the request of a member that joins. Repeating it renews the token.
+// JoinRequest is the request of a member that joins. Repeating it renews the token. The control plane refuses
+// a wrong field with VALIDATION_ERROR, and a store or run that is not this member's any more with Superseded.
 type JoinRequest struct {
-	Address string `json:"address"` // base URL at which gateways reach the host; "" for a gateway
-	Version string `json:"version"`
-	Store   string `json:"store,omitempty"` // id of the host's data directory; "" for a gateway
-	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet
-	CSR     []byte `json:"csr,omitempty"`   // in DER, while the member needs a certificate
+	Address string `json:"address"`         // base URL at which gateways reach the host, of at most 512 bytes; "" for a gateway
+	Version string `json:"version"`         // of the binary, at most 128 bytes
+	Store   string `json:"store,omitempty"` // id of the host's data directory, StorePrefix and 26 characters; "" for a gateway
+	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet, or a gateway
+	CSR     []byte `json:"csr,omitempty"`   // in DER, while the member needs a certificate; nil = it needs none
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
 // not be able to use it at the control plane.
 type JoinAnswer struct {
 	ID        string          `json:"id"`                   // of the host or gateway
-	Run       int64           `json:"run,omitempty"`        // numbers the processes of a host; the newest has the highest
+	Run       int64           `json:"run,omitempty"`        // numbers the processes of a host; the newest has the highest; 0 for a gateway
 	Token     string          `json:"token"`                // for the control plane
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
@@ -91,8 +92,8 @@ type Message struct {
 const (
 	Open   = "open"   // the host serves the namespace
 	Absent = "absent" // the host closes it, delivers its usage and deletes its data; gateways forget it
-	// Leave means that the namespace is served by another store, in the groups of Incarnations. The host closes it and
-	// deletes its own copy, unless that copy is of these groups.
+	// Leave means that another store serves the namespace, in the groups of Incarnations. The host closes the
+	// namespace and deletes its own copy, unless that copy is of these groups.
 	Leave = "leave"
 )
 
@@ -103,17 +104,17 @@ const (
 )
 
 // Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
-// earlier ones.
+// earlier ones of that namespace.
 type Doc struct {
 	Number     int64  `json:"number"`    // of the change that made it; rises with every change of any namespace
 	Namespace  string `json:"namespace"` // its id
 	Name       string `json:"name"`
 	Org        string `json:"org"`
-	Generation int64  `json:"generation"` // fences placement: a host refuses a generation older than one it has seen
-	Desired    string `json:"desired"`
+	Generation int64  `json:"generation"`      // fences placement: a host refuses a generation older than one it has seen
+	Desired    string `json:"desired"`         // Open, Absent or Leave
 	Host       string `json:"host"`            // id of the host of its placement; "" = none yet
 	Address    string `json:"address"`         // that host's base URL
-	Store      string `json:"store,omitempty"` // on which its data is; a host with another store has none of it
+	Store      string `json:"store,omitempty"` // the store with its data; "" = the host has named none
 	// Role is the role of Store. Documents of earlier versions have none: in them, the store of a namespace that is not
 	// Ready may found.
 	Role string `json:"role,omitempty"`
@@ -131,13 +132,13 @@ type Key struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
 	Roles      []string `json:"roles"`
-	QueueScope []string `json:"queue_scope,omitempty"`
-	Hash       []byte   `json:"hash"`                 // SHA-256 of the text of the key
-	ExpiresNs  int64    `json:"expires_ns,omitempty"` // 0 = never
+	QueueScope []string `json:"queue_scope,omitempty"` // globs; none = every queue
+	Hash       []byte   `json:"hash"`                  // SHA-256 of the text of the key
+	ExpiresNs  int64    `json:"expires_ns,omitempty"`  // 0 = never
 	CreatedNs  int64    `json:"created_ns"`
 }
 
-// Role is a custom role of a namespace.
+// Role is a custom role of a namespace. Its permissions are of the data plane.
 type Role struct {
 	Name        string   `json:"name"`
 	Permissions []string `json:"permissions"`
@@ -183,7 +184,7 @@ type CellReport struct {
 // ReportEvery is the time between two reports without a change.
 const ReportEvery = 2 * time.Second
 
-// UsageAnswer has the number up to which the usage of a source was applied; 0 = none.
+// UsageAnswer has the number up to which the usage of a source was applied or set aside; 0 = none.
 type UsageAnswer struct {
 	Last uint64 `json:"last"`
 }

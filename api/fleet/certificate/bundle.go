@@ -75,7 +75,7 @@ func (b Bundle) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the output of MarshalJSON and checks every root. It refuses an empty list, which is
-// the zero Bundle. After an error b is unchanged.
+// the form of the zero Bundle. Every error is a VALIDATION_ERROR. After an error b is unchanged.
 func (b *Bundle) UnmarshalJSON(text []byte) error {
 	var ders [][]byte
 	if err := json.Unmarshal(text, &ders); err != nil {

@@ -77,7 +77,8 @@ func (h *Holder) Stage() Stage {
 	return m.StageAt(h.cfg.Now())
 }
 
-// Remaining returns the time until the current certificate expires, or 0 before the first join and afterwards.
+// Remaining returns the time until the current certificate expires. It is 0 after that, and before the first
+// join.
 func (h *Holder) Remaining() time.Duration {
 	m := h.Member()
 	if m == nil {
@@ -86,8 +87,8 @@ func (h *Holder) Remaining() time.Duration {
 	return max(0, m.Ends().Sub(h.cfg.Now()))
 }
 
-// Health returns the check of a /readyz about the current certificate, "ok" or else a warning. usable is false if
-// other members refuse the certificate.
+// Health returns "ok" or a warning about the current certificate, for /readyz. usable is false before the
+// first join, and while the certificate is not valid by this process's clock.
 func (h *Holder) Health() (check string, usable bool) {
 	m, now := h.Member(), h.cfg.Now()
 	if m == nil {
@@ -114,13 +115,14 @@ func (h *Holder) Request() ([]byte, error) {
 // Renew makes the next Request ask for a certificate although the current one may need no renewal.
 func (h *Holder) Renew() { h.due.Store(true) }
 
-// Accept takes the control plane's answer to a join: the id of this member, a certificate in DER, nil if none
-// was requested, and the newest bundle. It writes the file before any handshake uses them. It refuses a new
-// certificate that is for another key or member, or that other members would refuse now; after an error the
-// current certificate and bundle stay in use.
+// Accept takes the control plane's answer to a join: the id of this member, a certificate in DER and the
+// newest bundle. der is nil if the member requested no certificate. Accept writes the file before any
+// handshake uses the new certificate and bundle. It refuses a new certificate that is for another key or
+// member, or that other members would refuse now. After an error the current certificate and bundle stay in
+// use.
 //
-// If the current certificate has another id, because the member has got the credential of another member since,
-// Accept refuses an answer without a certificate, and the next Request asks for one.
+// A member that has got the credential of another member has a current certificate with another id. If the
+// answer then has no certificate, Accept refuses it, and the next Request asks for one.
 func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()

@@ -65,7 +65,7 @@ func isName(s string) bool {
 	return s != "" && len(s) <= MaxName
 }
 
-// String returns the URI of the identity: corvo://fleet/<kind>/<id>, and for a host /<store>.
+// String returns the URI of the identity: corvo://fleet/<kind>/<id>, for a host followed by /<store>.
 func (i Identity) String() string {
 	uri := scheme + string(i.Kind) + "/" + i.ID
 	if i.Store != "" {
@@ -74,7 +74,8 @@ func (i Identity) String() string {
 	return uri
 }
 
-// ParseIdentity parses the URI of an identity. It accepts only the spelling that String returns.
+// ParseIdentity parses the URI of an identity. It accepts only the spelling that String returns. Every error
+// is a VALIDATION_ERROR.
 func ParseIdentity(uri string) (Identity, error) {
 	path, ok := strings.CutPrefix(uri, scheme)
 	parts := strings.Split(path, "/")
@@ -94,9 +95,9 @@ func ParseIdentity(uri string) (Identity, error) {
 	return i, nil
 }
 
-// identityOf returns the identity in a certificate, its only URI. It refuses a certificate with another URI or an
-// e-mail address, and one with a DNS name or an IP address that is not of the control plane, because the
-// authority issues none.
+// identityOf returns the identity in a certificate, its only URI. It refuses a certificate with another URI
+// or an e-mail address, and a host's or gateway's certificate with a DNS name or an IP address, because the
+// authority issues none of these. Every error is UNAUTHORIZED.
 func identityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || len(c.EmailAddresses) > 0 {
 		return Identity{}, api.Errorf(api.Unauthorized, "the certificate does not name exactly one member of the fleet")

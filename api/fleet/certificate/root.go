@@ -138,10 +138,11 @@ func NewRequest(key ed25519.PrivateKey) ([]byte, error) {
 }
 
 // Issue issues a certificate in DER to a member, for the public key of a request. It ignores everything else
-// in the request, but the request must be signed with that key. The certificate is valid for Life from now.
+// in the request, but the request must be signed with that key. The certificate is valid for Life from now. A
+// bad request or identity is a VALIDATION_ERROR.
 //
-// The certificate of a process of the control plane is also for its names, which are DNS names and IP addresses,
-// because the programs of operators, which are no members, verify a server by its name. Members ignore the names.
+// names are DNS names and IP addresses. Only the certificate of a process of the control plane may have them.
+// The programs of operators are no members and verify a server by its name. Members ignore the names.
 func (r *Root) Issue(request []byte, member Identity, names []string, now time.Time, random io.Reader) (der []byte, err error) {
 	key, err := requestKey(request)
 	if err != nil {

@@ -77,7 +77,7 @@ func New(tb testing.TB) *ControlPlane {
 	return start(tb, false)
 }
 
-// NewTLS does the same as New over TLS. Members need its Root.
+// NewTLS starts a control plane as New does, but over TLS. Members need the fingerprint that Root returns.
 func NewTLS(tb testing.TB) *ControlPlane {
 	tb.Helper()
 	return start(tb, true)
@@ -150,7 +150,7 @@ func (c *ControlPlane) holder() *certificate.Holder {
 	return h
 }
 
-// Root returns the SHA-256 of the root.
+// Root returns the fingerprint of the root, for certificate.Config.FleetRoot.
 func (c *ControlPlane) Root() string { return c.root.Fingerprint() }
 
 // change calls f under the lock and wakes the streams.
@@ -209,8 +209,8 @@ func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
 // Inject sends a line on all open streams, whatever its contents.
 func (c *ControlPlane) Inject(m fleet.Message) { c.change(func() { c.raw = append(c.raw, m) }) }
 
-// Rotate makes a new signing key. If quiet is set, the key is published, but the streams do not announce
-// it.
+// Rotate makes a new signing key. If quiet is set, only fleet.JWKSPath has the key: the streams do not
+// announce it, and answers to joins lack it.
 func (c *ControlPlane) Rotate(quiet bool) {
 	k, err := token.NewKey(rand.Reader)
 	if err != nil {
