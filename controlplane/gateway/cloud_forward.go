@@ -105,7 +105,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	return a.err
 }
 
-// rewrite builds the request to the control plane, except for its address, which processes sets.
+// rewrite builds the request to the control plane, except for the address: processes.RoundTrip sets that.
 func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	a := p.In.Context().Value(askKey{}).(*ask)
 	p.Out.Host = ""

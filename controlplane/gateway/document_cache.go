@@ -29,8 +29,8 @@ const (
 const (
 	// SaveAfter is the time that a document waits for others, so that one sync writes all of them.
 	SaveAfter = 20 * time.Millisecond
-	// SaveEvery is the time between two writes of a session of which only the last heartbeat has changed. A
-	// restarted gateway may overestimate the age of its documents by as much.
+	// SaveEvery is the least time between two writes of a session in which only the last heartbeat has
+	// changed. A restarted gateway may overestimate the age of its documents by as much.
 	SaveEvery = time.Minute
 	// saveAgain is the wait after a failed write.
 	saveAgain = 10 * time.Second
@@ -80,8 +80,8 @@ func openDocumentCache(dir, credential string, now time.Time, log *slog.Logger) 
 }
 
 // load reads both files. The error says why they cannot be used. A new directory without documents and
-// session is no error. Documents without a session are one, and so is a session that is newer than the
-// documents or of another credential.
+// session is no error. It is an error if there are documents without a session, or if the session is newer
+// than the documents or of another credential.
 func (c *documentCache) load(credential string) (docs []fleet.Doc, err error) {
 	session, missing := fleet.ReadSession(c.path(SessionFile))
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {

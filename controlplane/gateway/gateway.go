@@ -1,8 +1,9 @@
-// Package gateway is the tenants' entry point to the data plane of the cloud. It authenticates a request
-// by the documents that it follows and forwards it to the host of the namespace. It makes no other call
-// while a request waits, and stores only data that it can fetch again, so that there may be any number of
-// gateways, and they work while the control plane is down, also after a restart. The host decides what a
-// request may do. Requests of the cloud API go to the control plane, which decides about them.
+// Package gateway is the tenants' entry point to the data plane of the cloud. It authenticates a request by
+// the documents that it follows and forwards it to the host of the namespace. A gateway makes no other call
+// while a request waits, so that it works while the control plane is down. It stores only data that it can
+// fetch again, so that there may be any number of gateways. With a data directory a gateway can also start
+// while the control plane is down. The host decides what a request may do. Requests of the cloud API go to
+// the control plane, which decides about them.
 package gateway
 
 import (
@@ -67,8 +68,8 @@ type Config struct {
 	ControlPlane string // base URL, or the base URLs of several processes, separated by commas
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
-	// Certificate holds the gateway's certificate, with which it speaks TLS to the control plane and to hosts.
-	// nil = it has none and speaks plain HTTP.
+	// Certificate holds the gateway's certificate for TLS to the control plane and to hosts. nil = it has
+	// none: it speaks plain HTTP, or verifies an https URL by the roots of the system.
 	Certificate *certificate.Holder
 	// DataDir is the directory for documents and session, so that the gateway can serve after a restart
 	// while the control plane is down; "" = they are not stored.
@@ -269,7 +270,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.
 
 // Run follows the documents and delivers usage until ctx ends. Then it delivers the remaining usage, for at
 // most fleet.CallTimeout, and writes the documents to Config.DataDir. End ctx only after the server has shut
-// down, because otherwise the last requests are not counted. Call Run once.
+// down, because otherwise the last requests are not counted. Call Run once. An error comes from closing
+// Config.DataDir.
 func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })
@@ -296,9 +298,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain ends waiting polls and GET requests of the cloud API, so that a graceful shutdown need not wait for
-// them, and stops reading from streams: frames that were received are answered, and workers reconnect to
-// another gateway. It may be called more than once.
+// Drain prepares a graceful shutdown, which would otherwise wait for polls and streams. It ends present and
+// later polls, and the GET requests of the cloud API. It stops reading from streams: frames that were
+// received are answered, and workers reconnect to another gateway. It may be called more than once.
 func (g *Gateway) Drain() {
 	why := unavailable("this gateway is shutting down: nothing was done, try again")
 	g.inflight.drain(why)

@@ -108,8 +108,9 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	return t.err
 }
 
-// findHost authenticates a request, finds its host and adds the request to those under way. It refuses with
-// LEADER_UNAVAILABLE while the gateway is not ready, the namespace is not open, or the gateway has no service token.
+// findHost authenticates a request, finds its host and adds the request to those under way. The caller
+// removes it with inflight.end. findHost refuses with LEADER_UNAVAILABLE while the gateway is not ready, the
+// namespace is not open, or the gateway has no service token.
 func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Request) error {
 	if err := g.Ready(); err != nil {
 		// Without documents a gateway must not call a credential invalid.
@@ -201,7 +202,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		t.body.ReadCloser = p.Out.Body
 		t.body.expect(p.In.ContentLength)
 		p.Out.GetBody = t.body.try   // for the transport, which tries again on another connection if it sent nothing
-		p.Out.Body, _ = t.body.try() // of which nothing has been read
+		p.Out.Body, _ = t.body.try() // fails only after a read
 	}
 }
 

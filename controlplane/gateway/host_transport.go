@@ -10,14 +10,14 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 )
 
-// transports are the connections to hosts: HTTP/1.1 for requests, each of which has a connection to itself
-// while it runs, and HTTP/2 for the RPC, whose streams go both ways at once. The streams of an HTTP/2
-// connection share its flow-control window, so that a stream whose host does not read would block all others.
-// So each namespace has HTTP/2 connections of its own.
+// transports are the connections to hosts. Requests go over HTTP/1.1, one at a time on a connection. The RPC
+// goes over HTTP/2, because its streams go both ways at once. The streams of an HTTP/2 connection share a
+// flow-control window, so that one stream that the host does not read would block all others. So each
+// namespace has HTTP/2 connections of its own.
 //
-// With a certificate the gateway speaks TLS with the host and the store that the document names, and with nobody
-// else at their address. Each connection is verified for one such member, so each member has connections of
-// its own, because two documents may name one address with different members for a while.
+// With a certificate the gateway speaks TLS with the host and the store that the document names, and with
+// nobody else at their address. Two documents may name one address with different members for a while, so
+// each member has connections of its own.
 type transports struct {
 	certificate *certificate.Holder // nil = plain HTTP
 	requests    sync.Map            // peer -> *http.Transport; one for each host that the gateway has spoken to

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// DefaultHostWait is the time for which a request waits for a host that does not take it. A host that is restarted
-	// or upgraded is back within it.
+	// DefaultHostWait is the time for which a request waits for a host that does not take it. A host that is
+	// restarted or upgraded is normally back within that time.
 	DefaultHostWait = 10 * time.Second
 	// firstPause and longestPause are bounds of the wait between two tries of a request. It doubles, and a random part
 	// of up to half of it is left out, so that the requests that wait for a host do not all come at once.
@@ -29,10 +29,12 @@ const (
 // effect.
 var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
 
-// errHostAway means that the gateway has not sent a request, because its host does not take requests at the moment.
+// errHostAway means that the gateway has not sent a request, because its host does not take requests at the
+// moment or the gateway has no token for hosts.
 var errHostAway = errors.New("the host is away or shuts down")
 
-// errNotOpen means that the newest document has no host for the namespace.
+// errNotOpen means that the newest document names no host with the namespace open, or an address that is no
+// URL.
 var errNotOpen = errors.New("the namespace is not open on a host now")
 
 // errRefusedUnchanged and errRefusedUnknown mean that a host answered LEADER_UNAVAILABLE.
@@ -42,8 +44,8 @@ var (
 )
 
 // hostTries sends a request to the host of its namespace. It tries again within the gateway's HostWait if the
-// request had no effect, or if a repeat does no harm: a read, or a request with an Idempotency-Key. Each try goes to
-// the host that the newest document names.
+// request had no effect, or if a repeat does no harm: a read, or a request with an Idempotency-Key. In both
+// cases the body must have been kept. Each try goes to the host that the newest document names.
 type hostTries struct{ gateway *Gateway }
 
 // RoundTrip implements http.RoundTripper.
@@ -80,8 +82,8 @@ func (h hostTries) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// tryAgain sends a request once more, to the host of the newest document. Unlike try it does not send it to a host that
-// is away, but finds out whether the host is back.
+// tryAgain sends a request once more, to the host of the newest document. If that host is away, tryAgain
+// first probes whether it is back.
 func (g *Gateway) tryAgain(t *proxiedRequest, r *http.Request) (*http.Response, error) {
 	doc, _ := g.directory.Namespace(t.namespace)
 	if !reachable(doc) {

@@ -76,7 +76,8 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
-// measure reports the requests that wait for hosts, and the age of the documents, once there are any.
+// measure reports the remaining time of the certificate, the requests that wait for hosts, and the age of the
+// documents once the gateway uses documents.
 func (g *Gateway) measure(to *telemetry.Scrape) {
 	if held := g.config.Certificate; held != nil {
 		to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds())

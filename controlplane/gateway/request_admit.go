@@ -33,8 +33,8 @@ func (g *Gateway) admit(ctx context.Context, t *proxiedRequest, r *http.Request)
 	return doc, err
 }
 
-// rates holds the rate limit buckets of the keys, namespaces and organisations in recent use. Only those of
-// authenticated requests get one, so that guesses take no memory.
+// rates holds the rate limit buckets of the keys, namespaces and organisations in recent use. Only
+// authenticated requests create buckets, so that guesses take no memory.
 type rates struct{ buckets sync.Map } // id -> *ratelimit.Bucket; no id is of two kinds
 
 func (p *rates) of(id string) *ratelimit.Bucket {

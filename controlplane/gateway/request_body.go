@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// MaxRepeatedRequest is the number of bytes of a body that the gateway keeps, so that it can send the request
-	// again. A request of whose body more has been read is sent once.
+	// MaxRepeatedRequest is the number of bytes of a body that the gateway keeps, so that it can send the
+	// request again. After it has read more of a body, it does not send that request again.
 	MaxRepeatedRequest = 1 << 20
-	// MaxKeptBytes is the number of bytes that the gateway keeps of the bodies of all requests under way. A request
-	// whose bytes do not fit is sent once.
+	// MaxKeptBytes is the number of bytes that the gateway keeps of the bodies of all requests under way. A
+	// request whose bytes do not fit is not sent again.
 	MaxKeptBytes = 64 << 20
-	// firstKept is the number of bytes for which a kept body has room at first, if its length is not less.
+	// firstKept is the most room that is made at first for a kept body.
 	firstKept = 4 << 10
 )
 
@@ -40,8 +40,8 @@ func (r *room) take(n int64) bool {
 
 func (r *room) give(n int64) { r.used.Add(-n) }
 
-// clientBody is the body that a client sends. It counts the bytes read and keeps them until release, so that each
-// try of the request reads the body from its beginning. end can end it before the client does.
+// clientBody is the body that a client sends. It counts the bytes read and keeps them until release, so that
+// each try of the request reads the body from its beginning. end ends the body before the client does.
 type clientBody struct {
 	io.ReadCloser
 	bytes   atomic.Int64
@@ -124,8 +124,8 @@ func (c *clientBody) again(b *bodyTry, p []byte) (n int, ok bool, err error) {
 	return 0, c.err != nil, c.err
 }
 
-// keep keeps the bytes that a try has read from the client, unless they are too many. A later try may have begun
-// meanwhile. Its bytes are kept in any case, because they are lost for it otherwise.
+// keep keeps the bytes that a try has read from the client, unless they are too many. If a later try has
+// begun meanwhile, the bytes are kept in any case, because the later try cannot read them from the client.
 func (c *clientBody) keep(b *bodyTry, read []byte, err error) {
 	c.keeping.Lock()
 	defer c.keeping.Unlock()
@@ -169,7 +169,7 @@ func (c *clientBody) read(p []byte) (int, error) {
 }
 
 // end ends the body for the host, although the client has not ended it. It sets a read deadline, so that the
-// waiting or next Read fails, for which read returns io.EOF.
+// waiting or next Read fails. read turns that failure into io.EOF.
 func (c *clientBody) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

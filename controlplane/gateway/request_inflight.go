@@ -35,7 +35,8 @@ type inflight struct {
 	draining error // the error that new polls get at once, while the bodies of new streams end; nil = not draining
 }
 
-// begin adds a request, unless most of its namespace are under way; end removes it.
+// begin adds a request; end removes it. begin refuses with OVERLOADED if the number of requests of the
+// namespace has reached most.
 func (f *inflight) begin(p *inflightRequest, most int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +82,8 @@ func (f *inflight) drain(why error) {
 	}
 }
 
-// check ends the requests of a namespace for which shutOut returns an error.
+// check calls shutOut for each request of a namespace. If shutOut returns an error, check ends the request
+// with it.
 func (f *inflight) check(namespace string, shutOut func(*inflightRequest) error) {
 	f.mu.Lock()
 	var all []*inflightRequest

@@ -19,10 +19,10 @@ import (
 // ShipEvery is the time between two deliveries of usage.
 const ShipEvery = 2 * time.Second
 
-// meter counts the requests of each namespace that a host answered through this gateway, and delivers the
-// counts. A source is a namespace with an incarnation. The incarnation is new in each run, after the control
-// plane has lost usage, and after it refused a frame. Each request has one sequence number. Undelivered
-// counts are lost with the process, in favour of the customer.
+// meter counts the requests that hosts answered through this gateway, by namespace, and delivers the counts.
+// A source is a namespace with an incarnation. The incarnation is new in each run, after the control plane
+// has lost usage, and after it refused a frame. Each request has one sequence number. Undelivered counts are
+// lost with the process, in favour of the customer.
 type meter struct {
 	random    io.Reader
 	now       func() time.Time
@@ -153,8 +153,8 @@ func (m *meter) ship(ctx context.Context) {
 	}
 }
 
-// frame returns the next frame to deliver, or nil. The same frame is returned until its delivery is
-// confirmed, because a frame whose response was lost may have been applied.
+// frame returns the next frame to deliver, or nil. It returns the same frame until settle has handled a
+// response, because a frame whose response was lost may have been applied.
 func (m *meter) frame(namespace string) (*billing.Frame, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +207,7 @@ func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 	}
 }
 
-// restart puts the contents of a frame that was not applied back, for a new sequence.
+// restart puts back the contents of a frame that was not applied, for a new sequence.
 func (l *ledger) restart(f *billing.Frame) {
 	for _, r := range f.Rows {
 		l.add(r.HourNs, r.Quantities)
