@@ -19,7 +19,7 @@ type Org struct {
 	Namespaces int // number of its namespaces that are not deleted
 }
 
-// Phase is the position of a namespace between its create and its end.
+// Phase is the position of a namespace in its life.
 type Phase string
 
 // The phases, in order.
@@ -33,9 +33,9 @@ const (
 // Spec holds the choices made for a namespace.
 type Spec struct {
 	Region             string
-	Tier               string
-	Replicas           int
-	Shards             int
+	Tier               string // shared or dedicated
+	Replicas           int    // 1, 3 or 5
+	Shards             int    // 1 to 64
 	DeletionProtection bool
 }
 
@@ -50,9 +50,10 @@ type Namespace struct {
 	Spec       Spec
 	Phase      Phase
 	HostID     string // id of the host it is placed on; "" = not placed yet
-	Store      string // on which its data is; "" = not placed yet, or on the first store that the host names
+	Store      string // id of the store with its data; "" = not placed yet, or the host has named none
 	StoreLost  bool   // the host has joined with another store since
-	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, of an earlier version.
+	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, because the
+	// namespace is of an earlier version.
 	Incarnations []entry.Incarnation
 	Founded      bool   // the founding of the groups is recorded
 	PausedBy     string // principal that paused its reconciliation; "" = it is not paused
@@ -106,8 +107,8 @@ type Host struct {
 	Namespaces int    // number of namespaces that are placed on it and not deleted
 	Cells      int    // number of their shards
 	Store      string // id of its data directory; "" = it has named none
-	Run        int64  // of its newest process
-	Lost       int    // namespaces that are placed on it and whose data is on a store that it no longer has
+	Run        int64  // number of its newest process; 0 = it has named no store
+	Lost       int    // number of those namespaces with their data on a lost store
 }
 
 // Credential is the record of a key of any kind: its owner and its rights, without the secret.

@@ -67,9 +67,9 @@ func (c CellReport) Equal(other CellReport) bool {
 // If an operator has paused the namespace's reconciliation, every step waits for the end of the pause.
 //
 // A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
-// empty namespace under its name would be worse than none. So if that host does not report, Next returns
-// Await. The only exception is a namespace whose store is lost before its founding is recorded: no tenant has
-// written to it.
+// empty namespace under its name would be worse than none. So if that host does not report, a create or a
+// deletion waits. Only a namespace whose store was lost before its founding was recorded is placed again,
+// because no tenant has written to it.
 func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	step := next(ns, hosts, cell)
 	if ns.PausedNs != 0 && step.Kind != None {
@@ -142,8 +142,8 @@ func Foreign(ns fleet.Namespace, cell CellReport) bool {
 	return cell.State == wire.Opened && len(cell.Incarnations) > 0 && len(ns.Incarnations) > 0 && !slices.Equal(cell.Incarnations, ns.Incarnations)
 }
 
-// Fault returns the reason, for people, for which the host of an active namespace cannot serve it; "" if none
-// is known. cell is the report of that host.
+// Fault returns, for people, why the host of an active namespace cannot serve the namespace. It returns "" if
+// no reason is known or the namespace is not active. cell is the report of that host.
 func Fault(ns fleet.Namespace, cell CellReport) string {
 	switch {
 	case ns.Phase != fleet.Active:

@@ -56,8 +56,8 @@ func (o *Observations) Touch(id string) {
 	o.host(id)
 }
 
-// Observe records a host's report, which lists all its cells, in a term of this process's leadership. It
-// ignores a report of an earlier term than the present one.
+// Observe records a report that a host sent while this process led in the given term. The report lists all
+// cells of the host. Observe ignores the report if this process has begun to lead in a later term.
 func (o *Observations) Observe(term uint64, id string, r wire.Report) {
 	cells := make(map[string]plan.CellReport, len(r.Cells))
 	for _, c := range r.Cells {

@@ -60,12 +60,12 @@ type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// The loop alone uses retries.
+	// The loop alone uses these two.
 	retries map[string]*retry // by namespace
 	settled map[string]bool   // namespaces without an operation that the next pass looks at
 
 	mu      sync.Mutex
-	waiting map[string]string // why its operation waits or its last step failed, by namespace
+	waiting map[string]string // by namespace, why its operation waits or how its last step failed
 	foreign map[string]bool   // the namespaces that Foreign counts
 }
 
@@ -96,8 +96,8 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Waiting returns the reason for which a namespace's operation waits, or the failure of its last step, for
-// people; "" if it does not wait or the loop has not looked yet.
+// Waiting returns, for people, why a namespace's operation waits or how its last step failed. It returns ""
+// if neither is so, if the loop has not looked yet, and in a process that does not lead.
 func (r *Reconciler) Waiting(namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// A namespace without an operation needs the reconciler only when its host reports something new: a namespace of an
-// earlier version gets its first incarnations so, and a report of other incarnations is an alarm.
+// A namespace without an operation needs the reconciler only when its host reports something new. From such a
+// report a namespace of an earlier version gets its first incarnations. A report of other incarnations is an
+// alarm.
 
 // addReported adds the namespaces with new reports to work, which holds those with an operation.
 func (r *Reconciler) addReported(ctx context.Context, work []fleet.Namespace) ([]fleet.Namespace, error) {
@@ -42,8 +43,8 @@ func (r *Reconciler) lookAgain(ns fleet.Namespace) {
 	}
 }
 
-// compare logs a host that has opened other groups than the namespace's. Nothing else happens to them, because either
-// of the two may be the history that tenants want to keep.
+// compare logs a host that has opened other groups than the namespace's. It leaves these groups alone,
+// because tenants may want to keep either history.
 func (r *Reconciler) compare(ns fleet.Namespace, cell plan.CellReport) {
 	foreign := plan.Foreign(ns, cell)
 	if r.setForeign(string(ns.ID), foreign) && foreign {

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// AddSigningKey adds the key that signs from now on. The keys before it stay trusted until trusted_until_ns,
-// or until their own end if that is earlier. A later AddSigningKey deletes the keys that are no longer
-// trusted. If trusted_until_ns is over already, this op deletes all keys before it.
+// AddSigningKey adds the key that signs from now on. The earlier keys stay trusted until trusted_until_ns, or
+// until their own end if that is earlier. A later AddSigningKey deletes the keys that are no longer trusted.
+// If trusted_until_ns is over already, this op deletes all earlier keys.
 
 // Validate refuses an op that no state could accept.
 func (o *AddSigningKey) Validate() error {
@@ -24,8 +24,8 @@ func (o *AddSigningKey) Validate() error {
 	return p.err()
 }
 
-// Apply adds the key. It refuses an id that another key has, and a key above the limit. A repeat adds
-// nothing.
+// Apply adds the key. It refuses with CONFLICT an id that another key has, and a key above the limit. A
+// repeat adds nothing.
 func (o *AddSigningKey) Apply(tx *Tx) (*AddSigningKeyResult, error) {
 	if _, err := tx.exec("DELETE FROM signing_keys WHERE trusted_until_ns > 0 AND trusted_until_ns <= ?", tx.clockNs()); err != nil {
 		return nil, err

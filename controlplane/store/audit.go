@@ -65,7 +65,7 @@ func (tx *Tx) addAudit(r AuditRow) error {
 }
 
 // purgeRefusals removes up to most rows of refused requests that are older than RefusalsKept. The head keeps
-// the hash of the last removed row, from which the rest of the chain can be verified.
+// the hash of the last removed row, so that the rest of the chain can be verified.
 func (tx *Tx) purgeRefusals(most int) error {
 	over, err := list(tx, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE batch <> '' AND at_ns <= ? ORDER BY at_ns, seq LIMIT ?", tx.clockNs()-int64(RefusalsKept), most)
 	if err != nil || len(over) == 0 {
@@ -124,13 +124,14 @@ func (b *AuditBreak) Error() string {
 	return fmt.Sprintf("the audit log was changed: %s; compare it with an export or a backup", b.What)
 }
 
-// CheckAudit verifies at most limit and at most MaxPage audit rows after a position. It reports a broken
-// chain in the result, not as an error.
+// CheckAudit verifies at most limit and at most MaxPage audit rows after a position. limit is at least 1.
+// CheckAudit reports a broken chain in the result, not as an error.
 func (s *Store) CheckAudit(ctx context.Context, after AuditPosition, limit int) (AuditCheck, error) {
 	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
 }
 
-// VerifyAudit verifies the whole audit log. Its error names the first row that fails.
+// VerifyAudit verifies the whole audit log. If a row fails, the error is UNHEALTHY and names the first such
+// row.
 func (s *Store) VerifyAudit(ctx context.Context) error {
 	_, err := read(ctx, s, func(r reader) (any, error) { return nil, verifyAudit(r) })
 	return err

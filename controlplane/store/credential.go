@@ -221,7 +221,7 @@ func (tx *Tx) dropCredential(id string) error {
 	return tx.put("DELETE FROM credentials WHERE id = ?", id)
 }
 
-// orgOf returns the organisation to which a credential belongs; "" = the cloud itself.
+// orgOf returns the organisation of a credential; "" = the cloud itself.
 func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
 	switch kind {
 	case keyring.Org:

@@ -90,5 +90,5 @@ func outward(ctx context.Context, err error) error {
 // unhealthy returns an error that reports a damaged state.
 func unhealthy(format string, args ...any) error { return api.Errorf(api.Unhealthy, format, args...) }
 
-// page bounds the limit that a caller gives for a list to 0 to MaxPage.
+// page returns the limit that a caller gives for a list, but at least 0 and at most MaxPage.
 func page(limit int) int { return max(0, min(limit, MaxPage)) }

@@ -84,8 +84,8 @@ func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
 	return err
 }
 
-// placeOn records the store on which a namespace has its data. If store is "", the host has named none, and
-// placeOn does nothing.
+// placeOn records the store with the data of a namespace. If store is "", placeOn does nothing, because the
+// host has named no store.
 func (tx *Tx) placeOn(namespace, store string) error {
 	if store == "" {
 		return nil

@@ -59,9 +59,9 @@ func operation(q querier, id string) (fleet.Operation, error) {
 	return o, err
 }
 
-// Operations lists at most limit operations of an organisation, and at most MaxPage, that are older than a
-// given one ("" = from the newest on), newest first. It returns NOT_FOUND if the organisation does not have
-// the given operation.
+// Operations lists the operations of an organisation, newest first: at most limit, and at most MaxPage. If
+// before is set, it lists only operations older than before, and the error is NOT_FOUND if the organisation
+// has no such operation.
 func (s *Store) Operations(ctx context.Context, org tenancy.OrgID, before string, limit int) ([]fleet.Operation, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Operation, error) {
 		if before == "" {

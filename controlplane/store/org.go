@@ -47,7 +47,7 @@ func (s *Store) Org(ctx context.Context, idOrName string) (fleet.Org, error) {
 	})
 }
 
-// Orgs lists at most limit organisations, and at most MaxPage, by id, after a given one.
+// Orgs lists, by id, the organisations with an id above after: at most limit, and at most MaxPage.
 func (s *Store) Orgs(ctx context.Context, after tenancy.OrgID, limit int) ([]fleet.Org, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Org, error) {
 		return list(r, scanOrg, selectOrg+" WHERE id > ? ORDER BY id LIMIT ?", string(after), page(limit))

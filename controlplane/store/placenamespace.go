@@ -7,8 +7,8 @@ import (
 )
 
 // PlaceNamespace sets the host of a namespace that has none. If the store of a namespace was lost before the
-// founding was recorded, PlaceNamespace sets another store, which may be of the same host, and gives the
-// groups new incarnations, so that the history of the lost store, if it comes back, is nobody's.
+// founding was recorded, PlaceNamespace sets another store, which may be of the same host. It then gives the
+// groups new incarnations, so that a lost store that comes back does not have the namespace's groups.
 
 // Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {

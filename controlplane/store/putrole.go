@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// PutRole creates a custom role of a namespace, or replaces the permissions that it grants to all keys with
-// the role.
+// PutRole creates a custom role of a namespace, or replaces its permissions for all keys with the role.
 
 // Validate refuses an op that no state could accept.
 func (o *PutRole) Validate() error {

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// RemoveHost removes a host or gateway and revokes its credentials. The row of its store stays, so that no other
-// host takes the store.
+// RemoveHost removes a host or gateway and revokes its credentials. The rows of its stores stay, so that no
+// other host takes a store.
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveHost) Validate() error {
@@ -19,8 +19,8 @@ func (o *RemoveHost) Validate() error {
 	return p.err()
 }
 
-// Apply removes the host. It refuses an unknown host, a version other than the expected one, and a host on which
-// namespaces are placed or whose data it still deletes.
+// Apply removes the host. It refuses an unknown host, a version other than the expected one, and a host that
+// still has namespaces, even if all of them are being deleted.
 func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

@@ -87,8 +87,9 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	return &RotateCredentialResult{Id: o.NewId}, tx.audit(o.Meta, org, o.OldId)
 }
 
-// endCredential sets the end of a credential, unless it expires earlier, and raises its version. If the end is over already,
-// endCredential removes the credential. Adding its successor renews the documents.
+// endCredential sets the end of a credential and raises its version. It changes nothing if the credential
+// expires earlier. If the new end is over already, endCredential removes the credential. The caller then adds
+// the successor, which renews the documents.
 func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
 	switch end := endNs(c.ExpiresAt); {
 	case atNs <= tx.clockNs():

@@ -108,7 +108,8 @@ type judged interface {
 }
 
 // unchanged refuses an op if the credential is not at the version that the client read, or if the credential
-// or the caller's own has changed since the caller's rights were checked. Version 0 matches any.
+// or the caller's own has changed since the caller's rights were checked. If version is 0, the client may
+// have read any version.
 func (tx *Tx) unchanged(c *fleet.Credential, version int64, o judged) error {
 	switch {
 	case version != 0 && version != c.Version:

@@ -30,7 +30,7 @@ const group = "control-plane"
 
 // Config configures a store.
 type Config struct {
-	Dir    string // holds raft/ and state/
+	Dir    string // holds raft/ and state/; required
 	NodeID string
 	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
 	// process is alone, for as long as it is open.
@@ -49,7 +49,8 @@ type Store struct {
 	shared  bool // other processes may lead
 }
 
-// Open opens or creates the state in c.Dir. It returns before the store takes writes: see Ready.
+// Open opens or creates the state in c.Dir. It returns before the store takes writes: see Ready. The error is
+// CONFLICT if another process has the state open.
 func Open(c Config) (_ *Store, err error) {
 	if c.Dir == "" {
 		return nil, api.Errorf(api.ValidationError, "the control plane's state needs a directory")
@@ -125,8 +126,9 @@ func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 }
 
 // ProposeInTerm commits an op that the leader decided by itself, in the given term of its leadership and in
-// no other, and sets the term in the op's Meta. If the term ends before the op is in the log, the op changes
-// nothing: ProposeInTerm returns LEADER_UNAVAILABLE, or Apply refuses the op as STATE_CONFLICT.
+// no other. It sets the term in the op's Meta, which must not be nil. If the term ends before the op is in
+// the log, the op changes nothing: ProposeInTerm returns LEADER_UNAVAILABLE, or Apply refuses the op as
+// STATE_CONFLICT.
 func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, error) {
 	o.GetMeta().Term = term
 	answer, _, err := engine.ProposeInTerm[R](ctx, s.group, term, table.Proposal(o))
@@ -134,7 +136,7 @@ func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, 
 }
 
 // Lead runs f whenever this process leads the control plane, until ctx ends. It passes f the term and a
-// context that ends with the leadership. f must read the state by which it decides itself, because a state
+// context that ends with the leadership. f must itself read the state that it decides by, because a state
 // read earlier may be of another leader's term. Lead returns f's error, unless that is the end of f's
 // context; the store's error if the store has failed or is closed; and nil when ctx ends.
 func (s *Store) Lead(ctx context.Context, f func(ctx context.Context, term uint64) error) error {

@@ -45,8 +45,8 @@ func scanAsideTotals(rows *sql.Rows) (t AsideTotals, err error) {
 
 const selectAsideTotals = "SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM usage_aside"
 
-// asideRetry is the Retry-After of a frame for which there is no room. It equals the longest pause of a host's
-// usage sink, because an operator makes room in minutes at best.
+// asideRetry is the Retry-After of a refusal for lack of room. It equals the longest pause of a host's usage
+// sink, because an operator makes room in minutes at best.
 const asideRetry = 30 * time.Second
 
 // asideRoom refuses with OVERLOADED a frame that exceeds a bound of its namespace or of the cloud.
@@ -75,10 +75,10 @@ func noAsideRoom(of string, has, most AsideTotals) *api.Error {
 	return refusal
 }
 
-// AsideRoom refuses with OVERLOADED a frame of the given number of bytes for which there is no room. A frame
-// that ends at or before the source's last number is a repeat and needs none. A server calls AsideRoom before
-// it proposes SetAsideUsage, because the log stores refused ops too, and a host repeats a frame of up to
-// MaxAsideFrame bytes until there is room.
+// AsideRoom refuses with OVERLOADED a frame of the given number of bytes that exceeds a bound of its
+// namespace or of the cloud. A frame that ends at or before the source's last number is a repeat and needs no
+// room. A server calls AsideRoom before it proposes SetAsideUsage, because the log stores refused ops too,
+// and a host repeats a frame of up to MaxAsideFrame bytes until there is room.
 func (s *Store) AsideRoom(ctx context.Context, source billing.Source, to uint64, bytes int) error {
 	_, err := read(ctx, s, func(r reader) (any, error) {
 		last, err := lastUsage(r, source)
