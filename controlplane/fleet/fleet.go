@@ -52,8 +52,8 @@ type Namespace struct {
 	HostID     string // id of the host it is placed on; "" = not placed yet
 	Store      string // id of the store with its data; "" = not placed yet, or the host has named none
 	StoreLost  bool   // the host has joined with another store since
-	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, because the
-	// namespace is of an earlier version.
+	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, because
+	// the namespace is of an earlier version.
 	Incarnations []entry.Incarnation
 	Founded      bool   // the founding of the groups is recorded
 	PausedBy     string // principal that paused its reconciliation; "" = it is not paused
@@ -108,7 +108,7 @@ type Host struct {
 	Cells      int    // number of their shards
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // number of its newest process; 0 = it has named no store
-	Lost       int    // number of those namespaces with their data on a lost store
+	Lost       int    // number of its namespaces with their data on a lost store
 }
 
 // Credential is the record of a key of any kind: its owner and its rights, without the secret.

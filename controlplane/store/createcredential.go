@@ -19,10 +19,11 @@ func (o *CreateCredential) Validate() error {
 	return p.err()
 }
 
-// Apply adds the credential. It refuses an id that another credential has or had, an owner that does not
-// exist, is being deleted or is of another kind, an expiry that is over, a role that the owner does not have,
-// and a credential above the limit. It refuses a caller whose own credential has changed since the caller's
-// rights were checked.
+// Apply adds the credential. It refuses with CONFLICT an id that another credential has or had, a credential
+// above the limit, and a caller whose own credential has changed since the caller's rights were checked. It
+// refuses with NOT_FOUND an owner that does not exist, and with STATE_CONFLICT one that is being deleted or
+// is of another kind. It refuses with VALIDATION_ERROR an expiry that is over and a role that the owner does
+// not have.
 func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)

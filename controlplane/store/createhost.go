@@ -28,8 +28,9 @@ func (o *CreateHost) Validate() error {
 	return p.err()
 }
 
-// Apply registers the host. It refuses an id or a name that is taken, a credential id that another credential
-// has or had, a credential whose expiry is over, and a host above the limit.
+// Apply registers the host. It refuses with CONFLICT an id or a name that is taken, a credential id that
+// another credential has or had, and a host above the limit. It refuses with VALIDATION_ERROR a credential
+// whose expiry is over.
 func (o *CreateHost) Apply(tx *Tx) (*CreateHostResult, error) {
 	c := o.GetCredential()
 	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)

@@ -45,9 +45,9 @@ func (s *Spec) check(p *problems) {
 	}
 }
 
-// Apply adds the namespace. It refuses an organisation that does not exist, the name of another namespace of
-// the organisation, unless that one is deleted, an id that was ever used, an operation id that is taken, and
-// a namespace above the limit.
+// Apply adds the namespace. It refuses with NOT_FOUND an organisation that does not exist. It refuses with
+// CONFLICT an id that was ever used, the name of another namespace of the organisation that is not deleted,
+// an operation id that is taken, and a namespace above the limit.
 func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
 	org, err := tx.org(tenancy.OrgID(o.Org))
 	if err != nil {

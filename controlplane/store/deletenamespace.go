@@ -19,8 +19,9 @@ func (o *DeleteNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply begins the deletion. It refuses a namespace that is unknown or deleted, a version other than the
-// expected one, a protected namespace, and an operation id that is taken.
+// Apply begins the deletion. It refuses a namespace that is unknown or deleted with NOT_FOUND, a version
+// other than the expected one with PRECONDITION_FAILED, a protected namespace with STATE_CONFLICT, and an
+// operation id that is taken with CONFLICT.
 func (o *DeleteNamespace) Apply(tx *Tx) (*DeleteNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

@@ -19,9 +19,10 @@ func (o *DeleteRole) Validate() error {
 	return p.err()
 }
 
-// Apply removes the role and renews the namespace's document. It refuses a namespace that is unknown or
-// deleted, an unknown role, a version other than the one the client read, a caller whose credential has
-// changed since its rights were checked, and a role that an unexpired key has.
+// Apply removes the role and renews the namespace's document. It refuses with NOT_FOUND a namespace that is
+// unknown or deleted and an unknown role, and with PRECONDITION_FAILED a version other than the one the
+// client read. It refuses with CONFLICT a caller whose credential has changed since the caller's rights were
+// checked, and a role that an unexpired key has.
 func (o *DeleteRole) Apply(tx *Tx) (*DeleteRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

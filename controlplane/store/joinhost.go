@@ -21,9 +21,10 @@ func (o *JoinHost) Validate() error {
 }
 
 // Apply records the address, version and store, and returns the number of the process that joins. It refuses
-// an unknown host, a store for a gateway, a store of another host, a process older than the host's newest
-// one, and a store above the limit. If the address or the store has changed, it renews the documents of the
-// namespaces on the host. If nothing has changed, it writes nothing.
+// with NOT_FOUND an unknown host, with STATE_CONFLICT a store for a gateway, and with CONFLICT a store above
+// the limit. It refuses a store of another host, and a process older than the host's newest one, with the
+// STATE_CONFLICT that makes a member stop. If the address or the store has changed, Apply renews the
+// documents of the namespaces on the host. If nothing has changed, it writes nothing.
 func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

@@ -23,10 +23,11 @@ func (o *PutRole) Validate() error {
 	return p.err()
 }
 
-// Apply writes the role and renews the namespace's document. It refuses a namespace that is unknown, deleted
-// or being deleted, and a caller whose credential has changed since its rights were checked. It refuses to
-// create a role whose name exists or that is above the limit. It refuses to replace a role that does not
-// exist or has another version than the one the client read.
+// Apply writes the role and renews the namespace's document. It refuses with NOT_FOUND a namespace that is
+// unknown or deleted, with STATE_CONFLICT one that is being deleted, and with CONFLICT a caller whose
+// credential has changed since the caller's rights were checked. It refuses with CONFLICT to create a role
+// whose name exists or that is above the limit. It refuses to replace a role that does not exist with
+// NOT_FOUND, and one that has another version than the client read with PRECONDITION_FAILED.
 func (o *PutRole) Apply(tx *Tx) (*PutRoleResult, error) {
 	ns, err := tx.living(o.Namespace)
 	if err != nil {

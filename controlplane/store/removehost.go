@@ -19,8 +19,9 @@ func (o *RemoveHost) Validate() error {
 	return p.err()
 }
 
-// Apply removes the host. It refuses an unknown host, a version other than the expected one, and a host that
-// still has namespaces, even if all of them are being deleted.
+// Apply removes the host. It refuses with NOT_FOUND an unknown host, and with PRECONDITION_FAILED a version
+// other than the expected one (0 = any). It refuses with STATE_CONFLICT a host that still has namespaces,
+// even if all of them are being deleted.
 func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {

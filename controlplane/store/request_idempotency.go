@@ -23,9 +23,9 @@ func scanRemembered(rows *sql.Rows) (r remembered, err error) {
 	return r, err
 }
 
-// applyOnce applies an op, or returns the result that its idempotency key already has. It refuses a key that
-// was used for another request, and a new key at the limit. A refusal is not stored, so that the client may
-// correct the request and try again.
+// applyOnce applies an op, or returns the result that its idempotency key already has. It refuses with
+// IDEMPOTENCY_MISMATCH a key that was used for another request, and with OVERLOADED a new key at the limit. A
+// refusal is not stored, so that the client may correct the request and try again.
 func (tx *Tx) applyOnce(o op) (result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {

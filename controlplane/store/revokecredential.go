@@ -15,10 +15,10 @@ func (o *RevokeCredential) Validate() error {
 	return p.err()
 }
 
-// Apply removes the credential. It refuses one that does not exist. For a caller of the API it also refuses a
-// version other than the one the client read, a credential that has changed since the caller's rights were
-// checked, a caller whose own credential has changed since then, and the last token that administers an
-// organisation.
+// Apply removes the credential. It refuses with NOT_FOUND one that does not exist. For a caller of the API it
+// also refuses with PRECONDITION_FAILED a version other than the one the client read. It refuses with
+// CONFLICT if the credential or the caller's own has changed since the caller's rights were checked, and for
+// the last token that administers an organisation.
 func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	c, err := tx.credential(o.Id)
 	if err != nil {

@@ -29,11 +29,12 @@ func (o *RotateCredential) Validate() error {
 	return p.err()
 }
 
-// Apply creates the new credential and ends the old one. It refuses an old one that does not exist, has
-// expired or is disabled, an owner that is being deleted, a role that was deleted, an id that another
-// credential has or had, and a credential above the limit. For a caller of the API it also refuses an old one
-// or a caller's own credential that has changed since the caller's rights were checked, because the new one
-// gets the present rights of the old one. A repeat, recognised by the new id and hash, changes nothing.
+// Apply creates the new credential and ends the old one. It refuses with NOT_FOUND an old one that does not
+// exist or has expired, with STATE_CONFLICT one that is disabled or whose owner is being deleted, and with
+// VALIDATION_ERROR one with a role that was deleted. It refuses with CONFLICT an id that another credential
+// has or had, and a credential above the limit. For a caller of the API it also refuses with CONFLICT an old
+// one or a caller's own credential that has changed since the caller's rights were checked, because the new
+// one gets the present rights of the old one. A repeat, recognised by the new id and hash, changes nothing.
 func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	same, err := tx.sameCredential(o.NewId, o.NewHash, true)
 	if err != nil {

@@ -27,9 +27,10 @@ func (o *SetAsideUsage) Validate() error {
 	return p.err()
 }
 
-// Apply stores the frame. It refuses an unknown namespace, one that is neither being deleted nor deleted, and a frame
-// that does not follow the last one. At a bound it refuses the frame as OVERLOADED, so that the host keeps the
-// frame and the deletion waits. A frame that was stored or applied before changes nothing.
+// Apply stores the frame. It refuses with NOT_FOUND an unknown namespace. It refuses with STATE_CONFLICT a
+// namespace that is neither being deleted nor deleted, and a frame that does not follow the last one. At a
+// bound it refuses the frame with OVERLOADED, so that the host keeps the frame and the deletion waits. A
+// frame that was stored or applied before changes nothing.
 func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
 	ns, err := tx.namespace(o.Namespace)
 	if err != nil {

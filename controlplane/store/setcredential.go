@@ -37,11 +37,12 @@ func (o *SetCredential) Validate() error {
 	return p.err()
 }
 
-// Apply changes the credential and renews the documents that show it. It refuses a credential that does not
-// exist, has expired or is neither an API key nor a cloud token, and a version other than the one the client
-// read. It refuses a change if the credential or the caller's own has changed since the caller's rights were
-// checked. It refuses a role that the owner does not have and an expiry that is over. It also refuses to take
-// the last administrator from an organisation.
+// Apply changes the credential and renews the documents that show it. It refuses with NOT_FOUND a credential
+// that does not exist or has expired, with STATE_CONFLICT one that is neither an API key nor a cloud token,
+// and with PRECONDITION_FAILED a version other than the one the client read. It refuses with VALIDATION_ERROR
+// a role that the owner does not have and an expiry that is over. It refuses with CONFLICT if the credential
+// or the caller's own has changed since the caller's rights were checked, and if the change would take the
+// last administrator from an organisation.
 func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 	was, err := tx.credential(o.Id)
 	if err != nil {

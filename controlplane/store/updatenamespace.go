@@ -17,8 +17,9 @@ func (o *UpdateNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply changes the spec. It refuses a namespace that is unknown, deleted or being deleted, and a version
-// other than the expected one. If nothing changes, it writes nothing.
+// Apply changes the spec. It refuses with NOT_FOUND a namespace that is unknown or deleted, with
+// STATE_CONFLICT one that is being deleted, and with PRECONDITION_FAILED a version other than the expected
+// one. If nothing changes, it writes nothing.
 func (o *UpdateNamespace) Apply(tx *Tx) (*UpdateNamespaceResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {
