@@ -12,8 +12,8 @@ import (
 // host has joined, or the store belongs to another host. The cause may be a copy of a data directory that
 // runs beside its original.
 type SupersededError struct {
-	Store   string // of the other process or host
-	Address string // at which gateways reach it
+	Store   string // of the newer process, or the store that belongs to another host
+	Address string // of that process or host, for gateways; "" = the host was removed or has not joined
 	Err     error  // the control plane's refusal
 }
 

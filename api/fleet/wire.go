@@ -16,7 +16,7 @@ const (
 	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line
 	ReportPath = "/fleet/v1/report"      // POST Report -> {}
 	UsagePath  = "/fleet/v1/usage"       // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
-	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; only from a host, for a namespace that is being deleted
+	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; from hosts, for a namespace that is being deleted
 	JWKSPath   = "/.well-known/jwks.json"
 )
 
@@ -53,7 +53,7 @@ const SilenceLimit = 5 * time.Second
 // JoinRequest is the request of a member that joins. Repeating it renews the token. The control plane refuses
 // a wrong field with VALIDATION_ERROR, and a store or run that is not this member's any more with Superseded.
 type JoinRequest struct {
-	Address string `json:"address"`         // base URL at which gateways reach the host, of at most 512 bytes; "" for a gateway
+	Address string `json:"address"`         // the host's base URL for gateways, at most 512 bytes; "" for a gateway
 	Version string `json:"version"`         // of the binary, at most 128 bytes
 	Store   string `json:"store,omitempty"` // id of the host's data directory, StorePrefix and 26 characters; "" for a gateway
 	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet, or a gateway
@@ -64,7 +64,7 @@ type JoinRequest struct {
 // not be able to use it at the control plane.
 type JoinAnswer struct {
 	ID        string          `json:"id"`                   // of the host or gateway
-	Run       int64           `json:"run,omitempty"`        // numbers the processes of a host; the newest has the highest; 0 for a gateway
+	Run       int64           `json:"run,omitempty"`        // number of this process of a host; the newest has the highest; 0 for a gateway
 	Token     string          `json:"token"`                // for the control plane
 	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`

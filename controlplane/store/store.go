@@ -80,11 +80,13 @@ func Open(c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// Ready waits until the store takes writes, perhaps by forwarding them to the leader.
+// Ready waits until the store takes writes, perhaps by forwarding them to the leader. The error is
+// LEADER_UNAVAILABLE if ctx ends or the store is closed, and UNHEALTHY if the store fails.
 func (s *Store) Ready(ctx context.Context) error { return s.group.Ready(ctx) }
 
-// Verify returns once every write acknowledged before the call, by any process, is applied here. Without other
-// processes that is always so, and Verify costs nothing.
+// Verify returns once every write acknowledged before the call, by any process, is applied here. Without
+// other processes that is always so, and Verify costs nothing. The error is LEADER_UNAVAILABLE if no leader
+// is confirmed before ctx ends, and VIEW_BEHIND if this process has not caught up by then.
 func (s *Store) Verify(ctx context.Context) error {
 	if !s.shared {
 		return nil
@@ -106,7 +108,8 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(s.group.Close(ctx), s.machine.close())
 }
 
-// ClockNs returns the clock that the next entry would carry. Expiries are computed from it.
+// ClockNs returns the clock that the next entry would carry; in a process that does not lead, the clock of
+// the last applied entry. Expiries are computed from it.
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
 // Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused
