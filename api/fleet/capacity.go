@@ -1,20 +1,21 @@
 package fleet
 
-// DefaultMaxDiskPercent is the use of its disk from which on a host gets no new namespace.
+// DefaultMaxDiskPercent is the default of Capacity.MaxDiskPercent.
 const DefaultMaxDiskPercent = 80
 
 // Capacity is the room of a host for namespaces, as the host measures it.
 type Capacity struct {
 	OpenCells int `json:"open_cells"` // one for each shard of an open namespace
-	MaxCells  int `json:"max_cells"`
-	// Bytes of the disk with the host's data directory that the host may use in all, and that are free of them. A total
-	// of 0 means that the host cannot measure its disk, so that the disk bounds nothing.
+	MaxCells  int `json:"max_cells"`  // the most that OpenCells may be; at least 1
+	// DiskTotal is the number of bytes that the host may use on the disk of its data directory. DiskFree is
+	// the number of those that are free. If the host cannot measure its disk, DiskTotal is 0 and the disk
+	// sets no limit.
 	DiskTotal      int64 `json:"disk_total,omitempty"`
 	DiskFree       int64 `json:"disk_free,omitempty"`
-	MaxDiskPercent int   `json:"max_disk_percent,omitempty"` // from this use on the host gets no new namespace
+	MaxDiskPercent int   `json:"max_disk_percent,omitempty"` // from this use of the disk on, the host gets no new namespace; 1 to 100
 }
 
-// DiskPercent returns the use of the disk in percent, rounded down; 0 if it is not known.
+// DiskPercent returns the use of the disk in percent, rounded down; 0 if the host cannot measure its disk.
 func (c Capacity) DiskPercent() int {
 	if c.DiskTotal <= 0 {
 		return 0
@@ -22,7 +23,8 @@ func (c Capacity) DiskPercent() int {
 	return int(float64(c.DiskTotal-c.DiskFree) / float64(c.DiskTotal) * 100)
 }
 
-// Valid reports whether a host can have this capacity.
+// Valid reports whether all values are within their bounds. The control plane refuses a report if they are
+// not.
 func (c Capacity) Valid() bool {
 	return c.OpenCells >= 0 && c.MaxCells > 0 && c.DiskFree >= 0 && c.DiskTotal >= c.DiskFree && c.MaxDiskPercent >= 0 && c.MaxDiskPercent <= 100
 }

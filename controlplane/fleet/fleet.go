@@ -105,7 +105,7 @@ type Host struct {
 	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
 	Namespaces int    // number of namespaces that are placed on it and not deleted
-	Cells      int    // number of their shards
+	Cells      int    // number of the shards of these namespaces
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // number of its newest process; 0 = it has named no store
 	Lost       int    // number of its namespaces with their data on a lost store

@@ -131,7 +131,8 @@ func ownURL(r *http.Request) string {
 // process. A refused write may have been made, because its process may have lost the leader's answer.
 func repeats(r *http.Request, err error) bool { return unconnected(err) || idempotent(r) }
 
-// unconnected reports whether a request failed with err because no connection could be made. It was not sent.
+// unconnected reports whether a request failed with err because no connection could be made. Such a request
+// was not sent.
 func unconnected(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"

@@ -222,8 +222,9 @@ func newTransport(protocols *http.Protocols, secure *tls.Config) *http.Transport
 	return t
 }
 
-// dialTLS returns the function with which a transport opens its connections of TLS. A handshake that fails is an error of
-// the dial, because nothing of a request has been sent then, so that the gateway may send it again.
+// dialTLS returns the function that opens a transport's TLS connections. The function returns a failed
+// handshake as an error of the dial. Nothing of a request has been sent then, so the gateway may send the
+// request again.
 func dialTLS(t *http.Transport) func(ctx context.Context, network, address string) (net.Conn, error) {
 	secure := t.TLSClientConfig.Clone()
 	secure.NextProtos = []string{"http/1.1"}

@@ -8,8 +8,8 @@ import (
 // maxNamed is the number of hosts whose lack of room a reason names.
 const maxNamed = 3
 
-// Full returns the reason, for people, for which a host has no room for cells more cells; "" = it has room, or its
-// capacity is not known.
+// Full returns, for people, why a host has no room for so many more cells. It returns "" if the host has room
+// or its capacity is not known.
 func Full(h Host, cells int) string {
 	c := h.Capacity
 	switch {
@@ -21,7 +21,8 @@ func Full(h Host, cells int) string {
 	return ""
 }
 
-// allFull returns the reason for which none of the living hosts of a region has room. full has a reason for each.
+// allFull returns the reason to wait if no living host of a region has room. full has the reason of each of
+// these hosts.
 func allFull(region string, full []string) string {
 	text := strings.Join(full[:min(len(full), maxNamed)], "; ")
 	if more := len(full) - maxNamed; more > 0 {

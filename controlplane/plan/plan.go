@@ -174,8 +174,8 @@ func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
 	return await("%s is closing it and deleting its data", naming(ns, hosts))
 }
 
-// place chooses the living host of the region with room and the fewest namespaces, and among equals the first by id,
-// for a step of the kind.
+// place returns a step of the given kind for the living host of the region that has room and the fewest
+// namespaces. Among equals it chooses the first by id. If there is no such host, it returns an Await.
 func place(kind Kind, ns fleet.Namespace, hosts []Host) Step {
 	var best *Host
 	var full []string

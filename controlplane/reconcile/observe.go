@@ -148,7 +148,7 @@ func (o *Observations) News() map[string]bool {
 	return news
 }
 
-// Capacity returns a host's last report on its room, or the zero Capacity if the host has reported none.
+// Capacity returns the capacity in a host's last report; zero = not known.
 func (o *Observations) Capacity(host string) wire.Capacity {
 	o.mu.Lock()
 	defer o.mu.Unlock()

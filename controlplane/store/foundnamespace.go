@@ -21,9 +21,9 @@ func (o *FoundNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply records the founding. It refuses an unknown namespace, another generation, a namespace that is not
-// placed, is paused, is being deleted or is deleted, and incarnations other than the namespace's. A repeat changes
-// nothing.
+// Apply records the founding. It refuses with NOT_FOUND an unknown namespace. It refuses with STATE_CONFLICT
+// another generation, a namespace that is not placed, is paused, is being deleted or is deleted, and
+// incarnations other than the namespace's. A repeat changes nothing.
 func (o *FoundNamespace) Apply(tx *Tx) (*FoundNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

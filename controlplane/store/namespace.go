@@ -116,8 +116,8 @@ func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName strin
 	})
 }
 
-// Namespaces lists at most limit namespaces of an organisation, or of all for tenancy.EveryOrg, and at most MaxPage,
-// that are not deleted, by id, after a given one.
+// Namespaces lists, by id, the namespaces of an organisation, or of all for tenancy.EveryOrg, that are not
+// deleted and have an id above after: at most limit, and at most MaxPage.
 func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy.NamespaceID, limit int) ([]fleet.Namespace, error) {
 	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
 		if org == tenancy.EveryOrg {

@@ -1,7 +1,7 @@
 package store
 
-// PauseReconcile stops the steps of the reconciler for a namespace, until ResumeReconcile. Its hosts go on following
-// its document.
+// PauseReconcile stops the steps of the reconciler for a namespace, until ResumeReconcile. The namespace's
+// host goes on following its document.
 
 // Validate refuses an op that no state could accept.
 func (o *PauseReconcile) Validate() error {
@@ -11,8 +11,8 @@ func (o *PauseReconcile) Validate() error {
 	return p.err()
 }
 
-// Apply records the pause with its time and its principal. It refuses a namespace that is unknown or deleted. If the
-// namespace is paused already, it writes nothing.
+// Apply records the pause with the time of the entry and the op's principal. It refuses with NOT_FOUND a
+// namespace that is unknown or deleted. If the namespace is paused already, it writes nothing.
 func (o *PauseReconcile) Apply(tx *Tx) (*PauseReconcileResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

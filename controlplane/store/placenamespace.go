@@ -23,10 +23,11 @@ func (o *PlaceNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply places the namespace. It refuses an unknown namespace, another generation, a namespace that is paused,
-// is being deleted or is deleted, an unknown host and a gateway. Without incarnations it refuses a namespace on
-// another host, and a repeat changes nothing. With incarnations it refuses a namespace whose store is not lost or
-// whose founding is recorded, and the placement gets a new generation, so that a repeat is refused.
+// Apply places the namespace. It refuses with NOT_FOUND an unknown namespace or host. It refuses with
+// STATE_CONFLICT another generation, a gateway, and a namespace that is paused, is being deleted or is
+// deleted. Without incarnations it also refuses a namespace on another host, and a repeat changes nothing.
+// With incarnations it also refuses a namespace that is active, whose store is not lost or whose founding is
+// recorded. The placement then gets a new generation, so that a repeat is refused.
 func (o *PlaceNamespace) Apply(tx *Tx) (*PlaceNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

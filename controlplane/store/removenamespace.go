@@ -18,8 +18,9 @@ func (o *RemoveNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply marks the namespace deleted. It refuses an unknown namespace, another generation and a namespace that
-// is paused or is not being deleted. A repeat changes nothing.
+// Apply marks the namespace deleted. It refuses with NOT_FOUND an unknown namespace. It refuses with
+// STATE_CONFLICT another generation, and a namespace that is paused or is not being deleted. A repeat changes
+// nothing.
 func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 	n, err := tx.namespace(o.Id)
 	if err != nil {

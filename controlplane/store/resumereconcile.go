@@ -10,8 +10,8 @@ func (o *ResumeReconcile) Validate() error {
 	return p.err()
 }
 
-// Apply removes the pause. It refuses a namespace that is unknown or deleted. If the namespace is not paused, it
-// writes nothing.
+// Apply removes the pause. It refuses with NOT_FOUND a namespace that is unknown or deleted. If the namespace
+// is not paused, it writes nothing.
 func (o *ResumeReconcile) Apply(tx *Tx) (*ResumeReconcileResult, error) {
 	n, err := tx.living(o.Id)
 	if err != nil {

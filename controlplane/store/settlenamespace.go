@@ -16,8 +16,9 @@ func (o *SettleNamespace) Validate() error {
 	return p.err()
 }
 
-// Apply makes the namespace active. It refuses an unknown namespace, another generation, and a namespace that
-// is not placed, is paused, is not founded, is being deleted or is deleted. A repeat changes nothing.
+// Apply makes the namespace active. It refuses with NOT_FOUND an unknown namespace. It refuses with
+// STATE_CONFLICT another generation, and a namespace that is not placed, is paused, is not founded, is being
+// deleted or is deleted. A repeat changes nothing.
 //
 // A namespace without incarnations is settled, because the logs of earlier versions have such ops.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
