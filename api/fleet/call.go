@@ -27,8 +27,8 @@ func (m *Member) Report(ctx context.Context, r Report) error {
 	return m.call(ctx, http.MethodPost, ReportPath, r, nil)
 }
 
-// LastUsage returns the number up to which the control plane has applied the usage of a source or set it
-// aside; 0 = none.
+// LastUsage returns the last number of a source's usage that the control plane has applied or set aside; 0 =
+// none.
 func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error) {
 	query := url.Values{"namespace": {s.Namespace}, "stream": {s.Stream}, "incarnation": {s.Incarnation}}
 	var a UsageAnswer
@@ -36,10 +36,10 @@ func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error
 	return a.Last, err
 }
 
-// SendUsage delivers a frame. It returns the number up to which the usage of the source is then applied or
-// set aside. After an error the caller may send the frame again, because the control plane counts a frame
-// once. The error is STATE_CONFLICT if the frame does not follow the usage that the control plane has: the
-// numbers leave a gap or overlap.
+// SendUsage delivers a frame. It returns the last number of the source's usage that is then applied or set
+// aside. After an error the caller may send the frame again, because the control plane counts a frame once.
+// The error is STATE_CONFLICT if the frame does not follow the usage that the control plane has: the numbers
+// leave a gap or overlap.
 func (m *Member) SendUsage(ctx context.Context, f billing.Frame) (uint64, error) {
 	var a UsageAnswer
 	err := m.call(ctx, http.MethodPost, UsagePath, f, &a)

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// CatalogueSlackBytes is the size by which the outdated bytes of the file may exceed the bytes of its current
-// records. Above that the file is rewritten.
+// CatalogueSlackBytes bounds the waste in the file. If the outdated bytes exceed the bytes of the current
+// records by more than that, the file is rewritten.
 const CatalogueSlackBytes = 1 << 20
 
 // catalogueFormat is the version of the file.
@@ -156,8 +156,8 @@ func (c *Catalogue) Buffer(m Message) error {
 	return c.put(m, c.buffer)
 }
 
-// Flush writes the buffered messages durably and returns the number up to which the file then has every
-// document. After a failure the next Flush rewrites the whole file.
+// Flush writes the buffered messages durably. The file then has every document up to the returned number.
+// After a failure the next Flush rewrites the whole file.
 func (c *Catalogue) Flush() (number int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

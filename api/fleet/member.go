@@ -73,7 +73,7 @@ type Member struct {
 type session struct {
 	id, token, hostToken string
 	run                  int64     // of this process; 0 = it has not joined, or has no store
-	ends                 time.Time // the time from which hosts refuse hostToken
+	ends                 time.Time // hosts refuse hostToken from this time on
 }
 
 // CheckCredential checks the form of the credential of a host or gateway.
@@ -170,7 +170,7 @@ func (m *Member) HostToken() string {
 	return s.hostToken
 }
 
-// Trusted returns the keys with which the control plane signs.
+// Trusted returns the keys that verify the control plane's signatures.
 func (m *Member) Trusted() token.Set { return *m.trusted.Load() }
 
 // Connected reports whether the stream of documents is open and alive.
@@ -285,7 +285,7 @@ func (m *Member) refused(token string) {
 	}
 }
 
-// refetch fetches the keys with which the control plane signs now.
+// refetch fetches the keys that verify the control plane's signatures now.
 func (m *Member) refetch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()

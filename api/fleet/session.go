@@ -27,7 +27,7 @@ type Session struct {
 	Credential    string    `json:"credential"` // id of the credential that joined
 	ID            string    `json:"id"`         // of the member
 	HostToken     string    `json:"host_token"`
-	Ends          time.Time `json:"ends"`   // the time from which hosts refuse the host token
+	Ends          time.Time `json:"ends"`   // hosts refuse the host token from this time on
 	LastHeartbeat time.Time `json:"heard"`  // see Member.LastHeartbeat
 	Number        int64     `json:"number"` // the catalogue has every document up to it
 }

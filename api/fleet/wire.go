@@ -184,7 +184,7 @@ type CellReport struct {
 // ReportEvery is the time between two reports without a change.
 const ReportEvery = 2 * time.Second
 
-// UsageAnswer has the number up to which the usage of a source was applied or set aside; 0 = none.
+// UsageAnswer has the last number of a source's usage that was applied or set aside; 0 = none.
 type UsageAnswer struct {
 	Last uint64 `json:"last"`
 }

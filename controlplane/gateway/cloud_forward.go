@@ -28,7 +28,7 @@ type cloud struct {
 	transport http.RoundTripper // to one process of the control plane
 	proxy     *httputil.ReverseProxy
 
-	draining context.Context // ends GET requests, some of which wait for an operation
+	draining context.Context // its end cancels GET requests, because some wait for an operation
 	drain    context.CancelCauseFunc
 }
 

@@ -29,8 +29,8 @@ const (
 const (
 	// SaveAfter is the time that a document waits for others, so that one sync writes all of them.
 	SaveAfter = 20 * time.Millisecond
-	// SaveEvery is the least time between two writes of a session in which only the last heartbeat has
-	// changed. A restarted gateway may overestimate the age of its documents by as much.
+	// SaveEvery is the least time between two writes of a session if only the last heartbeat has changed. A
+	// restarted gateway may overestimate the age of its documents by as much.
 	SaveEvery = time.Minute
 	// saveAgain is the wait after a failed write.
 	saveAgain = 10 * time.Second

@@ -19,9 +19,9 @@ const (
 	probeTimeout = time.Second
 )
 
-// awayHosts holds the hosts to which no request is sent, because the last one failed or because the host said
-// that it shuts down. A request to a host that is about to close its listener may be lost, and nobody could
-// tell whether it had an effect. So the first request to a host that was away is a probe, which may be lost.
+// awayHosts holds the hosts that get no request, because the last one failed or because the host said that it
+// shuts down. A request to a host that is about to close its listener may be lost, and nobody could tell
+// whether it had an effect. So the first request to a host that was away is a probe, which may be lost.
 type awayHosts struct{ hosts sync.Map } // base URL -> *awayHost
 
 // awayHost is one host that is away.

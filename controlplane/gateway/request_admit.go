@@ -45,7 +45,7 @@ func (p *rates) of(id string) *ratelimit.Bucket {
 	return b.(*ratelimit.Bucket)
 }
 
-// forget drops the buckets from which no token is missing, because a new bucket is equal to them.
+// forget drops the full buckets, because a new bucket is equal to them.
 func (p *rates) forget(now time.Time) {
 	p.buckets.Range(func(id, b any) bool {
 		if b.(*ratelimit.Bucket).Full(now) {

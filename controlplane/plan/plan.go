@@ -49,7 +49,7 @@ type Host struct {
 
 // CellReport is the last report of a host about the namespace; zero if the host has not reported on it.
 type CellReport struct {
-	Generation int64  // on which the host acts
+	Generation int64  // that the host acts on
 	State      string // a word of wire.CellReport
 	Error      string
 	// Incarnations are those of the open groups, by shard.

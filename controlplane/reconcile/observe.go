@@ -22,7 +22,7 @@ type Observations struct {
 	term  uint64 // of the leadership in which the reports came
 	hosts map[string]*observed
 	fresh chan struct{}   // closed and replaced when a report says something new
-	news  map[string]bool // namespaces on which a report has said something new since the last News
+	news  map[string]bool // namespaces with something new in a report since the last News
 }
 
 // observed holds the observations of one host or gateway.
@@ -139,7 +139,7 @@ func (o *Observations) Cell(host, namespace string) plan.CellReport {
 	return plan.CellReport{}
 }
 
-// News returns the namespaces on which a host has reported something new since the last call.
+// News returns the namespaces with something new in a host's report since the last call.
 func (o *Observations) News() map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

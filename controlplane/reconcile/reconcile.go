@@ -254,7 +254,7 @@ func (r *Reconciler) step(ctx context.Context, term uint64, ns fleet.Namespace, 
 	return err
 }
 
-// propose commits a step in the term in which it was decided.
+// propose commits a step in the given term only.
 func (r *Reconciler) propose(ctx context.Context, term uint64, ns fleet.Namespace, step plan.Step) error {
 	meta := &store.Meta{Principal: Principal, Trace: telemetry.Traceparent(ctx)}
 	id := string(ns.ID)

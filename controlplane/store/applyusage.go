@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// ApplyUsage adds a frame [from, to] of a source if from follows the last applied number. It adds the rows
-// unchanged to the journal, and to the sums from which queries are answered. It leaves no audit row, because
-// no person decided it.
+// ApplyUsage adds a frame [from, to] of a source if from follows the last number that was applied or set
+// aside. It adds the rows unchanged to the journal, and to the sums that answer queries. It leaves no audit
+// row, because no person decided it.
 
 // Validate refuses an op that no state could accept.
 func (o *ApplyUsage) Validate() error {
@@ -94,7 +94,7 @@ func usageGap(last, from, to uint64) error {
 	return refusal
 }
 
-// putSource records the number up to which the usage of a source is applied or set aside.
+// putSource records the last number of a source's usage that is applied or set aside.
 func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) error {
 	return tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq, applied_ns) VALUES (?, ?, ?, ?, ?)",
 		namespace, stream, incarnation, int64(last), tx.clockNs())

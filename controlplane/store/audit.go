@@ -98,7 +98,7 @@ func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit
 	})
 }
 
-// AuditPosition is a position in the audit log up to which both chains were verified. The zero value is the
+// AuditPosition is a position in the audit log. Both chains were verified up to it. The zero value is the
 // position before the first row.
 type AuditPosition struct {
 	Seq         int64
@@ -111,7 +111,7 @@ type AuditCheck struct {
 	Last    AuditPosition // the position after the last row that was verified
 	Broken  *AuditBreak   // nil = every checked row is valid
 	More    bool          // rows may follow: continue after Last
-	Removed int64         // number up to which refused requests were removed for their age
+	Removed int64         // refused requests up to this number were removed for their age
 }
 
 // AuditBreak describes the first row of the audit log that fails verification.

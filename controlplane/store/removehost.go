@@ -52,8 +52,8 @@ func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	return &RemoveHostResult{}, tx.audit(o.Meta, "", h.ID)
 }
 
-// holdsNothing refuses the removal of a host on which namespaces are placed, because their data is there and
-// nowhere else.
+// holdsNothing refuses the removal of a host that has namespaces, because their data is there and nowhere
+// else.
 func (tx *Tx) holdsNothing(h fleet.Host) error {
 	if h.Namespaces == 0 {
 		return nil

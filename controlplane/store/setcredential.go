@@ -100,8 +100,8 @@ func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	return tx.staysAdministered(was)
 }
 
-// judged is an op on a credential that a caller of the API asks for. It carries the versions of both
-// credentials at which the caller's rights were checked.
+// judged is an op on a credential that a caller of the API asks for. It carries the versions that this
+// credential and the caller's own had when the caller's rights were checked.
 type judged interface {
 	GetMeta() *Meta
 	GetJudgedVersion() int64
@@ -121,8 +121,8 @@ func (tx *Tx) unchanged(c *fleet.Credential, version int64, o judged) error {
 	return tx.callerUnchanged(o.GetMeta(), o.GetCallerVersion())
 }
 
-// callerUnchanged refuses an op if the caller's own credential is not at the version at which the caller's
-// rights were checked; 0 = an operator, who has all rights.
+// callerUnchanged refuses an op with CONFLICT if the caller's own credential has changed since the caller's
+// rights were checked. version is the one that the credential had then; 0 = an operator, who has all rights.
 func (tx *Tx) callerUnchanged(m *Meta, version int64) error {
 	if version == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// Tx is the SQL transaction in which the ops of one entry are applied. If an op returns a refusal, all its
-// changes are undone, including those in pending.
+// Tx is the SQL transaction of one entry's ops. If an op returns a refusal, all its changes are undone,
+// including those in pending.
 type Tx struct {
 	db     *database
 	limits limits

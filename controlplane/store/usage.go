@@ -60,14 +60,14 @@ func places(q *billing.Quantities) []any {
 		&q.Requests, &q.RequestBytes, &q.ResponseBytes}
 }
 
-// lastUsage returns the number up to which a source's usage has been applied or set aside; 0 = none.
+// lastUsage returns the last number of a source's usage that was applied or set aside; 0 = none.
 func lastUsage(q querier, source billing.Source) (uint64, error) {
 	last, err := number(q, "SELECT last_seq FROM usage_sources WHERE namespace = ? AND stream = ? AND incarnation = ?",
 		source.Namespace, source.Stream, source.Incarnation)
 	return uint64(last), err
 }
 
-// LastUsage returns the number up to which a source's usage has been applied or set aside; 0 = none.
+// LastUsage returns the last number of a source's usage that was applied or set aside; 0 = none.
 func (s *Store) LastUsage(ctx context.Context, source billing.Source) (uint64, error) {
 	return read(ctx, s, func(r reader) (uint64, error) { return lastUsage(r, source) })
 }
@@ -121,8 +121,8 @@ func (q UsageQuery) validate() error {
 type UsageSums struct {
 	Total  billing.Totals
 	Groups []UsageGroup // ordered by key; none without GroupBy
-	// AsOfNs is the time at which usage of the namespaces was last applied or set aside, of any hour; 0 =
-	// never.
+	// AsOfNs is the time of the last frame of the namespaces that was applied or set aside, whatever its
+	// hours; 0 = never.
 	AsOfNs int64
 }
 

@@ -263,7 +263,7 @@ func (c *ControlPlane) Joins() int { return read(c, func() int { return c.joins 
 // Issued counts the issued certificates.
 func (c *ControlPlane) Issued() int { return read(c, func() int { return c.issued }) }
 
-// Store returns the store with which a member has joined.
+// Store returns the store that a member last joined with; "" = none.
 func (c *ControlPlane) Store(id string) string {
 	return read(c, func() string { return c.stores[id] })
 }
