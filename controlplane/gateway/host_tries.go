@@ -140,8 +140,8 @@ func (g *Gateway) try(t *proxiedRequest, r *http.Request) (*http.Response, error
 	return answer, nil
 }
 
-// refusal returns an error if the host refused a request that the client must not see refused: the gateway may try again,
-// or the gateway's own reason is the right one.
+// refusal returns an error if the host refused a request and the client must not get that refusal: because
+// the gateway may try again, or because the gateway's own reason is the right one.
 func (g *Gateway) refusal(t *proxiedRequest, r *http.Request, answer *http.Response) error {
 	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
 	// same result: the host may know of a revocation first, or not know the key yet.

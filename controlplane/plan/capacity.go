@@ -8,8 +8,8 @@ import (
 // maxNamed is the number of hosts whose lack of room a reason names.
 const maxNamed = 3
 
-// Full returns, for people, why a host has no room for the given number of further cells. It returns "" if the host has room
-// or its capacity is not known.
+// Full returns, for people, why a host has no room for the given number of further cells. It returns "" if
+// the host has room or its capacity is not known.
 func Full(h Host, cells int) string {
 	c := h.Capacity
 	switch {
