@@ -10,9 +10,11 @@ type Capacity struct {
 	// DiskTotal is the number of bytes that the host may use on the disk of its data directory. DiskFree is
 	// the number of those that are free. If the host cannot measure its disk, DiskTotal is 0 and the disk
 	// sets no limit.
-	DiskTotal      int64 `json:"disk_total,omitempty"`
-	DiskFree       int64 `json:"disk_free,omitempty"`
-	MaxDiskPercent int   `json:"max_disk_percent,omitempty"` // from this use of the disk on, the host gets no new namespace; 1 to 100
+	DiskTotal int64 `json:"disk_total,omitempty"`
+	DiskFree  int64 `json:"disk_free,omitempty"`
+	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace: 1 to 100. It may be 0 if
+	// DiskTotal is 0.
+	MaxDiskPercent int `json:"max_disk_percent,omitempty"`
 }
 
 // DiskPercent returns the use of the disk in percent, rounded down; 0 if the host cannot measure its disk.
@@ -26,5 +28,6 @@ func (c Capacity) DiskPercent() int {
 // Valid reports whether all values are within their bounds. The control plane refuses a report if they are
 // not.
 func (c Capacity) Valid() bool {
-	return c.OpenCells >= 0 && c.MaxCells > 0 && c.DiskFree >= 0 && c.DiskTotal >= c.DiskFree && c.MaxDiskPercent >= 0 && c.MaxDiskPercent <= 100
+	disk := c.DiskTotal == 0 && c.DiskFree == 0 || c.DiskFree >= 0 && c.DiskTotal >= c.DiskFree && c.MaxDiskPercent >= 1
+	return c.OpenCells >= 0 && c.MaxCells >= 1 && disk && c.MaxDiskPercent >= 0 && c.MaxDiskPercent <= 100
 }

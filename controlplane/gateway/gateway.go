@@ -238,7 +238,9 @@ func dialTLS(t *http.Transport) func(ctx context.Context, network, address strin
 		}
 		ctx, cancel := context.WithTimeout(ctx, t.TLSHandshakeTimeout)
 		defer cancel()
-		verified := tls.Client(conn, secure)
+		named := secure.Clone()
+		named.ServerName, _, _ = net.SplitHostPort(address) // a load balancer may choose the server by it
+		verified := tls.Client(conn, named)
 		if err := verified.HandshakeContext(ctx); err != nil {
 			conn.Close() // the error of the handshake says more
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}

@@ -3,12 +3,14 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -166,5 +168,38 @@ func TestAFailedHandshakeSendsNothing(t *testing.T) {
 	w.settle()
 	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "nothing was done") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestAHandshakeNamesTheServer checks that the gateway tells a server the name in its URL.
+func TestAHandshakeNamesTheServer(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t)
+	served := fleet.HostServer(certified(t, root, certificate.Identity{Kind: certificate.Host, ID: "host_1", Store: "store_1"}))
+	names := make(chan string, 1)
+	served.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		names <- hello.ServerName
+		return nil, nil // the same configuration
+	}
+	host := httptest.NewUnstartedServer(http.NotFoundHandler())
+	host.TLS = served
+	host.StartTLS()
+	defer host.Close()
+	one := new(http.Protocols)
+	one.SetHTTP1(true)
+	gateway := certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
+	transport := newTransport(one, fleet.HostClient(gateway, "host_1", "store_1"))
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(host.URL, "127.0.0.1", "localhost", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if got := <-names; got != "localhost" {
+		t.Errorf("the handshake names %q", got)
 	}
 }

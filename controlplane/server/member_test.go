@@ -433,6 +433,7 @@ func TestReports(t *testing.T) {
 		{host, `{"capacity":{"max_cells":0}}`},
 		{host, `{"capacity":{"max_cells":1,"open_cells":-1}}`},
 		{host, `{"capacity":{"max_cells":1,"disk_total":1,"disk_free":2}}`},
+		{host, `{"capacity":{"max_cells":1,"disk_total":2,"disk_free":1}}`},
 		{host, `{"capacity":{"max_cells":1,"max_disk_percent":101}}`},
 		{host, `{"cells":[` + strings.Repeat(`{"namespace":"n","generation":1,"state":"open"},`, MaxReportCells) + `{}]}`},
 		{host, withIncarnations(store.MaxShards + 1)},
