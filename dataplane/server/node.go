@@ -15,8 +15,9 @@ const apiVersion = "v1"
 // fieldCapabilities name the features that are fields or headers of a route, not routes.
 var fieldCapabilities = []string{"enqueue.delayed", "enqueue.idempotency"}
 
-// ownKeysCapability is the prefix of the capabilities of a server that keeps its keys itself.
-const ownKeysCapability = "auth.keys"
+// nodeCapabilities are prefixes of the capabilities that a host of the cloud lacks, because it refuses their
+// routes.
+var nodeCapabilities = []string{"admin.backup", "auth.keys", "auth.roles", "debug.runtime"}
 
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: s.capabilities()})
@@ -24,13 +25,14 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 
 // capabilities returns the names of this server's features, for clients that support several versions. Most
 // names derive from the table of routes: POST /jobs/{id}/move is jobs.move. Unimplemented routes are left
-// out, and so are the routes of keys on a host of the cloud. fieldCapabilities and the names of the RPC are
+// out, and so are nodeCapabilities on a host of the cloud. fieldCapabilities and the names of the RPC are
 // added.
 func (s *Server) capabilities() []string {
 	all := slices.Clone(fieldCapabilities)
 	for _, r := range s.routes() {
 		name, ok := capability(r)
-		if ok && (!s.cloud() || !strings.HasPrefix(name, ownKeysCapability)) {
+		onlyNodes := slices.ContainsFunc(nodeCapabilities, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if ok && !(onlyNodes && s.cloud()) {
 			all = append(all, name)
 		}
 	}
@@ -46,7 +48,7 @@ func (s *Server) capabilities() []string {
 // capability returns the name of a route's feature; ok is false for a route without one.
 func capability(r serve.Route) (name string, ok bool) {
 	path, ok := strings.CutPrefix(r.Path, "/api/v1/")
-	if !ok || r.Unbuilt {
+	if !ok || r.Unbuilt || path == "admin/restore" { // every node refuses to restore itself
 		return "", false
 	}
 	var words []string

@@ -123,7 +123,40 @@ func TestCapabilities(t *testing.T) {
 			t.Errorf("%s is not among %v", name, info.Capabilities)
 		}
 	}
+	if slices.Contains(info.Capabilities, "admin.restore") {
+		t.Error("admin.restore is a capability, and every node refuses it")
+	}
 	if !slices.IsSorted(info.Capabilities) || len(slices.Compact(slices.Clone(info.Capabilities))) != len(info.Capabilities) {
 		t.Errorf("%v", info.Capabilities)
+	}
+}
+
+// A host of the cloud does not name the features that it refuses.
+func TestCapabilitiesOfACloudHost(t *testing.T) {
+	t.Parallel()
+	tenant, _ := openTenants(t, nil)
+	var info api.Info
+	tenant.must(&info, "GET", "/api/v1/info", "")
+	for path, names := range map[string][]string{
+		"GET /api/v1/auth/keys":       {"auth.keys", "auth.keys.get", "auth.keys.rotate"},
+		"GET /api/v1/auth/roles":      {"auth.roles", "auth.roles.get"},
+		"GET /api/v1/debug/runtime":   {"debug.runtime"},
+		"POST /api/v1/admin/backup":   {"admin.backup"},
+		"POST /api/v1/admin/snapshot": nil,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if a := tenant.ask(method, path, ""); (a.status < 300) != (names == nil) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		for _, name := range names {
+			if slices.Contains(info.Capabilities, name) {
+				t.Errorf("a host of the cloud names %s", name)
+			}
+		}
+	}
+	for _, name := range []string{"enqueue", "jobs.search", "admin.snapshot"} {
+		if !slices.Contains(info.Capabilities, name) {
+			t.Errorf("a host of the cloud does not name %s", name)
+		}
 	}
 }
