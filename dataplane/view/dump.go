@@ -16,7 +16,7 @@ import (
 var dumped = [...]struct{ table, order string }{
 	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"extra", "number"}, {"job_error", "id"}, {"queue", "name"},
 	{"batch", "id"}, {"schedule", "id"}, {"usage", "seq"}, {"audit", "seq"},
-	{"batch", "id"}, {"schedule", "id"}, {"job_iteration", "id"}, {"job_score", "id"},
+	{"job_iteration", "id"}, {"job_score", "id"},
 	{"provider", "id"}, {"budget", "id"}, {"approval_policy", "id"}, {"webhook", "id"}, {"role", "id"}, {"api_key", "id"},
 }
 
