@@ -50,8 +50,8 @@ func (q EventQuery) values(place string) url.Values {
 // Events yields events as they happen, until ctx ends or the caller's loop breaks. If the connection breaks,
 // Events reconnects and continues after the last received event, so that no event is lost or repeated. An
 // event of type api.EventReset reports that the server had to skip events nevertheless. Events yields an
-// error and ends when ctx ends, when the server refuses the request with a code that is not retryable, or
-// when no server accepts the first connection within the Client's retries.
+// error and ends when ctx ends, when the server refuses the request with a code that is not retryable, when
+// an event cannot be read, or when no server accepts the first connection within the Client's retries.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}
@@ -67,7 +67,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, 
 			case ctx.Err() != nil:
 				yield(api.Event{}, ctx.Err())
 				return
-			case errors.As(err, &refused) && !refused.Code.Retryable(), !s.begun && try >= c.retries:
+			case errors.As(err, &refused) && !refused.Code.Retryable(), errors.Is(err, errUnreadable), !s.begun && try >= c.retries:
 				yield(api.Event{}, err)
 				return
 			}
@@ -78,6 +78,10 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, 
 		}
 	}
 }
+
+// errUnreadable means that an event is not in the form that this version reads. The next connection would begin with
+// the same event.
+var errUnreadable = errors.New("GET /api/v1/events: an event cannot be read")
 
 // eventStream is a stream of events over one connection after the other.
 type eventStream struct {
@@ -140,7 +144,9 @@ func (s *eventStream) follow(ctx context.Context) error {
 			data, id = "", ""
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("%w: %w", errUnreadable, err)
+	} else if err != nil {
 		return err
 	}
 	return io.ErrUnexpectedEOF // a stream never ends by itself
@@ -151,7 +157,7 @@ func (s *eventStream) dispatch(id, data string) error {
 	if data != "" {
 		var e api.Event
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
-			return fmt.Errorf("GET /api/v1/events: read an event: %w", err)
+			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 		s.left = !s.yield(e, nil)
 	}
