@@ -2,11 +2,13 @@ package certificate
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -55,7 +57,11 @@ func Open(c Config) (*Holder, error) {
 		h.key = m.key
 		h.current.Store(m)
 	case errors.Is(err, ErrUnusable):
-		c.Logger.Warn("this member has no certificate and asks the control plane for one", "reason", err)
+		level := slog.LevelWarn
+		if errors.Is(err, fs.ErrNotExist) {
+			level = slog.LevelInfo // every member's first start
+		}
+		c.Logger.Log(context.Background(), level, "this member has no usable certificate and asks for one when it joins", "reason", err)
 		seed := make([]byte, ed25519.SeedSize)
 		rand.Read(seed) // never fails, see crypto/rand
 		h.key = ed25519.NewKeyFromSeed(seed)

@@ -38,8 +38,8 @@ func file(t *testing.T) (path string, h *certificate.Holder, log *bytes.Buffer) 
 func TestTheFileIsReadAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	path, h, log := file(t)
-	if !strings.Contains(log.String(), "there is no certificate in "+path) {
-		t.Error("the first start does not say that there is no file:", log)
+	if !strings.Contains(log.String(), "there is no certificate in "+path) || strings.Contains(log.String(), "WARN") {
+		t.Error("the first start does not say that there is no file, or warns of it:", log)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -93,8 +93,8 @@ func TestATruncatedFileIsANewJoin(t *testing.T) {
 	if err != nil || h.Member() != nil || h.Stage() != certificate.Expired {
 		t.Fatal("a damaged file is used:", err)
 	}
-	if !strings.Contains(log.String(), "is damaged") {
-		t.Error("the log does not say that the file is damaged:", log)
+	if !strings.Contains(log.String(), "is damaged") || !strings.Contains(log.String(), "WARN") {
+		t.Error("the log does not warn that the file is damaged:", log)
 	}
 	root := newRoot(t, start)
 	renew(t, h, host, start, root, bundleOf(t, root))

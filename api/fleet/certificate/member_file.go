@@ -50,7 +50,7 @@ func ReadMember(path string, kind Kind, store string) (*Member, error) {
 	file, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: there is no certificate in %s yet", ErrUnusable, path)
+		return nil, fmt.Errorf("%w: there is no certificate in %s yet: %w", ErrUnusable, path, fs.ErrNotExist)
 	case err != nil:
 		return nil, fmt.Errorf("read this member's certificate: %w", err)
 	}
