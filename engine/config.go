@@ -1,7 +1,8 @@
 // Package engine replicates a state machine without knowing its content: Open runs one Raft group around a
 // Machine, and Propose changes the machine. The package connects pipeline, replica and log store, and owns
 // the group's identity and the work of each term of leadership. It may import api, durable, telemetry and
-// every package below engine/ but engine/cluster. DESIGN.md describes the whole in one page.
+// every package below engine/ but engine/cluster and engine/optable. DESIGN.md describes the whole in one
+// page.
 package engine
 
 import (
@@ -43,17 +44,18 @@ const MinHeartbeat = 20 * time.Millisecond
 
 // Tuning holds the settings that the groups of a process usually share. Every field has a default.
 type Tuning struct {
-	// Transport reaches the other members. If it is nil, the group can lead only if this node is its sole
-	// voter, and no node can join while the group is open.
+	// Transport reaches the other members. If it is nil, this member can lead only while it is the group's
+	// sole voter, and no node can join while the group is open.
 	Transport *transport.Transport
 	// Logs opens log stores; processes with many groups share one. Default: a Factory for this group, with
 	// SegmentBytes and NoSync.
 	Logs *raftlog.Factory
-	// SegmentBytes is the size of the log's files if Logs is nil; 0 = raftlog's default. Each group
+	// SegmentBytes is the size of the segment files of a raftlog.WAL log if Logs is nil, from
+	// raftlog.MinSegmentBytes to raftlog.MaxSegmentBytes; 0 = raftlog's default. Each group with such a log
 	// preallocates one file.
 	SegmentBytes int
 	// NoSync leaves the syncs of the log to the operating system, if Logs is nil. A power failure then loses
-	// acknowledged writes.
+	// acknowledged writes, and the log may be refused as damaged afterwards.
 	NoSync bool
 	// LogKind is the kind of log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind
@@ -64,8 +66,9 @@ type Tuning struct {
 	// entry.
 	TrailingBytes int64
 	// A follower stands for election when it has heard no leader for a random time from Heartbeat to twice
-	// Heartbeat. Election is the time that a candidate waits for votes. Both default to 500 ms, Election to
-	// no less than Heartbeat. Heartbeat must be at least MinHeartbeat, and Election at least Heartbeat.
+	// Heartbeat. A candidate waits for votes for a random time from Election to twice Election. Both default
+	// to 500 ms, Election to no less than Heartbeat. Heartbeat must be at least MinHeartbeat, and Election at
+	// least Heartbeat.
 	Heartbeat, Election time.Duration
 	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits
@@ -115,12 +118,13 @@ type Config struct {
 	NodeID string
 	// Machine is opened by the caller, who closes it after Close.
 	Machine Machine
-	// StartTerm creates the first op of every term of leadership.
+	// StartTerm creates the first op of every term of this member's leadership. It must not block and must
+	// not call the group.
 	StartTerm func() Op
 
 	// Join makes a new directory a future member of an existing group with this incarnation. The member waits
-	// until that group's leader adds it. nil = a new directory bootstraps a group with this node as its only
-	// voter.
+	// until that group's leader adds it. Join needs a Transport and excludes Incarnation. nil = a new
+	// directory bootstraps a group with this node as its only voter.
 	Join *entry.Incarnation
 	// Incarnation is the only incarnation that the directory may hold. A new directory that bootstraps a group gives it
 	// this incarnation. nil = the directory may hold any, and the bootstrap of a new one draws it at random.

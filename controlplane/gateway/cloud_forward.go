@@ -36,7 +36,7 @@ type cloud struct {
 type ask struct {
 	from netip.Addr // the client
 	own  string     // the URL at which the client reached the gateway
-	err  error      // why there is no response
+	err  error      // why the client gets no response of the control plane
 }
 
 type askKey struct{}
@@ -51,7 +51,7 @@ func (g *Gateway) newCloud() (*cloud, error) {
 		secure = fleet.ControlPlaneClient(held)
 	}
 	transport := newTransport(one, secure)
-	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
+	transport.Proxy = http.ProxyFromEnvironment // the control plane may lie behind an outbound proxy
 	c.transport = transport
 	if g.config.HTTP != nil && g.config.HTTP.Transport != nil {
 		c.transport = g.config.HTTP.Transport
@@ -83,7 +83,8 @@ func (c *cloud) routes() (all []serve.Route) {
 // segment "." or "..".
 func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
-		if segment == "." || segment == ".." { // escaped: a proxy on the way might resolve it
+		// The server refuses plain dot segments itself. A proxy on the way might resolve an escaped one.
+		if segment == "." || segment == ".." {
 			return api.Errorf(api.NotFound, "there is no route %s: a name must not be . or ..", cloudPath)
 		}
 	}
@@ -158,7 +159,7 @@ func (c *cloud) answered(r *http.Response) error {
 	return nil
 }
 
-// unanswered sets the error of a request without a response.
+// unanswered sets the error of a request whose client gets no response of the control plane.
 func (c *cloud) unanswered(r *http.Request, err error) {
 	ctx, a := r.Context(), r.Context().Value(askKey{}).(*ask)
 	var known *api.Error

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxNamed is the number of hosts whose lack of room a reason names.
+// maxNamed is the greatest number of full hosts that allFull names.
 const maxNamed = 3
 
 // Full returns, for people, why a host has no room for the given number of further cells. It returns "" if

@@ -73,8 +73,8 @@ func (s *Slice) note(nowNs int64) {
 	}
 }
 
-// GivesBack reports whether the free money is to be given back at nowNs, because another shard needs it or
-// because it has not been used for long.
+// GivesBack reports whether the free money is to be given back at nowNs. From KeepNs on it is, if another
+// shard needs it, or if no attempt has a reserve and the slice was unused for job.SliceIdle.
 func (s *Slice) GivesBack(nowNs int64) bool {
 	return s.Free() > 0 && nowNs >= s.KeepNs && (s.Recall != 0 || s.ReservedNanoUsd == 0 && nowNs >= s.UsedNs+int64(job.SliceIdle))
 }

@@ -39,9 +39,10 @@ func (l *level) floor() uint64 {
 }
 
 // Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by its
-// pause, its concurrency, its rate limit and the limits of its lanes. It is 0 for an unknown queue. It is
-// exact as of the last commit and takes no lock. Time alone can raise the room under a rate limit; Fetchable
-// shows that after the next commit that touches the queue. If there was no room, Replenish makes that commit.
+// pause, its concurrency, its rate limit and the limits of its lanes. It returns 0 for an unknown queue. The
+// number is exact as of the last commit that touched the queue. Fetchable takes no lock. Time alone can raise
+// the room under a rate limit; Fetchable shows that after the next commit that touches the queue. If there
+// was no room, a duty makes that commit with the op Replenish (see queue_replenish.go).
 func (s *Store) Fetchable(name string) int {
 	g, ok := s.gauges.Load(name)
 	if !ok {
@@ -82,7 +83,7 @@ func (o *Oldest) Close() error { return o.it.Close() }
 
 // Of returns the creation time, in Unix nanoseconds, of the ready job of a queue with the lowest number, or 0
 // if there is none. q is the queue's record in the snapshot. Of ignores limits. It may miss a job that was
-// fetched after the snapshot.
+// ready in the snapshot and no longer is.
 func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
 	if q.Ready() == 0 {
 		return 0, nil

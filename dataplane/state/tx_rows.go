@@ -172,7 +172,7 @@ func committed[R any](s *Store, read func(source) (R, error)) (none R, err error
 }
 
 // checkRows compares the number of records of a kind and their timers with the head and the timer index, and
-// calls each, if it is not nil, for every record.
+// calls the function each, unless it is nil, for every record.
 func checkRows[T any, R interface {
 	*T
 	record

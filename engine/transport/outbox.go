@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// The outbox queues the messages that a connection has to send. Urgent messages are short and go first:
-// heartbeats, votes, pings and short answers. The others belong to streams, which send one frame each in turn,
-// so that a long message delays no other stream. Messages of one stream keep their order.
+// The outbox queues the messages that a connection has to send. Urgent messages are short and go first, such
+// as heartbeats, votes, pings, cancellations and short answers. All other messages belong to streams. The
+// streams send one frame each in turn, so that a long message delays no other stream. Messages of one stream
+// keep their order.
 
 // message is a message to be sent. Once it is queued, the writer owns it, and the outbox's mutex guards its
 // state.
@@ -27,12 +28,13 @@ const (
 	messageDropped
 )
 
-// These constants bound the messages that queue up while a peer does not read.
+// These constants bound an outbox and its writes.
 const (
-	// maxQueued bounds the queued bytes of an outbox, except for urgent messages. Further callers wait.
+	// Callers wait while maxQueued bytes or more are queued, not counting urgent messages. So the queue
+	// exceeds maxQueued by at most one message.
 	maxQueued = 16 << 20
-	// maxUrgent bounds the queued urgent messages. A peer that exceeds it sends requests without reading the
-	// answers, so its connection is ended.
+	// maxUrgent bounds the queued urgent messages. A further request fails. A further answer or ping ends the
+	// connection, because the peer does not read.
 	maxUrgent = 1 << 15
 	// No more frames are added to a write of batch bytes or more.
 	batch = 128 << 10
@@ -105,8 +107,8 @@ func (o *outbox) put(ctx context.Context, stream uint64, m *message) error {
 	}
 }
 
-// withdraw removes a message from the outbox. It returns true if the last frame was already taken, because
-// the message may then have arrived.
+// withdraw drops a message unless its last frame was already taken, and tells the peer to forget the frames
+// sent so far. It returns true if the last frame was taken, because the message may then have arrived.
 func (o *outbox) withdraw(m *message) (taken bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,8 +215,8 @@ func (o *outbox) frame(to []byte, m *message) []byte {
 // buffers holds buffers for long AppendEntries, because a new buffer costs the clearing of its memory.
 var buffers sync.Pool // of *[]byte
 
-// maxBuffer bounds the capacity of kept buffers, in bytes, so that the buffer of a single largest entry is
-// not kept.
+// maxBuffer bounds the capacity of kept buffers, in bytes, so that the buffer of an entry much larger
+// than MaxAppend is not kept.
 const maxBuffer = MaxAppend + MaxFrame
 
 // buffer returns an empty buffer with at least the given capacity.
@@ -227,7 +229,7 @@ func buffer(size int) []byte {
 	return make([]byte, 0, size)
 }
 
-// recycle keeps a buffer for reuse. Nobody may use it any more.
+// recycle keeps a buffer for reuse. The caller must not use the buffer afterwards.
 func recycle(b []byte) {
 	if cap(b) >= MaxFrame && cap(b) <= maxBuffer {
 		buffers.Put(&b)

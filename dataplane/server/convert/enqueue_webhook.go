@@ -75,8 +75,9 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 
 // webhookPayload converts a webhook's body to a payload. JSON stays as it is, without the white space around
 // it. An empty body gives no payload. Other text becomes a JSON string, because many senders post forms, log
-// lines or XML. The content type is ignored, because many senders set it wrong. Text must be UTF-8, because
-// any other encoding would be a guess.
+// lines or XML. A text that nests brackets more than job.MaxNesting levels deep may be refused even if it is
+// not JSON. The content type is ignored, because many senders set it wrong. Text must be UTF-8, because any
+// other encoding would be a guess.
 func webhookPayload(f *Faults, body []byte) json.RawMessage {
 	trimmed := bytes.Trim(body, " \t\r\n")
 	if len(trimmed) == 0 {
@@ -102,7 +103,7 @@ func webhookPayload(f *Faults, body []byte) json.RawMessage {
 	return bytes.TrimRight(quoted.Bytes(), "\n")
 }
 
-// take sets the parameter. An empty value counts as absent, as in a body.
+// take sets the parameter. An empty value counts as absent.
 func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
 	if len(given) > 1 && !p.Repeated {
 		f.Invalid(p.Name, "is given %d times; give it once", len(given))
