@@ -11,11 +11,11 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// noOrg is the value of ?org= for the rows that belong to no organisation. No organisation has it as its name or id,
-// because both begin with a letter.
+// noOrg is the value of ?org= for the rows that belong to no organisation. The names and ids of organisations
+// begin with a letter, so none of them is "-".
 const noOrg = "-"
 
-// auditParams are the parameters of the operators' list.
+// auditParams are the query parameters of listAllAudit.
 var auditParams = append([]serve.Param{{Name: "org", Doc: "id or name of an organisation, - for the rows of none; default all rows"}}, paging...)
 
 // listAudit lists the changes and refused requests of an organisation, oldest first.
@@ -31,8 +31,8 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return s.writeAudit(w, r, org.ID)
 }
 
-// listAllAudit lists the audit log for operators: all rows, the rows of one organisation or those without
-// one.
+// listAllAudit lists the audit log for operators: all rows, the rows of one organisation, or the rows that
+// belong to no organisation.
 func (s *Server) listAllAudit(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // checkAudit recomputes the hash chains of the audit log over one page of rows. The cursor carries the hashes
-// of the last rows, so that the next page detects rows that were chained anew between the two requests.
+// of the page's last rows, so that the next page detects rows that were rewritten with new hashes between the
+// two requests.
 func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.begin(r, nil); err != nil {
 		return err
@@ -50,7 +51,7 @@ func auditPositionText(p store.AuditPosition) string {
 	return fmt.Sprintf("%d %x %x", p.Seq, p.Hash, p.RefusedHash)
 }
 
-// parseAuditPosition reads the text of auditPositionText.
+// parseAuditPosition parses the output of auditPositionText.
 func parseAuditPosition(text string) (p store.AuditPosition, err error) {
 	_, err = fmt.Sscanf(text, "%d %x %x", &p.Seq, &p.Hash, &p.RefusedHash)
 	if err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size || len(p.RefusedHash) != sha256.Size) {

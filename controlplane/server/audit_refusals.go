@@ -24,9 +24,9 @@ var refusalBounds = tally.Bounds{
 	Rows: store.MaxRefusals,
 }
 
-// failedAuthentication is the action of denied requests without a principal: those whose authentication
-// failed, and those with a service token, which memberOnly authenticates. Their routes are not recorded, so
-// that strangers cannot choose the text of the log.
+// failedAuthentication is the action recorded for a denied request without a principal. Either its
+// authentication failed, or memberOnly denied it, because the routes of memberOnly are open and have no
+// principal. The route is not recorded, so that strangers cannot choose the text of the log.
 const failedAuthentication = "authenticate"
 
 // refusal holds the fields that equal refused requests share.
@@ -51,7 +51,7 @@ func (s *Server) newRefusals() *refusals {
 	return tally.New(tally.Config[quotaKey, refusal, struct{}]{Bounds: refusalBounds, Commit: s.recordRefusals, Logger: s.cfg.Logger})
 }
 
-// recordRefusals builds the op that records rows. Its batch id makes a repeat harmless.
+// recordRefusals builds the op that records rows. The batch id makes a repeated proposal harmless.
 func (s *Server) recordRefusals(_ string, rows []refusalRow) func(context.Context) error {
 	o := &store.RecordRefusals{Meta: &store.Meta{Principal: "audit"}, Batch: "batch_" + rand.Text()}
 	for _, row := range rows {

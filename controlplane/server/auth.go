@@ -18,9 +18,9 @@ import (
 )
 
 // authenticate returns the principal of a request that carries a cloud token, an operator's key or a fleet
-// credential. It first waits until this process has every acknowledged change, except for requests of the
-// metrics. Only authenticate and authenticateMember build principals, so that no other code decides the
-// organisation of a caller.
+// credential. It first waits until this process has every acknowledged change, except on the metrics routes.
+// Only authenticate and authenticateMember build principals, so that no other code decides the organisation
+// of a caller.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	text := serve.Credential(r)
 	if text == "" {
@@ -70,7 +70,7 @@ func (c credentials) Key(id string) (tenancy.Key, bool) {
 type member struct {
 	host    fleet.Host
 	run     int64     // of the host's process; 0 for a gateway
-	expires time.Time // from when on the server refuses its token
+	expires time.Time // when the server begins to refuse the token, leeway included
 }
 
 // memberOnly wraps a handler for hosts and gateways, which authenticate with a service token. The routes
@@ -134,9 +134,9 @@ func (s *Server) authenticateMember(r *http.Request) (member, error) {
 	return member{host: host, run: claims.Run, expires: claims.Expires.Add(token.Leeway)}, nil
 }
 
-// checkPeer refuses a request over TLS from another machine than that of the member, so that a stolen service token
-// opens nothing without the member's private key. The certificate names a host's store as well, so that a
-// copied certificate of a lost disk opens nothing either.
+// checkPeer refuses a TLS request whose client certificate is missing or names another member or store. A
+// stolen service token is therefore useless without the member's private key, and a certificate copied from a
+// lost disk is useless too.
 func checkPeer(r *http.Request, host fleet.Host) error {
 	if r.TLS == nil {
 		return nil // plain HTTP on loopback
@@ -152,7 +152,7 @@ func checkPeer(r *http.Request, host fleet.Host) error {
 	return nil
 }
 
-// roleOf returns the role of a member of a registered kind.
+// roleOf returns the role of a host or gateway, and "" for any other kind.
 func roleOf(kind keyring.Kind) tenancy.Role {
 	switch kind {
 	case keyring.Host:
@@ -179,9 +179,10 @@ func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
 	return false, nil
 }
 
-// lastUsed holds the time at which each credential was last used, in Unix seconds. It is in memory, because a
-// log entry for each request would cost more than the request. Only existing credentials enter it. When its
-// size has doubled since the last sweep, it drops the ids of credentials that no longer exist.
+// lastUsed holds the time at which each credential was last used, in Unix seconds. The times are only in
+// memory, because a log entry for each request would cost more than the request. Callers mark only existing
+// credentials. Once the number of ids has doubled since the last sweep, mark drops the ids of credentials
+// that no longer exist.
 type lastUsed struct {
 	byID    sync.Map // id -> *atomic.Int64
 	exists  func(id string) bool

@@ -18,8 +18,8 @@ type Authority struct {
 	bundle certificate.Bundle
 }
 
-// OpenAuthority loads the root from a store. If there is none, it adds a new one; if another process of the
-// control plane adds one first, it loads that one.
+// OpenAuthority loads the root from a store. If the store has no root, OpenAuthority adds a new one. If
+// another process of the control plane adds a root first, OpenAuthority loads that root.
 func OpenAuthority(ctx context.Context, s *store.Store, now func() time.Time, random io.Reader) (*Authority, error) {
 	a, err := loadAuthority(ctx, s)
 	if a != nil || err != nil {
@@ -66,9 +66,9 @@ func loadAuthority(ctx context.Context, s *store.Store) (*Authority, error) {
 	return a, nil
 }
 
-// Certify issues a certificate to this process of the control plane, if the one that it holds is due for renewal.
-// Each process does so for itself, because each has the root's key in its state. names are the DNS names and
-// IP addresses at which operators reach the process.
+// Certify issues a certificate to this process of the control plane if held.Request says that one is due.
+// Each process certifies itself, because the root's key is in the state of every process. names are the DNS
+// names and IP addresses at which operators reach the process.
 func (a *Authority) Certify(held *certificate.Holder, id string, names []string, now time.Time, random io.Reader) error {
 	request, err := held.Request()
 	if request == nil || err != nil {

@@ -30,7 +30,7 @@ func (s *Server) clusterRoutes() []serve.Route {
 	}
 }
 
-// cluster returns the namespace whose cluster the path names, by the namespace's id.
+// cluster returns the namespace whose id the path names as a cluster.
 func (s *Server) cluster(r *http.Request) (fleet.Namespace, error) {
 	id := r.PathValue("id")
 	ns, err := s.store.Namespace(r.Context(), "", id)
@@ -108,7 +108,8 @@ func (s *Server) resumeReconcile(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "resumed"})
 }
 
-// toCluster converts a namespace to its cluster. hostName is the name of its host.
+// toCluster converts a namespace to its cluster. hostName is the name of the namespace's host, "" if it has
+// none.
 func (s *Server) toCluster(n fleet.Namespace, hostName string) api.CloudCluster {
 	out := api.CloudCluster{
 		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),

@@ -119,7 +119,7 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 	return out
 }
 
-// hostState returns whether a host reports.
+// hostState returns api.StoreServing if the host has reported recently, and api.StoreSilent otherwise.
 func (s *Server) hostState(id string) string {
 	if s.cfg.Observations.Alive(id) {
 		return api.StoreServing
