@@ -35,8 +35,8 @@ type Config struct {
 	Endpoint string // base URL where tenants reach their namespaces
 	Version  string
 
-	// Certificate holds the certificate of this process, which Open replaces and the Plane renews. nil = it has
-	// none.
+	// Certificate holds the certificate of this process. Open issues a new one into it, and the Plane renews
+	// that one. nil = the process has none.
 	Certificate *certificate.Holder
 	Names       []string // DNS names and IP addresses at which operators reach this process, for its certificate
 
@@ -75,9 +75,9 @@ type Plane struct {
 	work sync.WaitGroup     // the loops: reconciler and signer
 }
 
-// Open opens or creates the control plane in cfg.DataDir. It returns once the process serves reads and writes and
-// has a signing key. With a Cluster that is once the process is in its cluster and reaches a leader, which may
-// take as long as ctx lasts. ctx bounds only the opening.
+// Open opens or creates the control plane in cfg.DataDir. It returns once the process serves reads and writes
+// and has a signing key. With a Cluster, Open first waits until the process is in its cluster and reaches a
+// leader, if need be until ctx ends. ctx bounds only the opening.
 func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if cfg.DataDir == "" || cfg.Endpoint == "" {
 		return nil, errors.New("a control plane needs a data directory and the endpoint of its data planes")

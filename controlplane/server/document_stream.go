@@ -38,8 +38,9 @@ type stream struct {
 
 // docs streams documents to a host or gateway until its token expires, its credential is revoked, it is
 // removed, a newer process of the host joins, the follower disconnects or stops reading, no leader can be
-// reached, or the server drains. It refuses a follower that has seen more than the newest document, and every follower while
-// the server drains.
+// reached, or the server drains. The leader refuses with STATE_CONFLICT a follower that has seen more than
+// the newest document; other processes refuse that follower with LEADER_UNAVAILABLE. While the server drains,
+// docs refuses every follower with UNHEALTHY.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if r.URL.Query().Get("after") == "" {
@@ -90,7 +91,7 @@ func ignoreNoLeader(err error) error {
 	return err
 }
 
-// goneError reports that the follower no longer reads. It ends the stream without being a fault.
+// goneError reports that the follower no longer reads. The stream then ends without an error.
 type goneError struct{ error }
 
 func (f *stream) run() error {
@@ -147,7 +148,8 @@ func (f *stream) trusted() (bool, error) {
 	return f.mayJoin(f.ctx, f.host.ID)
 }
 
-// catchUp sends all documents up to number, and newer ones that it reads along with them.
+// catchUp sends the documents up to number that the follower may see, and newer ones that the same reads
+// return.
 func (f *stream) catchUp(number int64) error {
 	for f.at < number {
 		docs, err := f.store.Docs(f.ctx, f.at, docsPage)
@@ -178,8 +180,8 @@ func (f *stream) catchUp(number int64) error {
 // namespace's own host only. Without the two conditions every host would receive a document for every namespace
 // that ever existed.
 //
-// While the founding elsewhere is not recorded, share returns nothing, because no copy may be deleted before
-// another one exists. The record gives the namespace a new document.
+// While the document's role is Found, share returns nothing to other hosts, because no copy may be deleted
+// before another one exists. Once the founding is recorded, the namespace gets a new document.
 func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 	switch {
 	case f.host.Kind == keyring.Gateway:

@@ -16,8 +16,8 @@ import (
 // DefaultRegion is the region of a host that names none.
 const DefaultRegion = "local"
 
-// NewHost returns the op that registers a host or gateway with its credential. It generates the id and sets
-// it as the credential's owner. An empty region becomes DefaultRegion.
+// NewHost returns the op that registers a host or gateway with its credential. NewHost generates the member's
+// id and writes the id into credential.Owner. An empty region becomes DefaultRegion.
 func (s *Server) NewHost(meta *store.Meta, name string, kind keyring.Kind, region string, credential *store.Credential) (*store.CreateHost, error) {
 	if region == "" {
 		region = DefaultRegion
@@ -113,7 +113,8 @@ func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
 	return writeResource(w, http.StatusOK, host.Version, s.toHost(host))
 }
 
-// removeHost removes a host or gateway. Its service tokens end with it, because authenticateMember finds no host.
+// removeHost removes a host or gateway. Its service tokens are refused from then on, because
+// authenticateMember finds no host.
 func (s *Server) removeHost(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -137,13 +138,13 @@ func (s *Server) removeHost(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) jwks(w http.ResponseWriter, _ *http.Request) error {
 	_, jwks := s.cfg.Signer.Trusted()
 	w.Header().Set("Content-Type", "application/jwk-set+json")
-	// The time is short, because a new key signs soon after it is published.
+	// Caches may keep the keys for half of Announce, because a new key signs as soon as Announce is over.
 	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(Announce.Seconds()/2)))
 	_, _ = w.Write(jwks) // an error means that the client is gone
 	return nil
 }
 
-// healthz reports whether the process can work: whether its store answers.
+// healthz answers ok if the store has not failed and can be read, and UNHEALTHY otherwise.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if err := s.alive(r); err != nil {
 		if r.Context().Err() == nil {
@@ -162,7 +163,8 @@ func (s *Server) alive(r *http.Request) error {
 	return err
 }
 
-// readyz reports whether a load balancer should send requests here.
+// readyz answers ok if a load balancer should send requests here: the server does not drain, its store has
+// every acknowledged change, and it has a signing key and a usable certificate.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if s.draining.Err() != nil {
 		return api.Errorf(api.Unhealthy, "this control plane is shutting down")

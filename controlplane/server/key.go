@@ -28,7 +28,7 @@ const maxKeyLife = 100 * 365 * 24 * time.Hour
 
 // keyOwner describes the keys of one kind of owner: API keys of a namespace or cloud tokens of an
 // organisation. Besides these fields, the routes of the two kinds differ only in their paths. locate returns
-// the id of the owner that the path names, if the caller has the permission.
+// the id of the owner in the path, or NOT_FOUND if the caller lacks the permission.
 type keyOwner struct {
 	kind     keyring.Kind
 	kindName string
@@ -260,8 +260,9 @@ func (s *Server) setKey(d keyOwner) serve.Handler {
 	}
 }
 
-// callerVersion returns the version of the caller's token. It refuses the request if the token no longer has
-// the rights by which this request was authorized. It returns 0 for an operator, who has all rights.
+// callerVersion returns the version of the caller's token, or 0 for an operator, who has all rights. It
+// refuses with CONFLICT if the token was revoked, or its roles or queue scope were changed, after this
+// request was authenticated.
 func (s *Server) callerVersion(q request) (int64, error) {
 	if q.operates() {
 		return 0, nil
@@ -387,8 +388,8 @@ type secret struct {
 	text string
 }
 
-// secret reads the id and hash of a secret that the client generated. It returns the zero secret if the
-// server must mint one.
+// secret reads the id and hash of a secret that the client generated. If both are empty, secret returns the
+// zero value, and the server must mint a secret. One without the other is refused.
 func (f *faults) secret(id, hash string) (s secret) {
 	if id == "" && hash == "" {
 		return secret{}
@@ -432,8 +433,8 @@ func toCredential(k tenancy.Key, kind keyring.Kind, owner string) *store.Credent
 	return c
 }
 
-// ReadCredential parses the text of a credential that a person stored in a file beforehand. The result has no
-// owner.
+// ReadCredential parses the text of a credential that a person stored in a file beforehand. It refuses a text
+// that is not a credential of the given kind. The result has no owner.
 func ReadCredential(text string, kind keyring.Kind, name string) (*store.Credential, error) {
 	found, id, ok := keyring.Parse(text)
 	if !ok || found != kind {

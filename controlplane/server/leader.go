@@ -20,8 +20,8 @@ const (
 )
 
 // verify returns nil once this process has every change that any process acknowledged before the call. It
-// returns LEADER_UNAVAILABLE if no leader confirms that within leaderWait. Keys are checked after verify,
-// because a revocation counts at once.
+// returns LEADER_UNAVAILABLE if no leader confirms that within leaderWait. Callers check keys after verify,
+// because a revocation takes effect at once.
 func (s *Server) verify(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
@@ -59,7 +59,8 @@ func (s *Server) memberChecks() map[string]string {
 	return map[string]string{"role": role, "voters": strconv.Itoa(voters), "learners": strconv.Itoa(learners)}
 }
 
-// leaderOnly wraps a handler whose answer depends on the reports of hosts, which only the leader has.
+// leaderOnly wraps a handler whose answer depends on the reports of hosts. Only the leader has the reports,
+// so every other process refuses the request with LEADER_UNAVAILABLE.
 func (s *Server) leaderOnly(handle serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if _, leads := s.store.LeadingTerm(); !leads {

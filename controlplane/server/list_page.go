@@ -81,8 +81,8 @@ func cursorAfter(list, after string) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// writePage writes one page. found holds the items after the cursor: one more than limit if there are that
-// many. The function position returns the position of an item.
+// writePage writes one page. found holds up to limit+1 items after the cursor; the last of limit+1 items
+// shows that there is another page. position returns the position of an item.
 func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, position func(F) string, convert func(F) T) error {
 	page := api.Page[T]{Items: []T{}}
 	// The store returns at most store.MaxPage items. If it returns that many, there may be more, and the next

@@ -85,7 +85,7 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(r.Address) > store.MaxAddress:
 		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", text.Quote(r.Address))
 	}
-	switch { // a process with a credential of the other kind hears of its address only
+	switch { // a process with a credential of the other kind is told only about its address
 	case kind == keyring.Gateway && r.Address == "" && (r.Store != "" || r.Run != 0):
 		f.add("store", "is set: only a host has one")
 	case kind == keyring.Host && r.Address != "" && !resourceid.Has(r.Store, wire.StorePrefix):
@@ -199,7 +199,7 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 	}
 }
 
-// readUsage writes the number up to which a source's usage has been applied or set aside.
+// readUsage writes the number of the last row of a source's usage that was applied or set aside.
 func (s *Server) readUsage(w http.ResponseWriter, r *http.Request, m member) error {
 	query := r.URL.Query()
 	source := billing.Source{Namespace: query.Get("namespace"), Stream: query.Get("stream"), Incarnation: query.Get("incarnation")}
@@ -229,7 +229,8 @@ func (s *Server) takeUsage(w http.ResponseWriter, r *http.Request, m member) err
 	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
 }
 
-// applyUsage applies a frame and returns the number up to which the usage of its source is then applied.
+// applyUsage applies a frame. It returns the number of the last row of the source's usage that is then
+// applied.
 func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uint64, error) {
 	if err := frame.Validate(); err != nil {
 		return 0, api.Wrap(err, api.ValidationError, err.Error())

@@ -56,7 +56,7 @@ const (
 	dedicatedTier = "dedicated"
 )
 
-// spec applies the defaults of a namespace's spec and checks all of it but the region.
+// spec applies the defaults of a namespace's spec and checks every field except the region.
 func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	out := api.NamespaceSpec{Tier: sharedTier, Replicas: 1, Shards: 1}
 	if in == nil {
@@ -130,7 +130,8 @@ func (f *faults) unbuilt(in *specInput) {
 }
 
 // region checks a region, or chooses the cloud's first if region is empty. The regions of a cloud are the
-// regions of its hosts, in the order of registration. A cloud without hosts has no region.
+// regions of its hosts, in the order of registration. An unknown region is added to f. Without any host, an
+// empty region is refused with STATE_CONFLICT.
 func (s *Server) region(q request, f *faults, region string) (string, error) {
 	hosts, err := s.store.Hosts(q.Context())
 	if err != nil {

@@ -38,8 +38,8 @@ func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id strin
 	return serve.WriteJSON(w, http.StatusAccepted, s.toOperation(o))
 }
 
-// getOperation writes an operation. With ?wait= it first waits until the operation has ended, that time is
-// over, or the server drains.
+// getOperation writes an operation. With ?wait= it first waits until the operation has ended, the given time
+// is over, or the server drains.
 func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {

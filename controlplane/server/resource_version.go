@@ -18,10 +18,10 @@ func writeResource(w http.ResponseWriter, status int, version int64, v any) erro
 // versioned lists the conditions of routes whose handlers call expected.
 var versioned = []string{serve.IfMatch}
 
-// expected returns the version that If-Match requires; 0 = any, without the header or with *. The op itself
-// checks the version when it is applied. expected refuses with PRECONDITION_FAILED a header in which no tag
-// can be a version. If the header has several tags, expected returns the present version if it is one of
-// them, and otherwise the first.
+// expected returns the version that If-Match requires, or 0 for any version if the header is missing or
+// contains *. If one of several tags is the present version, expected returns that one, and otherwise the
+// first. It refuses with PRECONDITION_FAILED a header without any tag that can be a version. Only the op
+// compares the version with the resource, when the op is applied.
 func expected(r *http.Request, present int64) (int64, error) {
 	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {

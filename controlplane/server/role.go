@@ -134,7 +134,7 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 }
 
 // declareRole proposes the role that a body describes and writes the response. was is the role that the new
-// one replaces; nil = none. The caller needs the permissions in both.
+// one replaces; nil = none. The caller needs the permissions of both roles.
 func (s *Server) declareRole(w http.ResponseWriter, q request, ns fleet.Namespace, body api.RoleRequest, was *fleet.Role) error {
 	if err := builtIn(body.Name); err != nil {
 		return err

@@ -28,8 +28,9 @@ const DefaultProposeTimeout = 10 * time.Second
 // maxBody bounds the body of a request of the cloud API, in bytes.
 const maxBody = 256 << 10
 
-// Config configures a server. The http.Server in front of it should set ReadHeaderTimeout and IdleTimeout but
-// no ReadTimeout. A WriteTimeout must exceed MaxOperationWait. Streams set deadlines of their own.
+// Config configures a server. Store, Observations, Reconciler, Signer and Authority are required. The
+// http.Server in front of it should set ReadHeaderTimeout and IdleTimeout but no ReadTimeout. A WriteTimeout
+// must exceed MaxOperationWait. Streams set deadlines of their own.
 type Config struct {
 	Store        *store.Store
 	Observations *reconcile.Observations
@@ -64,7 +65,7 @@ type Server struct {
 	streams  sync.WaitGroup
 }
 
-// New builds a server. It fails if cfg or the table of routes is wrong.
+// New builds a server. It fails if a required field of cfg is nil or the table of routes is wrong.
 func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil || cfg.Observations == nil || cfg.Reconciler == nil || cfg.Signer == nil || cfg.Authority == nil {
 		return nil, errors.New("server: a store, observations, a reconciler, a signer and an authority are needed")
@@ -125,7 +126,8 @@ func (s *Server) Drain() {
 	s.streams.Wait()
 }
 
-// measure reports how much usage is set aside, and how many namespaces have other groups open than theirs.
+// measure reports the remaining life of the certificate, the usage set aside, and how many namespaces have
+// groups open that are not their own.
 func (s *Server) measure(to *telemetry.Scrape) {
 	if held := s.cfg.Certificate; held != nil {
 		to.Gauge(telemetry.CertificateRemaining, held.Remaining().Seconds())

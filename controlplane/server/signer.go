@@ -64,8 +64,9 @@ type signingKey struct {
 	until   time.Time // end of trust; zero = none
 }
 
-// OpenSigner loads the keys of a store. If there is none, or if the newest is at least a whole period old, the
-// leader creates one. Another process waits until there is one.
+// OpenSigner loads the keys of a store. If the store has no key, or its newest key is at least Period old,
+// the leader adds a key. A process that does not lead waits until the store has a trusted key, and gets
+// LEADER_UNAVAILABLE if ctx ends first.
 func OpenSigner(ctx context.Context, c SignerConfig) (*Signer, error) {
 	if c.Period == 0 {
 		c.Period = DefaultSigningPeriod
@@ -170,7 +171,8 @@ func (g *Signer) Key() (token.Key, error) {
 	return g.keys[0].Key, nil
 }
 
-// due returns the time until the newest key must be replaced; it may be negative.
+// due returns the time until the newest key must be replaced. The time may be negative; it is 0 if there is
+// no key.
 func (g *Signer) due() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,8 +206,8 @@ func (g *Signer) Rotate(ctx context.Context, term uint64) error {
 // signerPrincipal is the principal of new keys in the audit log.
 const signerPrincipal = "signer"
 
-// Run follows the keys of the store, and rotates them in time while this process leads, until ctx ends or the
-// store fails.
+// Run follows the keys of the store until ctx ends, and rotates them in time while this process leads. If the
+// store fails, Run logs the failure and rotates no more keys.
 func (g *Signer) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	following.Go(func() { g.follow(ctx) })
@@ -230,8 +232,8 @@ func (g *Signer) follow(ctx context.Context) {
 	}
 }
 
-// refresh loads the keys. It waits for a rotation in progress, so that it never replaces the rotation's keys
-// by older ones that it has read before.
+// refresh loads the keys. It waits for a rotation in progress, so that it never replaces the new keys by
+// those that it read before the rotation.
 func (g *Signer) refresh(ctx context.Context) error {
 	g.rotating.Lock()
 	defer g.rotating.Unlock()

@@ -23,9 +23,9 @@ type frameRange struct {
 }
 
 // takeAside stores a refused frame of a namespace that is being deleted, because the host deletes the data
-// only after its last usage was answered. takeAside first tries to apply the frame, so that this control
-// plane alone decides on the refusal: a proxy may have refused the frame before. It returns a refusal that
-// may pass, a failure of the server and a gap to the host instead of storing the frame.
+// only after its last usage was answered. A proxy may have refused the frame before, so takeAside first tries
+// to apply it: this control plane alone decides on the refusal. If the refusal may pass, the server has
+// failed, or rows are missing before the frame, takeAside stores nothing and returns the error to the host.
 func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) error {
 	var frame json.RawMessage
 	if err := serve.DecodeJSON(r, &frame); err != nil {

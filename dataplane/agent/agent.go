@@ -56,7 +56,8 @@ type Config struct {
 	Address      string // base URL at which gateways reach this host
 	Version      string
 	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
-	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace; 0 = the default.
+	// MaxDiskPercent is the used share of the disk at which the host stops getting new namespaces; 0 =
+	// fleet.DefaultMaxDiskPercent.
 	MaxDiskPercent int
 
 	HTTP   *http.Client         // nil = a client of its own

@@ -13,10 +13,9 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// Authenticate authenticates a tenant's request that a gateway forwards: the gateway by its
-// service token, the tenant by a key in the newest document. If a document with an unknown
-// key may still be on its way, Authenticate waits for it. A request without either
-// credential, or with an unknown one, is refused.
+// Authenticate authenticates a tenant's request that a gateway forwards: the gateway by its service token,
+// the tenant by a key in the newest document. If a document with an unknown key may still be on its way,
+// Authenticate waits for it. It refuses a request in which either credential is missing or unknown.
 func (a *Agent) Authenticate(r *http.Request) (tenancy.Principal, error) {
 	now := a.cfg.Now()
 	if err := a.checkGateway(r, now); err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// capacity measures the host's room for namespaces. A disk that cannot be measured bounds nothing; the first error in a
-// row is logged.
+// capacity measures the host's room for namespaces. If the disk cannot be measured, its sizes are 0 and bound
+// nothing. Of several failures in a row only the first is logged, and none if the system does not support the
+// measurement.
 func (a *Agent) capacity() *fleet.Capacity {
 	c := &fleet.Capacity{MaxDiskPercent: cmp.Or(a.cfg.MaxDiskPercent, fleet.DefaultMaxDiskPercent)}
 	c.OpenCells, c.MaxCells = a.host.OpenCells()
