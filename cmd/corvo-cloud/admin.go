@@ -44,8 +44,8 @@ func (o *operating) open() (*client.Cloud, error) {
 	return client.NewCloud(o.ControlPlane, strings.TrimSpace(string(content)), client.WithHTTPClient(trusting))
 }
 
-// trusting returns an HTTP client that trusts the fleet's roots if their file lies beside the operator's key, as the
-// control plane writes both, and the roots of the system.
+// trusting returns an HTTP client that trusts the roots of the system. If the file of the fleet's roots lies
+// beside the operator's key, where the control plane writes both, the client trusts the fleet's roots too.
 func (o *operating) trusting() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	path := filepath.Join(filepath.Dir(o.OperatorKeyFile), rootFile)

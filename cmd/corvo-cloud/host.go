@@ -34,8 +34,8 @@ type hostConfig struct {
 	MaxDiskPercent int64 `flag:"max-disk-percent" default:"80" doc:"use of the disk in percent from which on the host gets no new namespace"`
 }
 
-// leavingNotice is the time in which gateways learn that a host shuts down. A gateway that sends a request to the host
-// at least as often does not lose one.
+// leavingNotice is how long gateways have to learn that a host shuts down. A gateway that sends the host at
+// least one request within this time loses none.
 const leavingNotice = 250 * time.Millisecond
 
 func newHost() *cobra.Command {

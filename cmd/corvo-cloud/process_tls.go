@@ -30,8 +30,8 @@ func (i *insecurity) checkBind(f *misuse.Faults, address string) {
 	f.Refuse(!i.Insecure || front.Loopback(address), "--insecure needs a loopback address, and --bind is %q: give one such as 127.0.0.1:8081, or leave --insecure out", address)
 }
 
-// checkURL refuses a URL of another scheme, and with --insecure one of another machine. An invalid URL passes, because
-// other checks refuse it.
+// checkURL refuses a URL that is not https. With --insecure, it refuses a URL that is not http on a loopback
+// address. An invalid URL passes, because other checks refuse it.
 func (i *insecurity) checkURL(f *misuse.Faults, flag, text string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

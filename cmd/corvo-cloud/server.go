@@ -226,8 +226,9 @@ func (cfg *serverConfig) membership(http net.Addr) (_ *cluster.Config, err error
 	return of, err
 }
 
-// ensureOperator registers the operator's key in the data directory, and creates it at the first start. A process
-// that joins others creates none, because they have one.
+// ensureOperator registers the operator's key in the data directory. If the file is missing, ensureOperator
+// creates a key, except in a cluster that has an operator's key already. It only logs that a key was revoked
+// or has expired.
 func (cfg *serverConfig) ensureOperator(ctx context.Context, out io.Writer, r *running, plane *controlplane.Plane) error {
 	path := filepath.Join(cfg.DataDir, operatorKeyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.clustered() {

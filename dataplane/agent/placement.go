@@ -62,8 +62,8 @@ func (p *placement) settled() bool {
 	return p.state == fleet.Opened && isOf(p.doc, p.incarnations)
 }
 
-// isOf reports whether open groups are those of a document. Every group is, while the control plane does not know the
-// incarnations.
+// isOf reports whether open groups have the incarnations of a document. It returns true if the document names
+// none, because the control plane does not know them yet.
 func isOf(d fleet.Doc, open []entry.Incarnation) bool {
 	return len(d.Incarnations) == 0 || slices.Equal(d.Incarnations, open)
 }
@@ -193,7 +193,8 @@ func (a *Agent) change(d fleet.Doc) error {
 		if isOf(d, open) {
 			return nil // only its keys or its generation changed
 		}
-		// Other members of the groups would refuse these, so the namespace is closed and the open below says why.
+		// The open groups are not those of the document. They are closed, and the open below returns the
+		// reason.
 		if err := a.host.Shut(ctx, ns); err != nil {
 			return err
 		}
@@ -212,8 +213,8 @@ func specOf(d fleet.Doc) host.Spec {
 	return host.Spec{Opened: !founds, Incarnations: d.Incarnations}
 }
 
-// open opens a namespace and waits until it takes writes. If it does not, open closes it again, so that an
-// open namespace always works and a closed one is tried again.
+// open opens a namespace and waits until it takes writes. If the wait fails, open closes the namespace again,
+// so that an open namespace always works and a closed one is tried again.
 func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, spec host.Spec) error {
 	if err := a.host.Add(ctx, ns, spec); err != nil {
 		return err

@@ -37,7 +37,8 @@ func (t *tenant) measure(ctx context.Context, shards *shardProposers, r *state.A
 	return value, nil
 }
 
-// measureCell returns the value of an alert rule on one shard.
+// measureCell returns the value of an alert rule on one shard. The value is 0 if the shard does not have the
+// rule's queue or budget.
 func measureCell(c *cell.Cell, r *state.AlertRule, nowNs int64) (float64, error) {
 	v := c.State().Snapshot()
 	defer v.Close()
@@ -112,9 +113,9 @@ func spentPercent(b *state.Budget, a *state.Account, nowNs int64) (most float64)
 	return most
 }
 
-// countWorkers counts the workers that this node has seen lately and that fetched from a queue here, and
-// those that hold jobs of the queue, whichever node they fetched them from. An empty name stands for all
-// queues.
+// countWorkers counts the workers of a queue: those that this node has seen lately and that fetched from the
+// queue here, and those that hold jobs of the queue, on whichever node they fetched them. An empty name
+// stands for all queues.
 func (t *tenant) countWorkers(ctx context.Context, cells []*cell.Cell, queue string) (float64, error) {
 	ids := map[string]bool{}
 	for _, w := range t.workers.List(time.Now().UnixNano()) {

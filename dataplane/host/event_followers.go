@@ -35,8 +35,8 @@ func (f *followers) notify() {
 	}
 }
 
-// next returns a channel that closes when the feed grows. A caller that asks for it before it reads misses no
-// event.
+// next returns a channel that closes when the feed grows. A caller that calls next before it reads the feed
+// misses no event.
 func (f *followers) next() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,8 +83,8 @@ func (h *Host) Followers(ns tenancy.NamespaceID) (int, error) {
 // Streams returns the number of registered followers of all namespaces.
 func (h *Host) Streams() int { return int(h.streams.Load()) }
 
-// News returns a channel that closes when there are new events. A caller that asks for it before it reads
-// misses no event.
+// News returns a channel that closes when there are new events. A caller that calls News before it reads the
+// events misses none.
 func (f *Follower) News() <-chan struct{} { return f.tenant.followers.next() }
 
 // Rechecks returns a channel that closes when the follower must check again whether it may continue. It returns
@@ -101,7 +101,7 @@ func (h *Host) Rechecks(ns tenancy.NamespaceID) (<-chan struct{}, error) {
 	return t.polls.recheckChannel()
 }
 
-// Leave ends the registration.
+// Leave ends the registration. The caller must call Leave exactly once.
 func (f *Follower) Leave() {
 	f.tenant.followers.count.Add(-1)
 	f.host.streams.Add(-1)

@@ -33,11 +33,11 @@ type Config struct {
 	NodeID     string // the name of the cells here in their groups; on a host of the cloud the store's id
 	CacheBytes int64  // block cache shared by all stores; 0 = DefaultCacheBytes
 	MaxCells   int    // open at once; 0 = DefaultMaxCells
-	// Adopt gives cells whose node is no store the name NodeID when they are opened. The cells of another store
-	// are refused in any case.
+	// When a cell is opened, Adopt changes its node name to NodeID if the old name is not the id of a store
+	// (see IsStore). With or without Adopt, the cells of another store are refused.
 	Adopt bool
 	// Known returns the highest feature level that all members of a cluster support: see cell.Config. nil =
-	// the members of each shard say it to their leader.
+	// each shard's leader learns the level from its members.
 	Known func() (level uint32, ok bool)
 	// Engine holds the settings of the groups of all cells.
 	Engine engine.Tuning
@@ -48,7 +48,7 @@ type Config struct {
 	ViewLagLimit time.Duration
 	// Webhooks sets how webhooks are called.
 	Webhooks cell.Webhooks
-	Receiver sinks.Receiver       // receives the usage of all cells; nil = none does
+	Receiver sinks.Receiver // receives the usage of all cells; nil = usage is not delivered
 	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger         // nil = slog.Default()
 
@@ -128,8 +128,9 @@ func Open(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Add opens the cells of a namespace, one for each shard; Ready waits until they take writes. Add does not
-// delay other namespaces. If the namespace is being opened already, Add waits and shares the outcome.
+// Add opens the cells of a namespace, one for each shard; Ready waits until they take writes. If the
+// namespace is being opened already, Add waits and shares the outcome. It refuses an open namespace with
+// CONFLICT, and an opening beyond MaxCells with OVERLOADED.
 func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID, spec Spec) error {
 	if err := errors.Join(checkID(ns), spec.check(ns)); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID, spec Spec) error
 	return err
 }
 
-// Ready waits until all shards of an open namespace take writes here.
+// Ready waits until all shards of an open namespace take writes here, or ctx ends.
 func (h *Host) Ready(ctx context.Context, ns tenancy.NamespaceID) error {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -164,8 +165,9 @@ func (t *tenant) ready(ctx context.Context, ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// begin registers a change of a namespace. If a change in the other direction is under way, begin waits for
-// it first. If one in the same direction is under way, begin returns that one, and mine is false.
+// begin registers the opening or closing of a namespace. If a change in the other direction is under way,
+// begin waits for its end first. If one in the same direction is under way, begin returns that one, and mine
+// is false.
 func (h *Host) begin(ctx context.Context, ns tenancy.NamespaceID, opens bool) (c *change, mine bool, err error) {
 	for {
 		c, mine, err := h.tryBegin(ns, opens)
@@ -202,8 +204,8 @@ func (h *Host) tryBegin(ns tenancy.NamespaceID, opens bool) (c *change, mine boo
 	return c, true, nil
 }
 
-// reserve sets the number of cells that a change will have open, or refuses it if they exceed MaxCells. The
-// caller holds mu.
+// reserve sets the number of cells that a change will have open. It refuses the change with OVERLOADED if the
+// host would have more than MaxCells open. The caller holds mu.
 func (h *Host) reserve(ns tenancy.NamespaceID, c *change, cells int) error {
 	open := cells
 	for _, t := range h.cells {
@@ -333,8 +335,8 @@ func (h *Host) Namespaces() []tenancy.NamespaceID {
 	return slices.Sorted(maps.Keys(h.cells))
 }
 
-// Cells returns the open cells of a namespace, by shard; there is at least one. A caller that uses them for
-// longer than one read calls Visit first.
+// Cells returns the open cells of a namespace, by shard; there is at least one. The caller must not change
+// the slice, and calls Visit first if it uses the cells for longer than one read.
 func (h *Host) Cells(ns tenancy.NamespaceID) ([]*cell.Cell, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
@@ -359,7 +361,7 @@ func (h *Host) tenant(ns tenancy.NamespaceID) (*tenant, error) {
 	return h.find(ns)
 }
 
-// find does the same as tenant for a caller that holds mu.
+// find returns an open namespace; the caller holds mu.
 func (h *Host) find(ns tenancy.NamespaceID) (*tenant, error) {
 	t, ok := h.cells[ns]
 	if !ok {
@@ -424,8 +426,8 @@ func (h *Host) Polls(ns tenancy.NamespaceID) (Polls, error) {
 	return Polls{Parked: int(t.polls.count.Load()), Refused: t.polls.refused.Load()}, nil
 }
 
-// Close waits for the openings and closings under way, closes every cell and releases the shared caches. No
-// namespace can be opened afterwards.
+// Close waits for the openings and closings under way, even after ctx has ended. Then it closes every cell
+// and releases the shared caches. No namespace can be opened afterwards. Later calls return nil at once.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closed {

@@ -1,6 +1,7 @@
 package host
 
-// OpenCells returns the number of cells that are open, one for each shard of an open namespace, and the bound on it.
+// OpenCells returns the number of open cells and MaxCells, the bound on that number. An open namespace has
+// one cell for each shard.
 func (h *Host) OpenCells() (open, most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

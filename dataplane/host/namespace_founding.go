@@ -15,12 +15,12 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// These files record the data of a namespace. If they do not agree, the namespace is not opened, because
-// otherwise the rest of data that is partly gone would pass for the whole.
+// These files record the data of a namespace. If they do not agree, the namespace is not opened, so that the
+// remains of partly lost data never pass for the whole.
 //
-//	opened/<namespace>.json         of which founding the namespace has been open here
+//	opened/<namespace>.json         the founding that has been open here
 //	ns/<namespace>/shards.json      how the namespace was founded
-//	ns/<namespace>/<n>/shard.json   to which shard of which founding the directory belongs
+//	ns/<namespace>/<n>/shard.json   the founding and the shard of the directory
 const (
 	openedDir  = "opened"
 	shardsFile = "shards.json"
@@ -45,8 +45,8 @@ type founding struct {
 	known bool // openedDir has a record of this founding
 }
 
-// opened is the content of a file in openedDir. If it has no birth, only the control plane knows that the
-// namespace was open here.
+// opened is the content of a file in openedDir. An empty Birth means that the host learned only from the control
+// plane that the namespace was open here.
 type opened struct {
 	Namespace tenancy.NamespaceID `json:"namespace"`
 	Birth     string              `json:"birth,omitempty"`

@@ -30,9 +30,8 @@ const (
 // MaxIDLength is the maximum number of characters of a namespace's id.
 const MaxIDLength = 64
 
-// checkID refuses an id that could name a directory other than a namespace's. An id consists of letters,
-// digits, _ and - and does not begin with -. The code that creates ids keeps to that, so any other id came
-// from a place that it should not come from.
+// checkID refuses an id that could name a directory other than a namespace's. An id has 1 to MaxIDLength
+// letters, digits, _ and -, and does not begin with -.
 func checkID(ns tenancy.NamespaceID) error {
 	ok := ns != "" && len(ns) <= MaxIDLength && ns[0] != '-'
 	for i := range len(ns) {
@@ -57,16 +56,17 @@ func (h *Host) Shut(ctx context.Context, ns tenancy.NamespaceID) error {
 	})
 }
 
-// Remove closes a namespace, if it is open, and deletes its data. Once Remove returns without an error, no
-// crash brings any of the data back, and a namespace that is added again is empty.
+// Remove closes a namespace, if it is open, and deletes its data. While usage of the namespace cannot be
+// delivered, Remove returns an error and keeps the data. Once Remove returns without an error, no crash
+// brings any of the data back, and a namespace that is added again is empty.
 func (h *Host) Remove(ctx context.Context, ns tenancy.NamespaceID) error {
 	return h.take(ctx, ns, h.drop)
 }
 
 // Leave closes a namespace, if it is open, and deletes this host's copy, because another store serves the
-// namespace. It delivers no usage, because the usage of the namespace is that of its own groups. Leave refuses to
-// delete a copy of these groups, whose incarnations are elsewhere, and keeps it closed, because it may be the
-// only one.
+// namespace. Leave delivers no usage, because the groups that serve the namespace deliver it. elsewhere holds
+// the incarnations of those groups. If it is empty, or the copy here is of one of those groups, Leave returns
+// an error and keeps the closed copy, because it may be the only one.
 func (h *Host) Leave(ctx context.Context, ns tenancy.NamespaceID, elsewhere []entry.Incarnation) error {
 	return h.take(ctx, ns, func(ctx context.Context, ns tenancy.NamespaceID, t *tenant, _ *change) error {
 		if err := h.shut(ctx, ns, t); err != nil {
@@ -185,9 +185,9 @@ func (t *tenant) owing() bool {
 	return slices.ContainsFunc(t.cells, func(c *cell.Cell) bool { return c.Failed() == nil && c.UsageOwed() > 0 })
 }
 
-// drop delivers the usage of the cells, closes them and deletes their directory. It first renames the
-// directory, durably, to a name under which nothing is opened, so that a crash leaves either the whole
-// namespace or trash, never half a namespace.
+// drop delivers the usage of the cells, closes them and deletes their directory. Before the deletion it
+// durably renames the directory to a name under which nothing is opened, so that a crash leaves either the
+// whole namespace or trash, never half a namespace.
 func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) error {
 	t, owed := h.settle(ctx, ns, t, of)
 	if err := h.shut(ctx, ns, t); err != nil {
@@ -215,7 +215,7 @@ func (h *Host) discardAndEmpty(ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// discard moves a namespace's directory, if it has one, into the trash. Its name there begins with the id and
+// discard moves a namespace's directory, if there is one, into the trash. The new name begins with the id and
 // a dot. No id contains a dot, so that empty finds the entries of one namespace by this prefix.
 func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if _, err := os.Lstat(h.dir(ns)); errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,8 @@ import (
 const NamespacesDir = cellsDir
 
 // Restore creates the directory of a namespace in cells, which will become the NamespacesDir of a data
-// directory. It calls restore to fill the directory of each shard.
+// directory. It calls restore to fill the directory of each shard. After an error the namespace is
+// incomplete.
 func Restore(cells string, ns tenancy.NamespaceID, shards int, restore func(shard int, dir string) error) error {
 	spec := Spec{Shards: shards}
 	if err := checkID(ns); err != nil {

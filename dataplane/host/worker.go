@@ -145,9 +145,9 @@ func (w *Workers) add(id string, nowNs int64) any {
 // workers does not pay for a walk each.
 const candidates = 256
 
-// evict removes the longest unseen worker, the first candidate of the last walk that nobody has seen since.
-// That is the right one, because all other workers were seen later then, and time only goes on. Without
-// candidates evict only walks and selects new ones; add calls it again. The caller holds growing.
+// evict removes the first candidate that has sent no request since the last walk. That worker is the longest
+// unseen one, because all workers after it were seen later. If no candidate is left, evict removes nothing
+// and selects new candidates, and add calls it again. The caller holds growing.
 func (w *Workers) evict() {
 	for len(w.oldest) > 0 {
 		next := w.oldest[0]
