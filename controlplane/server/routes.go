@@ -31,9 +31,9 @@ func (s *Server) table() []serve.Route {
 	return table
 }
 
-// lenient reports whether a route ignores unknown fields and parameters. The routes of hosts and gateways do, because
-// their versions differ, and so do all other routes that the table declares open. Scrape routes do, because scrapers
-// send parameters of their own, and so do unimplemented routes, which know no parameters.
+// lenient reports whether a route ignores unknown fields and parameters. Open routes do, among them those of
+// hosts and gateways, because the versions of members differ. Scrape routes do, because scrapers send
+// parameters of their own. Unimplemented routes do, because they know no parameters.
 func lenient(route serve.Route) bool {
 	switch route.Permission {
 	case serve.Open, tenancy.FleetJoin:

@@ -10,8 +10,9 @@ import (
 )
 
 // unbuilt lists the documented routes that this server does not implement yet: methods, path below /cloud/v1
-// and the permission that they will need. To callers with the permission they return 501 with their method
-// and path. unbuiltRoutes adds the webhook of the payment provider, which is open, and two routes that will stay refused.
+// and the permission that the routes will need. A caller with the permission gets 501 with the method and
+// path. unbuiltRoutes adds the webhook of the payment provider, which is open, and two routes that will stay
+// refused.
 var unbuilt = []struct {
 	methods    string
 	path       string

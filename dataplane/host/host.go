@@ -48,7 +48,7 @@ type Config struct {
 	ViewLagLimit time.Duration
 	// Webhooks sets how webhooks are called.
 	Webhooks cell.Webhooks
-	Receiver sinks.Receiver // receives the usage of all cells; nil = usage is not delivered
+	Receiver sinks.Receiver       // receives the usage of all cells; nil = usage is not delivered
 	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger         // nil = slog.Default()
 
