@@ -2,14 +2,11 @@ package fleet_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/tls"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/api/fleet/fleettest"
 )
 
 // These are the members of the tests of TLS.
@@ -34,11 +32,7 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	root, err := certificate.NewRoot(time.Now().Add(-2*certificate.Life), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{root, t}
+	return authority{fleettest.NewRoot(t, time.Now().Add(-2*certificate.Life)), t}
 }
 
 // holder returns the holder of a member with a certificate of some age, and with a clock that is slow, so that the member
@@ -47,29 +41,7 @@ func (a authority) holder(who certificate.Identity, age, slow time.Duration) *ce
 	a.t.Helper()
 	issued := time.Now().Add(-age)
 	now := func() time.Time { return time.Now().Add(-slow) }
-	h, err := certificate.Open(certificate.Config{
-		Path: filepath.Join(a.t.TempDir(), certificate.FileName), Kind: who.Kind, Store: who.Store,
-		Now: now, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	csr, err := h.Request()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	der, err := a.Issue(csr, who, nil, issued, rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	bundle, err := certificate.NewBundle(a.DER())
-	if err == nil {
-		err = h.Accept(who.ID, der, bundle)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return h
+	return fleettest.Certified(a.t, a.Root, who, issued, now)
 }
 
 // lockedText has the lines of a log.

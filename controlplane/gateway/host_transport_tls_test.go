@@ -2,16 +2,13 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,44 +18,15 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-func newRoot(t *testing.T) *certificate.Root {
-	t.Helper()
-	root, err := certificate.NewRoot(time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-// certified returns the holder of a member with a certificate of the root.
+// certified returns the holder of a member with a fresh certificate of the root.
 func certified(t *testing.T, root *certificate.Root, who certificate.Identity) *certificate.Holder {
 	t.Helper()
-	h, err := certificate.Open(certificate.Config{
-		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: who.Kind, Store: who.Store, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := h.Request()
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := root.Issue(csr, who, nil, time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle, err := certificate.NewBundle(root.DER())
-	if err == nil {
-		err = h.Accept(who.ID, der, bundle)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return fleettest.Certified(t, root, who, time.Now(), nil)
 }
 
 // serveHost serves as a host over TLS until stop or the end of the test. It answers with the major version of HTTP.
@@ -86,7 +54,7 @@ func serveHost(t *testing.T, root *certificate.Root, id, store string) (address 
 // and another store at the same address, while connections to the first are idle.
 func TestAHostIsKnownByItsCertificate(t *testing.T) {
 	t.Parallel()
-	root := newRoot(t)
+	root := fleettest.NewRoot(t, time.Now())
 	address, stop := serveHost(t, root, "host_1", "store_1")
 	all := newTransports(certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"}))
 	defer all.CloseIdleConnections()
@@ -138,7 +106,7 @@ func TestAHostIsKnownByItsCertificate(t *testing.T) {
 // store, the gateway sends the request there.
 func TestWaitsForItsHostOverTLS(t *testing.T) {
 	t.Parallel()
-	root := newRoot(t)
+	root := fleettest.NewRoot(t, time.Now())
 	gateway := certified(t, root, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
 	w := newTown(t, ok, patient, func(c *Config) { c.Transport = newTransports(gateway) })
 	away, stop := serveHost(t, root, "host_1", "store_1")
@@ -159,7 +127,7 @@ func TestWaitsForItsHostOverTLS(t *testing.T) {
 // an effect.
 func TestAFailedHandshakeSendsNothing(t *testing.T) {
 	t.Parallel()
-	ours, foreign := newRoot(t), newRoot(t)
+	ours, foreign := fleettest.NewRoot(t, time.Now()), fleettest.NewRoot(t, time.Now())
 	gateway := certified(t, ours, certificate.Identity{Kind: certificate.Gateway, ID: "gw_1"})
 	address, _ := serveHost(t, foreign, "host_1", "store_1")
 	w := newTown(t, ok, func(c *Config) { c.Transport = newTransports(gateway) })
@@ -174,7 +142,7 @@ func TestAFailedHandshakeSendsNothing(t *testing.T) {
 // TestAHandshakeNamesTheServer checks that the gateway tells a server the name in its URL.
 func TestAHandshakeNamesTheServer(t *testing.T) {
 	t.Parallel()
-	root := newRoot(t)
+	root := fleettest.NewRoot(t, time.Now())
 	served := fleet.HostServer(certified(t, root, certificate.Identity{Kind: certificate.Host, ID: "host_1", Store: "store_1"}))
 	names := make(chan string, 1)
 	served.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

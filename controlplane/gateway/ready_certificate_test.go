@@ -5,12 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/fleet/fleettest"
@@ -24,10 +20,10 @@ import (
 func TestReadinessWarnsOfTheCertificate(t *testing.T) {
 	t.Parallel()
 	plane := fleettest.NewTLS(t)
-	var ahead atomic.Int64
+	var clock fleettest.Clock
 	held, err := certificate.Open(certificate.Config{
 		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: certificate.Gateway, FleetRoot: plane.Root(),
-		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, Logger: slog.New(slog.DiscardHandler),
+		Now: clock.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,29 +45,7 @@ func TestReadinessWarnsOfTheCertificate(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ask := func(h http.Handler, path string) (int, string) {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		return w.Code, w.Body.String()
-	}
-	fleettest.Eventually(t, "the gateway is ready", func() bool { status, _ := ask(g, "/readyz"); return status == http.StatusOK })
+	fleettest.Eventually(t, "the gateway is ready", func() bool { status, _ := fleettest.Ask(t, g, "/readyz"); return status == http.StatusOK })
 	plane.SetDown(true)
-	for _, c := range []struct {
-		ahead  time.Duration
-		status int
-		says   string
-	}{
-		{0, http.StatusOK, `"certificate":"ok"`},
-		{certificate.Life - certificate.AlarmBefore - time.Minute, http.StatusOK, `"certificate":"ok"`},
-		{certificate.Life - certificate.AlarmBefore + time.Minute, http.StatusOK, `"certificate":"the certificate expires at `},
-		{certificate.Life + time.Minute, http.StatusServiceUnavailable, "was valid until"},
-	} {
-		ahead.Store(int64(c.ahead))
-		if status, says := ask(g, "/readyz"); status != c.status || !strings.Contains(says, c.says) {
-			t.Errorf("%v after the issue: %d %s", c.ahead, status, says)
-		}
-	}
-	if _, says := ask(metrics.Handler(), "/metrics"); !strings.Contains(says, "\n"+telemetry.CertificateRemaining.Name+" 0\n") {
-		t.Error("the metrics of an expired certificate:", says)
-	}
+	fleettest.CheckExpiry(t, &clock, g, metrics.Handler())
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/certificate"
+	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -194,9 +195,9 @@ func TestOperatorsVerifyTheControlPlaneByName(t *testing.T) {
 func TestReadinessWarnsOfTheCertificate(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
-	var ahead time.Duration
+	var clock fleettest.Clock
 	held, err := certificate.Open(certificate.Config{
-		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: certificate.ControlPlane, Now: func() time.Time { return time.Now().Add(ahead) },
+		Path: filepath.Join(t.TempDir(), certificate.FileName), Kind: certificate.ControlPlane, Now: clock.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -207,11 +208,6 @@ func TestReadinessWarnsOfTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(h http.Handler, path string) (int, string) {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
-		return w.Code, w.Body.String()
-	}
 	if err := cfg.Authority.Certify(held, "control-1", nil, time.Now(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
@@ -219,28 +215,11 @@ func TestReadinessWarnsOfTheCertificate(t *testing.T) {
 	if err := cfg.Authority.Certify(held, "control-1", nil, time.Now(), rand.Reader); err != nil || held.Member() != before {
 		t.Error("a fresh certificate was replaced:", err)
 	}
-	for _, c := range []struct {
-		ahead  time.Duration
-		status int
-		says   string
-	}{
-		{0, 200, `"certificate":"ok"`},
-		{certificate.Life - certificate.AlarmBefore - time.Minute, 200, `"certificate":"ok"`},
-		{certificate.Life - certificate.AlarmBefore + time.Minute, 200, `"certificate":"the certificate expires at `},
-		{certificate.Life + time.Minute, 503, "was valid until"},
-	} {
-		ahead = c.ahead
-		if status, says := ask(s, "/readyz"); status != c.status || !strings.Contains(says, c.says) {
-			t.Errorf("%v after the issue: %d %s", c.ahead, status, says)
-		}
-	}
-	if _, says := ask(cfg.Metrics.Handler(), "/metrics"); !strings.Contains(says, "\n"+telemetry.CertificateRemaining.Name+" 0\n") {
-		t.Error("the metrics of an expired certificate:", says)
-	}
-	if err := cfg.Authority.Certify(held, "control-1", nil, time.Now().Add(ahead), rand.Reader); err != nil {
+	fleettest.CheckExpiry(t, &clock, s, cfg.Metrics.Handler())
+	if err := cfg.Authority.Certify(held, "control-1", nil, clock.Now(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	if status, says := ask(s, "/readyz"); status != 200 {
+	if status, says := fleettest.Ask(t, s, "/readyz"); status != 200 {
 		t.Errorf("after the renewal: %d %s", status, says)
 	}
 	s.Close(t.Context())

@@ -11,10 +11,8 @@ import (
 	"encoding/json"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,15 +84,11 @@ func NewTLS(tb testing.TB) *ControlPlane {
 func start(tb testing.TB, secure bool) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
-		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime,
+		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime, root: NewRoot(tb, time.Now()),
 		docs: map[string]fleet.Message{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{},
 		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
-	var err error
-	if c.root, err = certificate.NewRoot(time.Now(), rand.Reader); err != nil {
-		tb.Fatal(err)
-	}
 	mux := http.NewServeMux()
 	c.mux = mux
 	mux.HandleFunc("POST "+fleet.JoinPath, c.join)
@@ -111,7 +105,8 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 	}))
 	if secure {
 		// Not StartTLS, which would show a certificate of its own.
-		server.Listener = tls.NewListener(server.Listener, fleet.ControlPlaneServer(c.holder()))
+		held := Certified(tb, c.root, certificate.Identity{Kind: certificate.ControlPlane, ID: "control-1"}, time.Now(), nil)
+		server.Listener = tls.NewListener(server.Listener, fleet.ControlPlaneServer(held))
 		server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes
 	}
 	server.Start()
@@ -124,30 +119,6 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 		server.Close()
 	})
 	return c
-}
-
-// holder returns a holder with a certificate of the control plane.
-func (c *ControlPlane) holder() *certificate.Holder {
-	c.tb.Helper()
-	const id = "control-1"
-	h, err := certificate.Open(certificate.Config{
-		Path: filepath.Join(c.tb.TempDir(), certificate.FileName), Kind: certificate.ControlPlane, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	csr, err := h.Request()
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	der, err := c.root.Issue(csr, certificate.Identity{Kind: certificate.ControlPlane, ID: id}, nil, time.Now(), rand.Reader)
-	if err == nil {
-		err = h.Accept(id, der, c.roots())
-	}
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	return h
 }
 
 // Root returns the fingerprint of the root, for certificate.Config.FleetRoot.
@@ -320,7 +291,7 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		}
 		return text
 	}
-	a := fleet.JoinAnswer{ID: m.id, Run: request.Run, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS(), Roots: c.roots()}
+	a := fleet.JoinAnswer{ID: m.id, Run: request.Run, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS(), Roots: bundleOf(c.root)}
 	if m.kind == keyring.Gateway {
 		a.Token, a.HostToken = sign(tenancy.GatewayMember, token.ControlPlane), sign(tenancy.GatewayMember, token.Hosts)
 	} else {
@@ -340,15 +311,6 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		c.issued++
 	}
 	answer(w, a)
-}
-
-// roots returns the bundle with the root.
-func (c *ControlPlane) roots() certificate.Bundle {
-	b, err := certificate.NewBundle(c.root.DER())
-	if err != nil {
-		panic(err) // NewRoot made it
-	}
-	return b
 }
 
 // member authenticates requests by a service token for the control plane.
@@ -392,7 +354,7 @@ func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.
 			beat := fleet.Message{Number: c.number}
 			if jwks != told {
 				beat.JWKS, told = json.RawMessage(jwks), jwks
-				roots := c.roots()
+				roots := bundleOf(c.root)
 				beat.Roots = &roots
 			}
 			batch = append(batch, beat)
