@@ -79,21 +79,15 @@ func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) pauseReconcile(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
-	if err != nil {
-		return err
-	}
-	ns, err := s.cluster(r)
-	if err != nil {
-		return err
-	}
-	if _, err := propose[any](r.Context(), s, &store.PauseReconcile{Meta: q.meta, Id: string(ns.ID)}); err != nil {
-		return err
-	}
-	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "paused"})
+	return s.switchReconcile(w, r, "paused", func(meta *store.Meta, id string) store.Op { return &store.PauseReconcile{Meta: meta, Id: id} })
 }
 
 func (s *Server) resumeReconcile(w http.ResponseWriter, r *http.Request) error {
+	return s.switchReconcile(w, r, "resumed", func(meta *store.Meta, id string) store.Op { return &store.ResumeReconcile{Meta: meta, Id: id} })
+}
+
+// switchReconcile commits an op on the reconciliation of a namespace and answers with a status.
+func (s *Server) switchReconcile(w http.ResponseWriter, r *http.Request, status string, opOf func(meta *store.Meta, id string) store.Op) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
 		return err
@@ -102,10 +96,10 @@ func (s *Server) resumeReconcile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := propose[any](r.Context(), s, &store.ResumeReconcile{Meta: q.meta, Id: string(ns.ID)}); err != nil {
+	if _, err := propose[any](r.Context(), s, opOf(q.meta, string(ns.ID))); err != nil {
 		return err
 	}
-	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "resumed"})
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
 // toCluster converts a namespace to its cluster. hostName is the name of the namespace's host, "" if it has
