@@ -75,6 +75,18 @@ func orgOf(ctx context.Context, c *client.Cloud, org string) (string, error) {
 	return all[0].ID, nil
 }
 
+// listOfOrg makes a command that lists what an organisation has.
+func listOfOrg[A any](r *remote, use, short string, list func(*client.Cloud, context.Context, string) ([]A, error), columns []column[A]) *cobra.Command {
+	var org string
+	return bindOrg(onCloud(r, use, short, cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]A, error) {
+		org, err := orgOf(cmd.Context(), c, org)
+		if err != nil {
+			return nil, err
+		}
+		return list(c, cmd.Context(), org)
+	}, func(w io.Writer, all []A) { showList(w, all, columns) }), &org)
+}
+
 func cloudOrgs(r *remote) *cobra.Command {
 	columns := []column[api.Org]{
 		{"ORGANISATION", func(o api.Org) string { return o.Name }},
@@ -109,15 +121,8 @@ func cloudNamespaces(r *remote) *cobra.Command {
 		{"ENDPOINT", func(n api.Namespace) string { return n.Status.Endpoint }},
 	}
 	one := func(w io.Writer, n api.Namespace) { showOne(w, n, columns...) }
-	var org string
 	return below("namespaces", "Manage namespaces",
-		bindOrg(onCloud(r, "list", "List the namespaces of an organisation", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Namespace, error) {
-			org, err := orgOf(cmd.Context(), c, org)
-			if err != nil {
-				return nil, err
-			}
-			return c.Namespaces(cmd.Context(), org)
-		}, func(w io.Writer, all []api.Namespace) { showList(w, all, columns) }), &org),
+		listOfOrg(r, "list", "List the namespaces of an organisation", (*client.Cloud).Namespaces, columns),
 		onCloud(r, "get NAMESPACE", "Show a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
 			return c.Namespace(cmd.Context(), args[0])
 		}, one),
@@ -249,22 +254,13 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 }
 
 func cloudAudit(r *remote) *cobra.Command {
-	var org string
-	return bindOrg(onCloud(r, "audit", "List an organisation's changes and refused requests, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
-		org, err := orgOf(cmd.Context(), c, org)
-		if err != nil {
-			return nil, err
-		}
-		return c.Audit(cmd.Context(), org)
-	}, func(w io.Writer, all []api.AuditRow) {
-		showList(w, all, []column[api.AuditRow]{
-			{"SEQ", func(a api.AuditRow) string { return count(a.Seq) }},
-			{"AT", func(a api.AuditRow) string { return clock(a.At) }},
-			{"PRINCIPAL", func(a api.AuditRow) string { return a.Principal }},
-			{"ACTION", func(a api.AuditRow) string { return a.Action }},
-			{"TARGET", func(a api.AuditRow) string { return a.Target }},
-			{"REFUSED", func(a api.AuditRow) string { return string(a.Refused) }},
-			{"COUNT", func(a api.AuditRow) string { return count(a.Count) }},
-		})
-	}), &org)
+	return listOfOrg(r, "audit", "List an organisation's changes and refused requests, oldest first", (*client.Cloud).Audit, []column[api.AuditRow]{
+		{"SEQ", func(a api.AuditRow) string { return count(a.Seq) }},
+		{"AT", func(a api.AuditRow) string { return clock(a.At) }},
+		{"PRINCIPAL", func(a api.AuditRow) string { return a.Principal }},
+		{"ACTION", func(a api.AuditRow) string { return a.Action }},
+		{"TARGET", func(a api.AuditRow) string { return a.Target }},
+		{"REFUSED", func(a api.AuditRow) string { return string(a.Refused) }},
+		{"COUNT", func(a api.AuditRow) string { return count(a.Count) }},
+	})
 }

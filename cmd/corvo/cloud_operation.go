@@ -26,15 +26,8 @@ func cloudOperations(r *remote) *cobra.Command {
 		}},
 	}
 	one := func(w io.Writer, o api.Operation) { showOne(w, o, columns...) }
-	var org string
 	return below("operations", "Show operations of the control plane and wait for them",
-		bindOrg(onCloud(r, "list", "List the operations of an organisation, newest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Operation, error) {
-			org, err := orgOf(cmd.Context(), c, org)
-			if err != nil {
-				return nil, err
-			}
-			return c.Operations(cmd.Context(), org)
-		}, func(w io.Writer, all []api.Operation) { showList(w, all, columns) }), &org),
+		listOfOrg(r, "list", "List the operations of an organisation, newest first", (*client.Cloud).Operations, columns),
 		alias("get", onCloud(r, "show ID", "Show an operation", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Operation, error) {
 			return c.Operation(cmd.Context(), args[0])
 		}, one)),
