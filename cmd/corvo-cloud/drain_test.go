@@ -27,12 +27,7 @@ func TestStreamsOfAGatewayThatDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant := p.newTenant(ctx, org.ID, "a")
-	made, err := p.operator.CreateNamespaceKey(ctx, tenant.id, api.CreateCloudKeyRequest{
-		CreateKeyRequest: api.CreateKeyRequest{Name: "raw", Roles: []string{"worker"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := p.newKey(ctx, tenant.id, "raw", "worker")
 	two := new(http.Protocols)
 	two.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: two}

@@ -36,12 +36,7 @@ func TestFollowersGoOnAfterAHostRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant := p.newTenant(ctx, org.ID, "a")
-	made, err := p.operator.CreateNamespaceKey(ctx, tenant.id, api.CreateCloudKeyRequest{
-		CreateKeyRequest: api.CreateKeyRequest{Name: "follower", Roles: []string{"admin"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := p.newKey(ctx, tenant.id, "follower", "admin")
 	endpoint := "http://" + listening(p.gateway)
 	c := newClient(t, endpoint, made.APIKey)
 	var enqueued []string

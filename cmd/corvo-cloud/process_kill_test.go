@@ -133,13 +133,20 @@ func (p *parts) newTenant(ctx context.Context, org, name string) tenant {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	made, err := p.operator.CreateNamespaceKey(ctx, op.Resource.ID, api.CreateCloudKeyRequest{
-		CreateKeyRequest: api.CreateKeyRequest{Name: "test", Roles: []string{"admin"}},
+	made := p.newKey(ctx, op.Resource.ID, "test", "admin")
+	return tenant{newClient(p.t, p.gatewayRelay.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
+}
+
+// newKey creates a key of a namespace with a role.
+func (p *parts) newKey(ctx context.Context, namespace, name, role string) api.CloudKey {
+	p.t.Helper()
+	made, err := p.operator.CreateNamespaceKey(ctx, namespace, api.CreateCloudKeyRequest{
+		CreateKeyRequest: api.CreateKeyRequest{Name: name, Roles: []string{role}},
 	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return tenant{newClient(p.t, p.gatewayRelay.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
+	return made
 }
 
 // TestAnyPartMayBeKilled kills each part of a cloud while tenants work. Every acknowledged job survives, the

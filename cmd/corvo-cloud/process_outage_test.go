@@ -40,12 +40,7 @@ func TestNoRequestFailsWhilePartsRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant := p.newTenant(ctx, org.ID, "a")
-	made, err := p.operator.CreateNamespaceKey(ctx, tenant.id, api.CreateCloudKeyRequest{
-		CreateKeyRequest: api.CreateKeyRequest{Name: "load", Roles: []string{"admin"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := p.newKey(ctx, tenant.id, "load", "admin")
 	load := &outageLoad{t: t}
 	working, stop := context.WithCancel(ctx)
 	for _, name := range []string{"gateway-1", "gateway-2"} {
