@@ -58,6 +58,9 @@ type JoinRequest struct {
 	Store   string `json:"store,omitempty"` // id of the host's data directory, StorePrefix and 26 characters; "" for a gateway
 	Run     int64  `json:"run,omitempty"`   // JoinAnswer.Run of the first join of this process; 0 = none yet, or a gateway
 	CSR     []byte `json:"csr,omitempty"`   // in DER, while the member needs a certificate; nil = it needs none
+	// Raft is the host:port where other hosts reach this host's Raft members, at most 255 bytes; "" = nowhere, so that it
+	// gets only namespaces with one replica.
+	Raft string `json:"raft,omitempty"`
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
@@ -97,11 +100,21 @@ const (
 	Leave = "leave"
 )
 
-// The values of Doc.Role.
+// The values of GroupMember.Role.
 const (
-	Found = "found" // the store founds the namespace's groups unless it has them
-	Join  = "join"  // the store has the namespace's groups and founds none
+	Found   = "found"   // the store founds the namespace's groups unless it has them
+	Join    = "join"    // the store has the namespace's groups or joins them, and founds none
+	Leaving = "leaving" // the store serves on until the groups have removed it
 )
+
+// GroupMember is a store that is a member of a namespace's groups. The id of the store is the name of the Raft member.
+type GroupMember struct {
+	Store string `json:"store"`
+	Host  string `json:"host"`           // id of the store's host
+	URL   string `json:"url"`            // base URL where gateways reach the host
+	Raft  string `json:"raft,omitempty"` // host:port where other members reach it: see JoinRequest.Raft
+	Role  string `json:"role"`           // Found, Join or Leaving
+}
 
 // Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
 // earlier ones of that namespace.
@@ -121,10 +134,20 @@ type Doc struct {
 	// Incarnations holds, by shard, the incarnations of the namespace's groups. If it is empty, the namespace is of an
 	// earlier version and its host has not reported them yet.
 	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
-	Ready        bool                `json:"ready"`           // the host has it open, so that requests may be sent there
-	Keys         []Key               `json:"keys"`            // the namespace's keys and its organisation's tokens
-	Roles        []Role              `json:"roles,omitempty"` // the custom roles that keys name
-	Trace        string              `json:"trace,omitempty"` // traceparent of the operation under way
+	// Epoch is the control plane's; it rises when its state is restored from a backup, because generations may then
+	// repeat.
+	Epoch int64 `json:"epoch"`
+	// Members holds the stores with the namespace: those of its list of members, in the order of their placement, and
+	// then those that leave it. If it is empty, the namespace is not placed yet.
+	Members []GroupMember `json:"members,omitempty"`
+	// Configurations holds, by shard, the index of a Raft configuration that the leader has reported and that has
+	// exactly the list of members of an earlier or this generation; nil = none was reported yet. A store that is in
+	// no Members may delete its copy only if its own log has no later configuration with itself.
+	Configurations []uint64 `json:"configurations,omitempty"`
+	Ready          bool     `json:"ready"`           // it was open once, so that requests may be sent to its members
+	Keys           []Key    `json:"keys"`            // the namespace's keys and its organisation's tokens
+	Roles          []Role   `json:"roles,omitempty"` // the custom roles that keys name
+	Trace          string   `json:"trace,omitempty"` // traceparent of the operation under way
 }
 
 // Key is the form of a key in a document: without the secret, only with its hash.
@@ -179,6 +202,29 @@ type CellReport struct {
 	Error      string `json:"error,omitempty"`
 	// Incarnations holds, by shard, the incarnations of the groups of a namespace that is Opened.
 	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`
+	// Groups holds, by shard, the state of the members of this store in the groups of a namespace that is Opened.
+	Groups []GroupReport `json:"groups,omitempty"`
+}
+
+// The values of GroupReport.Role.
+const (
+	Joining   = "joining"   // the member waits for the group's leader to add it, or for the first entries
+	Following = "following" // the member has the group's log and does not lead
+	Leading   = "leading"   // the member leads and serves
+)
+
+// GroupReport is the state of a store's member in the group of one shard. A member that does not lead reports its
+// role only.
+type GroupReport struct {
+	Role string `json:"role"`
+	// Epoch and Generation are those of the list of members in the group's state; 0 = it has none.
+	Epoch      int64 `json:"epoch,omitempty"`
+	Generation int64 `json:"generation,omitempty"`
+	// Configuration is the index of the Raft configuration that the leader has applied; Voters and Learners are the
+	// stores in it.
+	Configuration uint64   `json:"configuration,omitempty"`
+	Voters        []string `json:"voters,omitempty"`
+	Learners      []string `json:"learners,omitempty"`
 }
 
 // ReportEvery is the time between two reports without a change.

@@ -52,6 +52,9 @@ type Namespace struct {
 	HostID     string // id of the host it is placed on; "" = not placed yet
 	Store      string // id of the store with its data; "" = not placed yet, or the host has named none
 	StoreLost  bool   // the host has joined with another store since
+	// Members holds the stores with the namespace: those of its list of members, in the order of their placement, and
+	// then those that leave it; nil = not placed yet.
+	Members []GroupMember
 	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, because
 	// the namespace is of an earlier version.
 	Incarnations []entry.Incarnation
@@ -62,6 +65,16 @@ type Namespace struct {
 	Trace        string // that operation's traceparent
 	DocNumber    int64  // number of the newest document about it
 	CreatedNs    int64
+}
+
+// GroupMember is a store that is a member of a namespace's groups.
+type GroupMember struct {
+	Store   string // id of the store
+	Host    string // id of the store's host
+	URL     string // base URL where gateways reach the host
+	Raft    string // host:port where other members reach the host; "" = nowhere
+	Lost    bool   // the host has joined with another store since
+	Leaving bool   // it is not in the list of members any more, and serves on until the groups have removed it
 }
 
 // OperationStatus is the progress of an operation.
