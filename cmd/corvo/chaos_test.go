@@ -41,18 +41,13 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("the faults are drawn from CORVO_CHAOS_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	faults := chaos.Named(t, "kill the leader", "isolate the leader", "kill a node", "kill the leader")
+	faults := chaos.Named(t, chaos.Faults, "kill the leader", "isolate the leader", "kill a node", "kill the leader")
 	if n, err := strconv.Atoi(os.Getenv("CORVO_CHAOS")); err == nil {
-		faults = faults[:0]
-		for len(faults) < n {
-			all := slices.Clone(chaos.Faults)
-			if os.Getenv("CORVO_CHAOS_CLOCK") != "" {
-				all = append(all, chaos.ClockJump)
-			}
-			rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-			faults = append(faults, all...)
+		all := slices.Clone(chaos.Faults)
+		if os.Getenv("CORVO_CHAOS_CLOCK") != "" {
+			all = append(all, chaos.ClockJump)
 		}
-		faults = faults[:n]
+		faults = chaos.Draw(all, n, rng)
 	}
 	chaos.Inflict(t, c, l, rng, faults...)
 	l.Finish(t)

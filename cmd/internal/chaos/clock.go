@@ -12,7 +12,7 @@ import (
 // again. It is not in Faults, because it affects everything else on the machine. The clock
 // of a single node cannot be set, because a kernel has one clock; tests in virtual time do
 // that.
-var ClockJump = Fault{"jump the clock", func(t testing.TB, _ *Cluster, l *Load, rng *rand.Rand) {
+var ClockJump = Fault[*Cluster]{"jump the clock", func(t testing.TB, _ *Cluster, l *Load, rng *rand.Rand) {
 	begun := time.Now()
 	by := time.Duration(5+rng.IntN(60)) * time.Second
 	if rng.IntN(2) == 0 {

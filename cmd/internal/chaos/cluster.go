@@ -4,18 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
 // The ports are the same on every node, because each node has its own address.
@@ -28,22 +23,13 @@ const (
 // only if something is broken.
 const awaitTimeout = 2 * time.Minute
 
-// Cluster is a cluster of processes on a Network.
+// Cluster is a cluster of bare nodes on a Network.
 type Cluster struct {
-	Net *Network
+	processes
 	Key string // an admin key
 
-	binary string
-	token  string // file of the join token
-	flags  []string
-	nodes  []*node
-}
-
-type node struct {
-	dir     string
-	process *proctest.Process // nil while it is down
-	stopped bool              // by SIGSTOP
-	client  *client.Client
+	token string // file of the join token
+	flags []string
 }
 
 // Start starts n nodes as one cluster, with additional flags for each, and waits until
@@ -51,19 +37,16 @@ type node struct {
 func Start(t testing.TB, binary string, n int, flags ...string) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &Cluster{Net: NewNetwork(t, n), binary: binary, flags: flags, token: filepath.Join(dir, "token")}
+	c := &Cluster{processes: newProcesses(t, binary, dir, n), flags: flags, token: filepath.Join(dir, "token")}
 	if err := os.WriteFile(c.token, []byte(strings.Repeat("chaos", 8)), 0o600); err != nil {
 		t.Fatal(err)
-	}
-	for i := range n {
-		c.nodes = append(c.nodes, &node{dir: filepath.Join(dir, fmt.Sprint(i))})
 	}
 	for i := range n {
 		c.StartNode(t, i)
 		if i == 0 {
 			c.readKey(t)
 		}
-		c.nodes[i].client = c.newClient(t, i)
+		c.nodes[i].client = newClient(t, c.URL(i), c.Key)
 		c.AwaitReady(t, i)
 	}
 	c.AwaitVoters(t, n)
@@ -92,12 +75,7 @@ func (c *Cluster) StartNode(t testing.TB, i int) {
 	if i > 0 {
 		args = append(args, "--join", fmt.Sprintf("%s:%d", c.Net.Addr(0), raftPort))
 	}
-	command, args := c.Net.Inside(i, c.binary, append(args, c.flags...)...)
-	p, err := proctest.Spawn(t, command, args...)
-	if err != nil {
-		t.Fatalf("node %d: %v", i, err)
-	}
-	c.nodes[i].process, c.nodes[i].stopped = p, false
+	c.spawn(t, i, append(args, c.flags...)...)
 }
 
 // Size returns the number of nodes.
@@ -116,61 +94,6 @@ func (c *Cluster) others(than int) []int {
 
 // URL returns the URL at which a node serves clients.
 func (c *Cluster) URL(i int) string { return fmt.Sprintf("http://%s:%d", c.Net.Addr(i), httpPort) }
-
-// Up reports whether a node runs and is not frozen.
-func (c *Cluster) Up(i int) bool { return c.nodes[i].process != nil && !c.nodes[i].stopped }
-
-// Client returns a client of one node that repeats no request.
-func (c *Cluster) Client(i int) *client.Client { return c.nodes[i].client }
-
-func (c *Cluster) newClient(t testing.TB, i int) *client.Client {
-	t.Helper()
-	k, err := client.New(c.URL(i), c.Key, client.WithRetries(0), client.WithTimeout(requestLimit),
-		client.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(k.Close)
-	return k
-}
-
-// Kill ends a node with SIGKILL.
-func (c *Cluster) Kill(t testing.TB, i int) {
-	t.Helper()
-	c.nodes[i].process.Kill(t)
-	c.nodes[i].process = nil
-}
-
-// Terminate ends a node with SIGTERM and waits for it.
-func (c *Cluster) Terminate(t testing.TB, i int) {
-	t.Helper()
-	if err := c.nodes[i].process.Terminate(t); err != nil {
-		t.Errorf("node %d after SIGTERM: %v\n%s", i, err, c.nodes[i].process.Log())
-	}
-	c.nodes[i].process = nil
-}
-
-// Freeze stops a node with SIGSTOP until Thaw.
-func (c *Cluster) Freeze(t testing.TB, i int) {
-	t.Helper()
-	c.nodes[i].process.Signal(t, syscall.SIGSTOP)
-	c.nodes[i].stopped = true
-}
-
-// Thaw lets a frozen node continue.
-func (c *Cluster) Thaw(t testing.TB, i int) {
-	t.Helper()
-	c.nodes[i].process.Signal(t, syscall.SIGCONT)
-	c.nodes[i].stopped = false
-}
-
-// Log returns the log of a node since its last start.
-func (c *Cluster) Log(i int) string {
-	if c.nodes[i].process == nil {
-		return ""
-	}
-	return c.nodes[i].process.Log()
-}
 
 // Status returns a node's view of the cluster.
 func (c *Cluster) Status(ctx context.Context, i int) (api.ClusterStatus, error) {
@@ -243,27 +166,18 @@ func (c *Cluster) await(t testing.TB, what string, holds func(ctx context.Contex
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), awaitTimeout)
 	defer cancel()
-	for !holds(ctx) {
-		select {
-		case <-ctx.Done():
-			for i := range c.nodes {
-				if c.nodes[i].client == nil {
-					continue
-				}
-				s, err := c.Status(context.Background(), i)
-				text, _ := json.Marshal(s.Nodes)
-				t.Logf("node %d: up %v, state %s, leader %q, term %d, nodes %s, error %v\n%s", i, c.Up(i), s.State, s.LeaderID, s.Term, text, err, tail(c.Log(i)))
-			}
-			t.Fatalf("no %s after %v", what, awaitTimeout)
-		case <-time.After(20*time.Millisecond + rand.N(20*time.Millisecond)):
-		}
+	if poll(ctx, holds) {
+		return
 	}
-}
-
-// tail returns the end of a log.
-func tail(log string) string {
-	const most = 4 << 10
-	return log[max(0, len(log)-most):]
+	for i := range c.nodes {
+		if c.nodes[i].client == nil {
+			continue
+		}
+		s, err := c.Status(context.Background(), i)
+		text, _ := json.Marshal(s.Nodes)
+		t.Logf("node %d: up %v, state %s, leader %q, term %d, nodes %s, error %v\n%s", i, c.Up(i), s.State, s.LeaderID, s.Term, text, err, tail(c.Log(i)))
+	}
+	t.Fatalf("no %s after %v", what, awaitTimeout)
 }
 
 // FailoverGap kills the leader and returns the time until another node acknowledged a write

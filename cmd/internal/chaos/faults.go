@@ -2,14 +2,15 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
 
-// Fault injects one fault and repairs it.
-type Fault struct {
+// Fault injects one fault into processes of type C, a *Cluster or a *Fleet, and repairs it.
+type Fault[C any] struct {
 	Name string
-	Do   func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand)
+	Do   func(t testing.TB, c C, l *Load, rng *rand.Rand)
 }
 
 // hold waits for the duration of a fault, which is longer than an election.
@@ -41,8 +42,8 @@ func killing(which func(t testing.TB, c *Cluster, rng *rand.Rand) int) func(test
 	}
 }
 
-// Faults lists all faults by name.
-var Faults = []Fault{
+// Faults lists all faults of a Cluster by name.
+var Faults = []Fault[*Cluster]{
 	{"kill the leader", killing(func(t testing.TB, c *Cluster, _ *rand.Rand) int { return c.Leader(t) })},
 	{"kill a node", killing(func(_ testing.TB, c *Cluster, rng *rand.Rand) int { return rng.IntN(c.Size()) })},
 	{"kill all nodes", func(t testing.TB, c *Cluster, _ *Load, _ *rand.Rand) {
@@ -99,27 +100,33 @@ var Faults = []Fault{
 	}},
 }
 
-// Named returns the Faults with the given names, in that order.
-func Named(t testing.TB, names ...string) []Fault {
+// Named returns the faults of a list with the given names, in that order.
+func Named[C any](t testing.TB, list []Fault[C], names ...string) []Fault[C] {
 	t.Helper()
-	var all []Fault
+	var all []Fault[C]
 	for _, name := range names {
-		found := false
-		for _, f := range Faults {
-			if f.Name == name {
-				all, found = append(all, f), true
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(list, func(f Fault[C]) bool { return f.Name == name })
+		if i < 0 {
 			t.Fatalf("there is no fault %q", name)
 		}
+		all = append(all, list[i])
 	}
 	return all
 }
 
+// Draw returns n faults of a list: all of them in a random order, again and again.
+func Draw[C any](list []Fault[C], n int, rng *rand.Rand) (drawn []Fault[C]) {
+	for len(drawn) < n {
+		all := slices.Clone(list)
+		rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		drawn = append(drawn, all...)
+	}
+	return drawn[:n]
+}
+
 // Inflict injects faults one after the other under a load. After each one it waits until
 // writes make progress.
-func Inflict(t testing.TB, c *Cluster, l *Load, rng *rand.Rand, faults ...Fault) {
+func Inflict[C any](t testing.TB, c C, l *Load, rng *rand.Rand, faults ...Fault[C]) {
 	t.Helper()
 	for i, f := range faults {
 		l.AwaitProgress(t, 200)

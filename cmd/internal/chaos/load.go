@@ -25,12 +25,19 @@ const (
 	ackTries     = 1000
 )
 
-// Load is a set of clients that enqueue, fetch, ack and read at all nodes of a cluster, with
+// target is a set of processes that serve one namespace.
+type target interface {
+	Size() int // number of the processes that serve
+	Client(i int) *client.Client
+	await(t testing.TB, what string, holds func(ctx context.Context) bool)
+}
+
+// Load is a set of clients that enqueue, fetch, ack and read at all processes of a target, with
 // the history of their requests and answers.
 type Load struct {
 	History *History
 
-	cluster *Cluster
+	target  target
 	acks    atomic.Int64 // acknowledged enqueues and acks, the measure of progress
 	gap     gap
 	stop    context.CancelFunc
@@ -63,10 +70,10 @@ func (g *gap) take() time.Duration {
 }
 
 // StartLoad starts the given number of producers, of workers and of readers. Finish ends it.
-func StartLoad(t testing.TB, c *Cluster, clients int) *Load {
+func StartLoad(t testing.TB, at target, clients int) *Load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &Load{History: newHistory(), cluster: c, stop: stop}
+	l := &Load{History: newHistory(), target: at, stop: stop}
 	for i := range clients {
 		l.running.Go(func() { l.produce(ctx, i) })
 		l.running.Go(func() { l.work(ctx, clients+i) })
@@ -75,9 +82,9 @@ func StartLoad(t testing.TB, c *Cluster, clients int) *Load {
 	return l
 }
 
-// any returns the client of a random node. Each request draws again, because some nodes are
+// any returns the client of a random process. Each request draws again, because some processes are
 // down.
-func (l *Load) any() *client.Client { return l.cluster.Client(rand.IntN(l.cluster.Size())) }
+func (l *Load) any() *client.Client { return l.target.Client(rand.IntN(l.target.Size())) }
 
 func (l *Load) produce(ctx context.Context, who int) {
 	for n := 0; ctx.Err() == nil; n++ {
@@ -120,11 +127,11 @@ func (l *Load) work(ctx context.Context, who int) {
 	}
 }
 
-// ack repeats an ack until it is answered, as a worker does.
+// ack repeats an ack, with the usage of one token, until it is answered, as a worker does.
 func (l *Load) ack(ctx context.Context, who int, job *api.FetchedJob) {
 	for range ackTries {
 		call := l.History.now()
-		err := l.any().Ack(context.WithoutCancel(ctx), job.JobID, api.AckRequest{LeaseToken: job.LeaseToken})
+		err := l.any().Ack(context.WithoutCancel(ctx), job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.ReportedUsage{InputTokens: 1}})
 		switch {
 		case err == nil:
 			l.History.add(job.JobID, who, call, step{what: acked, known: true})
@@ -187,7 +194,7 @@ func pause(ctx context.Context) {
 func (l *Load) AwaitProgress(t testing.TB, writes int64) {
 	t.Helper()
 	target := l.acks.Load() + writes
-	l.cluster.await(t, fmt.Sprintf("%d acknowledged writes more", writes), func(context.Context) bool { return l.acks.Load() >= target })
+	l.target.await(t, fmt.Sprintf("%d acknowledged writes more", writes), func(context.Context) bool { return l.acks.Load() >= target })
 }
 
 // Finish ends the load after all nodes have recovered, and compares the clients' answers
@@ -208,6 +215,9 @@ func (l *Load) Finish(t testing.TB) {
 		len(h.with(enqueued)), len(h.with(acked)), h.lostEnq, h.lostFetch, h.lostAck)
 }
 
+// Acked returns the number of acknowledged acks. Each has reported one token.
+func (l *Load) Acked() int { return len(l.History.with(acked)) }
+
 // recount checks every job on every node at the end: acknowledged jobs exist, acknowledged
 // acks stand, and the number of jobs is possible.
 func (l *Load) recount(t testing.TB) {
@@ -215,9 +225,9 @@ func (l *Load) recount(t testing.TB) {
 	enq, ack := l.History.with(enqueued), l.History.with(acked)
 	final := map[string]string{}
 	for i, id := range append(enq, ack...) {
-		node := i % l.cluster.Size()
-		l.cluster.await(t, "answer of a node", func(ctx context.Context) bool {
-			job, err := l.cluster.Client(node).Job(ctx, id, client.Read{Strong: true})
+		node := i % l.target.Size()
+		l.target.await(t, "answer of a node", func(ctx context.Context) bool {
+			job, err := l.target.Client(node).Job(ctx, id, client.Read{Strong: true})
 			if api.CodeOf(err) == api.NotFound {
 				t.Errorf("job %s was acknowledged; node %d has no such job", id, node)
 				return true
