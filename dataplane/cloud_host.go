@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/corvo/corvo/dataplane/agent"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
 )
 
@@ -42,6 +45,7 @@ const segmentBytes = 1 << 20
 
 // CloudHost is an open host of the cloud. It serves many namespaces to gateways.
 type CloudHost struct {
+	lock   io.Closer // of the data directory
 	agent  *agent.Agent
 	host   *host.Host
 	server *server.Server
@@ -64,6 +68,10 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	// OpenStore comes first, because its file tells the directory of a host from that of a node.
+	if n.lock, err = durable.Lock(cfg.DataDir); err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", cfg.DataDir, err)
+	}
 	n.agent, err = agent.Open(agent.Config{
 		DataDir:      cfg.DataDir,
 		Store:        store,
@@ -137,6 +145,9 @@ func (n *CloudHost) Close(ctx context.Context) error {
 	}
 	if n.host != nil {
 		errs = append(errs, n.host.Close(ctx))
+	}
+	if n.lock != nil {
+		errs = append(errs, n.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -43,6 +45,25 @@ func TestHostAdoptsTheCellsOfAnEarlierVersion(t *testing.T) {
 	if err != nil || !host.IsStore(node) {
 		t.Errorf("the cell is of node %q (%v)", node, err)
 	}
+}
+
+// A second process on the directory of a running host is refused before it opens anything there.
+func TestAHostLocksItsDirectory(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.open()
+	second, err := dataplane.OpenHost(t.Context(), dataplane.HostConfig{
+		DataDir: c.dir, ControlPlane: c.plane.URL, Credential: c.credential, Address: "http://127.0.0.1:2", Logger: c.logger,
+	})
+	if err == nil {
+		err = second.Close(t.Context())
+		t.Fatalf("a second process opened the directory too; closed with %v", err)
+	}
+	if !errors.Is(err, durable.ErrInUse) || !strings.Contains(err.Error(), c.dir) {
+		t.Errorf("the refusal is %v", err)
+	}
+	c.close()
+	c.open()
 }
 
 // A copy of a data directory that is started beside its original fences the original off: the original stops
