@@ -148,6 +148,11 @@ type Config struct {
 	// View returns the index of the last entry that this member's view of the machine shows. The leader gives a listed
 	// member no vote before the view has caught up. nil = the machine has no view.
 	View func() uint64
+	// Peers reports whether a node may send to this member although the node is neither in the group's configuration nor
+	// in the list of members, as this member knows them. A new member knows neither. Peers runs on the goroutine that
+	// reads from the node, so it must not block. nil = a member that does not lead accepts every node that the
+	// Transport's Identity trusts.
+	Peers func(id string) bool
 
 	// Level returns the feature level to write entries at. Default: 1.
 	Level func() uint32

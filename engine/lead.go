@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/corvo/corvo/engine/membership"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 	"github.com/corvo/corvo/engine/transport"
@@ -32,28 +34,46 @@ func (g *Group) registerHandlers() {
 }
 
 // admit decides which nodes may send to this member in the group, among those that the transport's Identity
-// trusts. A leader accepts only members of its configuration, because no newer one exists. A follower accepts
-// every node, because its configuration may be older than a leader that is about to send it the new one. Raft
-// itself refuses a vote to a node that is not a member. A leader that was deposed and does not know it keeps
-// refusing a new leader outside of its configuration, until its lease expires.
+// trusts. A leader accepts only members of its configuration, because no newer one exists. A follower may have an
+// older configuration than a leader that is about to send it the new one. It accepts every node or, with
+// Config.Peers, each node for which belongs is true. Raft itself refuses a vote to a node that is not a member. A
+// leader that was deposed and does not know it keeps refusing a new leader outside of its configuration, until its
+// lease expires.
 func (g *Group) admit(id string) bool {
 	select {
 	case <-g.opened:
 	default:
-		return true
+		return g.config.Peers == nil || g.config.Peers(id)
 	}
 	if !g.replica.Leads() {
-		return true
+		return g.config.Peers == nil || g.belongs(id)
 	}
-	for _, p := range g.replica.Members() {
-		if p.ID == id {
-			return true
-		}
+	if g.configured(id) {
+		return true
 	}
 	if g.nonMembers.due(id) {
 		g.spawn(func() { g.notifyRemoved(g.life, replica.Peer{ID: id}) })
 	}
 	return false
+}
+
+// configured reports whether a node is in the newest configuration of the log.
+func (g *Group) configured(id string) bool {
+	return slices.ContainsFunc(g.replica.Members(), func(p replica.Peer) bool { return p.ID == id })
+}
+
+// belongs reports whether a node is in a configuration or in the list of members, or whether Config.Peers knows it. The
+// applied configuration counts beside the newest one, because the leader that removes itself must tell this member that
+// the newest one is committed.
+func (g *Group) belongs(id string) bool {
+	if g.configured(id) {
+		return true
+	}
+	if _, applied, _ := g.member(id); applied {
+		return true
+	}
+	list, _ := g.list()
+	return slices.ContainsFunc(list, func(m membership.Listed) bool { return m.ID == id }) || g.config.Peers(id)
 }
 
 // removedNoticeInterval is the wait before a leader repeats its notice to a node that is not a member.

@@ -61,6 +61,9 @@ type Config struct {
 	Join *entry.Incarnation
 	// Incarnation is the only incarnation that the cell may have, new or not; nil = any. See engine.Config.
 	Incarnation *entry.Incarnation
+	// Peers reports whether another node may send to this member: see engine.Config. nil = every node that the
+	// transport's Identity trusts may.
+	Peers func(id string) bool
 	// Engine holds the settings of the group.
 	Engine engine.Tuning
 	// FeedKeep is how many events a reader of the feed may be behind; 0 = DefaultFeedKeep.
@@ -193,6 +196,7 @@ func (c *Cell) openGroup() (err error) {
 		MaxLevel:  op.FeatureLevel,
 		List:      c.members,
 		View:      func() uint64 { return uint64(c.viewApplied()) },
+		Peers:     cfg.Peers,
 		Codec:     op.NewCodec(),
 		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
