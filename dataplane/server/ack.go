@@ -70,8 +70,8 @@ func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, i
 	return done.GetUsageRejected(), found.explain(id, err)
 }
 
-// acks prepares acks of the jobs in ids. The methods settle and one of the returned items propose one op for
-// each shard. They note in found the results that do not match their schemas.
+// acks prepares acks; ids[i] is the job of all[i]. The result's methods, settle and one, propose one op for
+// each shard, and note in found the job results that do not match their schemas.
 func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, found *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,

@@ -146,7 +146,7 @@ func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 type auditFilter struct {
 	principal, method, path string
 	status                  [2]uint32 // the lowest and the highest; 0 = any
-	after, before           int64     // clock; after is included, before is not; 0 = any
+	after, before           int64 // Unix ns; after is included, before is not; 0 = any
 	desc, lines             bool
 	limit                   int
 	places                  []uint64 // the number of the page's first record on each shard; nil = the first page
@@ -193,7 +193,8 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	return f, f.readCursor(query.Get("cursor"), q)
 }
 
-// readInstant parses a time. It returns 0 for an empty text. For a wrong text it adds a fault and returns 0.
+// readInstant parses a time into Unix nanoseconds. It returns 0 for an empty text. For a wrong text it adds a
+// fault and returns 0.
 func readInstant(faults *convert.Faults, name, text string) int64 {
 	at, ok, err := api.Time(text).Parse()
 	if err != nil {

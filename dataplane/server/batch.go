@@ -117,8 +117,8 @@ func writeBatch(w http.ResponseWriter, from *state.Snapshot, b *state.Batch) err
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// batchOf returns the id in the path and the shard of batches with that id. It refuses a malformed id with
-// NOT_FOUND, and does not check that the batch exists.
+// batchOf returns the id in the path and the shard that such a batch would lie on. It refuses a malformed id
+// with NOT_FOUND, and does not check that the batch exists.
 func (q *request) batchOf(r *http.Request) (job.ID, *cell.Cell, error) {
 	id, err := job.ParseBatchID(r.PathValue("id"))
 	if err != nil {

@@ -115,8 +115,8 @@ func (q *request) mayMoveTo(queue string) error {
 	return err
 }
 
-// nameBulk adds a share of the named jobs for each shard, and sets the operation's number of jobs. A job
-// belongs to the share of its shard, as far as this node knows that shard.
+// nameBulk adds a share of the named jobs for each shard, and sets the operation's number of jobs. Each job
+// belongs to the share of the shard that this node believes has the job.
 func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 	at := make([]*cell.Cell, len(ids))
 	for i, id := range ids {

@@ -35,7 +35,7 @@ type Cluster interface {
 const (
 	// membersWait is the longest time that a status request waits for the leaders' answers.
 	membersWait = 2 * time.Second
-	// memberChangeWait is the longest time that a change of membership may take.
+	// memberChangeWait is the longest time that a change of the members or of the leader may take.
 	memberChangeWait = 30 * time.Second
 )
 
@@ -217,8 +217,8 @@ func (s *Server) removeServer(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// changeCluster runs a change of membership. It refuses with STATE_CONFLICT if the node has no cluster
-// listener.
+// changeCluster runs a change of the members or of the leader. It refuses with STATE_CONFLICT if the node has
+// no cluster listener.
 func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, done string, change func(context.Context, Cluster) error) error {
 	if _, err := s.begin(r, req); err != nil {
 		return err

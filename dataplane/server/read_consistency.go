@@ -53,7 +53,7 @@ func (q *request) freshness(r *http.Request) (freshness, error) {
 	return out, nil
 }
 
-// on returns the least position of a shard, or 0 if none is named.
+// on returns the least position of a shard, or 0 if min_index names none.
 func (f freshness) on(c *cell.Cell) cell.Index {
 	for _, p := range f.least {
 		if p.shard == c.Shard() {
