@@ -139,8 +139,8 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 	return out, nil
 }
 
-// FromReplay builds the op that replays the job of, and sets id, the id of the new job, in meta. The op
-// checks that the job has the iteration.
+// FromReplay builds the op that replays a job from one of its iterations. of is the job to replay. id is the
+// id of the new job, which FromReplay sets in meta. The op checks that the job has the iteration.
 func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *op.ReplayJob {
 	if b.From < 1 || b.From > job.MaxIterations {
 		f.Invalid("from", "is %d; name an iteration, from 1 to %d", b.From, job.MaxIterations)
@@ -160,7 +160,7 @@ func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.Sco
 	return &op.ScoreJob{Meta: meta, JobId: id[:], Score: &job.Score{Dimension: b.Dimension, Value: *b.Value, Scorer: b.Scorer}}
 }
 
-// ToScores converts the scores of a job to their API form; nil are none.
+// ToScores converts the scores of a job to their API form. scores may be nil.
 func ToScores(scores *state.Scores) api.Scores {
 	out := api.Scores{Scores: []api.Score{}}
 	for _, s := range scores.GetScores() {

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromNewBatch converts the batch that an enqueue creates; it returns nil for none. The caller adds the shard
-// of the callback's queue and checks the parent.
+// FromNewBatch converts the batch that an enqueue creates, or returns nil if b is nil. The caller adds the
+// shard of the callback's queue and checks the parent.
 func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	if b == nil {
 		return nil

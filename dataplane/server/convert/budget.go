@@ -81,8 +81,8 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 }
 
 // FromRaise converts a raise of the budget in was to a new declaration of that budget, with its calendar
-// windows at nowNs. The new raise replaces an earlier one. An amount of 0 ends the raise; every other amount
-// needs either for, at most job.MaxRollingWindow, or until, in the future.
+// windows at nowNs. The new raise replaces an earlier one. An amount of 0 ends the raise. Any other amount
+// needs either r.For, at most job.MaxRollingWindow, or r.Until, which must lie in the future.
 func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := proto.Clone(was.Budget).(*state.Budget)
 	b.RaiseNanoUsd, b.RaiseUntilNs = int64(valueOf(r.AmountUSD)), 0
@@ -123,9 +123,9 @@ var reserveWords = [...]string{
 }
 
 // ToBudget converts a budget to its API form at nowNs. a is the budget's account on the shard that was read.
-// A shard that does not know this declaration yet has an old account or none (nil). A limit without a window
-// in the account has spent nothing, and then a calendar limit shows no times. learned is the moving average
-// of the cost of the queue's attempts; it is 0 for other scopes.
+// A shard that does not know this declaration yet has an old account or none (nil). A limit that has no
+// window in the account shows no spending and, unless its window is rolling, no start and end. learned is the
+// moving average of the cost of the queue's attempts; it is 0 for other scopes.
 func ToBudget(r *state.Resource, a *state.Account, learned, nowNs int64) api.Budget {
 	b := r.Budget
 	reserve, from := b.Reserve(0, learned)

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fromChain gives a job the chain of its request; an empty chain is none. The caller adds the shards of the
-// steps' queues. The first step is the job itself: the request must repeat the job's queue there, and the
+// fromChain gives a job the chain of its request, unless that chain is empty. The caller adds the shards of
+// the steps' queues. The first step is the job itself: the request must repeat the job's queue there, and the
 // chain stores the step without a payload. All payloads, including the job's, must be objects and may have
 // job.MaxChainBytes in total.
 func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {

@@ -24,7 +24,8 @@ func Absent(raw json.RawMessage) bool {
 }
 
 // blob converts an optional document to the client's exact bytes, which it does not copy. It returns nil if
-// the document is absent. It refuses a document of more than most bytes, and then returns nil too.
+// the document is absent. most is the largest allowed size in bytes: blob refuses a longer document and
+// returns nil.
 func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil

@@ -208,8 +208,8 @@ func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	return out
 }
 
-// millis converts a duration to milliseconds; absent stands for an empty one. It refuses more than most and a
-// part of a millisecond, and then returns 0.
+// millis converts a duration to milliseconds; an empty duration means absent. It refuses a duration that
+// exceeds most or is not a whole number of milliseconds, and then returns 0.
 func millis(f *Faults, field string, d api.Duration, absent, most time.Duration) int64 {
 	v, err := d.Parse(absent)
 	switch {

@@ -117,7 +117,7 @@ func ToSettings(s *state.Settings) (api.Settings, error) {
 	return out, nil
 }
 
-// keptFor returns the time that settled jobs are kept; an ms of 0 stands for the default, a negative ms for
+// keptFor returns the time that settled jobs are kept. An ms of 0 means the default, a negative ms means for
 // ever.
 func keptFor(ms int64) api.Duration {
 	switch {

@@ -17,8 +17,8 @@ import (
 // defaultRetryLimit is the number of retries of a delivery if the webhook sets none.
 const defaultRetryLimit = 3
 
-// defaultSecretOverlap is the time that deliveries are also signed with a replaced secret if the webhook sets
-// none.
+// defaultSecretOverlap is how long deliveries are also signed with the old secret after a change of the
+// secret, if the webhook sets no time.
 const defaultSecretOverlap = 24 * time.Hour
 
 // FromHook converts a webhook and fills in defaults. Without a secret in the request, the webhook keeps its
