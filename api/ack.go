@@ -18,7 +18,7 @@ type AckRequest struct {
 	Usage      *ReportedUsage  `json:"usage,omitempty"`      // since the last report; added to the job's usage
 	LeaseToken string          `json:"lease_token,omitempty"`
 	WorkerID   string          `json:"worker_id,omitempty"`
-	StepStatus string          `json:"step_status,omitempty"` // of a chain's step: continue (the default) or exit, which requires agent_status done or none
+	StepStatus string          `json:"step_status,omitempty"` // of a chain's step: continue (the default) or exit, which is refused with agent_status continue or hold
 
 	// AgentStatus says how an agent's iteration ended: AgentContinue, AgentHold or AgentDone (the default).
 	// The ack of a job that was enqueued without an agent may have it too.

@@ -1,7 +1,8 @@
 package api
 
-// MoveJobRequest is the body of POST /jobs/{id}/move. An active or cancelled job cannot move
-// (STATE_CONFLICT).
+// MoveJobRequest is the body of POST /jobs/{id}/move. An active or cancelled job cannot move. To a queue on
+// another shard, neither can a job with iterations or scores, nor one that waits for other jobs or that other
+// jobs wait for. The error is STATE_CONFLICT.
 type MoveJobRequest struct {
 	Queue string `json:"queue"` // the queue to move the job to
 	// ResetAttempts gives the job all its attempts again. Its history stays, and the numbers of its

@@ -29,10 +29,10 @@ func (c *Client) Iterations(ctx context.Context, jobID string, page IterationPag
 	return out, err
 }
 
-// Replay creates a job that repeats the agent's job jobID from the iteration from, the first being 1, and
-// returns the id of the new job. The error is NOT_FOUND if the server does not have that iteration's input,
-// and STATE_CONFLICT if the job has no iterations or is moving to another queue. If the job's queue takes no
-// job, the error is that of Enqueue.
+// Replay creates a job that repeats iteration number `from` of the agent's job jobID and continues from
+// there. The first iteration has the number 1. Replay returns the id of the new job. The error is NOT_FOUND
+// if the server does not have that iteration's input, and STATE_CONFLICT if the job has no iterations or is
+// moving to another queue. If the job's queue takes no job, the error is that of Enqueue.
 func (c *Client) Replay(ctx context.Context, jobID string, from int) (newJobID string, err error) {
 	var out api.EnqueueResponse
 	_, err = c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/replay", body: api.ReplayRequest{From: from}, out: &out, repeat: repeatKeyed})

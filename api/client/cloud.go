@@ -390,8 +390,8 @@ func (c *Cloud) ResumeReconcile(ctx context.Context, id string) error {
 
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// versionOf returns the version in a tag made by etag, and 0 for any other tag. A proxy's weak tag is such a
-// tag: a write that sent it back in If-Match would always be refused.
+// versionOf returns the version in a tag made by etag, and 0 for any other tag, such as a proxy's weak tag. A
+// write that sent a weak tag back in If-Match would always be refused.
 func versionOf(tag string) int64 {
 	text, err := strconv.Unquote(tag)
 	if err != nil {

@@ -199,8 +199,8 @@ func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, l
 	}
 }
 
-// SearchWords returns a page of the jobs with the words in their payloads and tags. "phrases" and prefix* are
-// supported. limit is at most 1,000; 0 = 50.
+// SearchWords returns a page of the jobs whose payload, tags and queue name together contain all the words. A
+// whole job id counts as a word. "phrases" and prefix* are supported. limit is at most 1,000; 0 = 50.
 func (c *Client) SearchWords(ctx context.Context, words string, limit int, cursor string, r Read) (api.SearchResponse, error) {
 	q := url.Values{"q": {words}}
 	if limit > 0 {

@@ -15,8 +15,9 @@ import (
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // ReadBody returns the whole body of the request, nil if it has none. Only a route's handler may call it. The
-// error is PAYLOAD_TOO_LARGE if the body is larger than the route's MaxBody, and PARSE_ERROR if it ends early or
-// does not arrive within Config.BodyTimeout of the call. The caller owns the result.
+// error is PAYLOAD_TOO_LARGE if the body is larger than the route's MaxBody. It is PARSE_ERROR if the body
+// ends early or does not arrive within Config.BodyTimeout, counted from the start of ReadBody. The caller
+// owns the result.
 func ReadBody(r *http.Request) ([]byte, error) {
 	var b bytes.Buffer
 	if err := readBody(r, &b); err != nil {

@@ -12,8 +12,8 @@ import (
 
 // recent holds encoded records of one kind by job: those that entries have lately written or are about to
 // read. A job goes from its enqueue to its fetch to its ack within moments, and reading it from Pebble each
-// time costs more than everything else that an op does. It does not hold decoded jobs, because an op changes
-// a job in place, and a change without a put must not be visible to the next op.
+// time costs more than everything else that an op does. Decoded jobs were rejected, because an op changes a
+// job in place, and a change without a put must not be visible to the next op.
 //
 // A record here equals the stored record as of the last commit, so a reader cannot tell whether it came from
 // here or from the store, and replicas need not hold the same records.

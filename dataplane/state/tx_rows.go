@@ -171,8 +171,8 @@ func committed[R any](s *Store, read func(source) (R, error)) (none R, err error
 	return read(s.gen.db)
 }
 
-// checkRows compares the number of records of a kind and their timers with the head and the timer index, and
-// calls the function each, unless it is nil, for every record.
+// checkRows compares the number of records of a kind and their timers with the head and the timer index. It
+// also calls each(id, rec) for every record, unless each is nil.
 func checkRows[T any, R interface {
 	*T
 	record
