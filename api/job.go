@@ -15,8 +15,8 @@ type Job struct {
 	Payload  json.RawMessage `json:"payload"`
 	Priority int             `json:"priority"` // 0 critical, 1 high, 2 normal
 
-	Attempt          int    `json:"attempt"`     // number of started attempts; one that was given back undone does not count
-	MaxRetries       int    `json:"max_retries"` // number of started attempts; an attempt whose stopping worker gave the job back does not count
+	Attempt          int    `json:"attempt"`     // number of started attempts; an attempt whose stopping worker gave the job back does not count
+	MaxRetries       int    `json:"max_retries"` // the largest number of attempts, the first one included
 	RetryBackoff     string `json:"retry_backoff"`
 	RetryBaseDelayMs int64  `json:"retry_base_delay_ms"`
 	RetryMaxDelayMs  int64  `json:"retry_max_delay_ms"`

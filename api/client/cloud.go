@@ -82,8 +82,9 @@ func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, er
 	}
 }
 
-// AwaitOperation waits until an operation has ended or wait is over, which may be a minute at most, and returns the
-// operation. If the operation failed, AwaitOperation returns its error.
+// AwaitOperation waits until an operation has ended or wait is over, and returns the operation. It returns
+// earlier if the control plane shuts down. The error is VALIDATION_ERROR if wait is longer than a minute. If
+// the operation failed, AwaitOperation returns its error.
 func (c *Cloud) AwaitOperation(ctx context.Context, id string, wait time.Duration) (api.Operation, error) {
 	path := cloudPath("operations", id) + "?wait=" + wait.String()
 	op, err := send[api.Operation](ctx, c.Client, call{method: http.MethodGet, path: path, repeat: repeatAlways, wait: wait})

@@ -146,7 +146,7 @@ func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
 type auditFilter struct {
 	principal, method, path string
 	status                  [2]uint32 // the lowest and the highest; 0 = any
-	after, before           int64 // Unix ns; after is included, before is not; 0 = any
+	after, before           int64     // Unix ns; after is included, before is not; 0 = any
 	desc, lines             bool
 	limit                   int
 	places                  []uint64 // the number of the page's first record on each shard; nil = the first page

@@ -32,7 +32,7 @@ const LeftOut = "left out"
 type Bounds struct {
 	Kinds   int           // kinds of requests that wait in one quota; requests of further kinds are only counted
 	Waiting int           // kinds that wait in all quotas together; 0 = no bound
-	Burst   int // rows that an unused quota may write at once
+	Burst   int           // rows that an unused quota may write at once
 	Every   time.Duration // a quota gains one row in this time
 	Rows    int           // rows of one commit
 }
