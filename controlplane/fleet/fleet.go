@@ -4,6 +4,8 @@
 package fleet
 
 import (
+	"slices"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
@@ -49,22 +51,25 @@ type Namespace struct {
 	Observed   int64 // the generation that is in effect
 	Spec       Spec
 	Phase      Phase
-	HostID     string // id of the host it is placed on; "" = not placed yet
-	Store      string // id of the store with its data; "" = not placed yet, or the host has named none
-	StoreLost  bool   // the host has joined with another store since
+	HostID     string // host of the first member; "" = not placed yet
+	Store      string // store of the first member; "" = not placed yet
+	StoreLost  bool   // the first member is lost
 	// Members holds the stores with the namespace: those of its list of members, in the order of their placement, and
 	// then those that leave it; nil = not placed yet.
 	Members []GroupMember
 	// Incarnations holds, by shard, the incarnations of the groups; nil = not known, because
 	// the namespace is of an earlier version.
 	Incarnations []entry.Incarnation
-	Founded      bool   // the founding of the groups is recorded
-	PausedBy     string // principal that paused its reconciliation; "" = it is not paused
-	PausedNs     int64  // when; 0 = it is not paused
-	Operation    string // id of the operation under way; "" = none
-	Trace        string // that operation's traceparent
-	DocNumber    int64  // number of the newest document about it
-	CreatedNs    int64
+	Founded      bool // the founding of the groups is recorded
+	// Configurations holds, by shard, the index of the last reported Raft configuration that had exactly the list of
+	// members; nil = none was reported yet.
+	Configurations []uint64
+	PausedBy       string // principal that paused its reconciliation; "" = it is not paused
+	PausedNs       int64  // when; 0 = it is not paused
+	Operation      string // id of the operation under way; "" = none
+	Trace          string // that operation's traceparent
+	DocNumber      int64  // number of the newest document about it
+	CreatedNs      int64
 }
 
 // GroupMember is a store that is a member of a namespace's groups.
@@ -75,6 +80,30 @@ type GroupMember struct {
 	Raft    string // host:port where other members reach the host; "" = nowhere
 	Lost    bool   // the host has joined with another store since
 	Leaving bool   // it is not in the list of members any more, and serves on until the groups have removed it
+}
+
+// Listed returns the members in the list, in order: those that are not leaving.
+func (n Namespace) Listed() []GroupMember {
+	i := slices.IndexFunc(n.Members, func(m GroupMember) bool { return m.Leaving })
+	if i < 0 {
+		return n.Members
+	}
+	return n.Members[:i]
+}
+
+// Member returns the member of a store, which may be leaving.
+func (n Namespace) Member(store string) (m GroupMember, ok bool) {
+	for _, m := range n.Members {
+		if m.Store == store {
+			return m, true
+		}
+	}
+	return GroupMember{}, false
+}
+
+// On reports whether a host has a member of the namespace, which may be lost or leaving.
+func (n Namespace) On(host string) bool {
+	return slices.ContainsFunc(n.Members, func(m GroupMember) bool { return m.Host == host })
 }
 
 // OperationStatus is the progress of an operation.
@@ -114,14 +143,15 @@ type Host struct {
 	Kind       keyring.Kind // keyring.Host or keyring.Gateway
 	Region     string
 	Address    string // base URL; "" until it has joined, and for gateways
+	Raft       string // host:port where other hosts reach its Raft members; "" = nowhere
 	Binary     string // version of its binary; "" until it has joined
 	Version    int64  // rises with every write of it, and when Namespaces changes
 	CreatedNs  int64
-	Namespaces int    // number of namespaces that are placed on it and not deleted
-	Cells      int    // number of the shards of these namespaces
+	Namespaces int    // number of members of namespaces on its stores, but those of deleted ones
+	Cells      int    // number of the shards of these members
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // number of its newest process; 0 = it has named no store
-	Lost       int    // number of its namespaces with their data on a lost store
+	Lost       int    // number of its members on lost stores
 }
 
 // Credential is the record of a key of any kind: its owner and its rights, without the secret.

@@ -72,7 +72,7 @@ func populate(t *testing.T, s *store.Store) {
 	propose(t, s, &store.CreateHost{Meta: meta, Id: "host_1", Name: "h1", Kind: string(keyring.Host), Region: "eu", Credential: &store.Credential{
 		Id: "c1", Kind: string(keyring.Host), Owner: "host_1", Hash: bytes.Repeat([]byte{1}, 32),
 	}})
-	propose(t, s, &store.JoinHost{Meta: meta, Id: "host_1", Address: "http://h1", Version: "v1"})
+	propose(t, s, &store.JoinHost{Meta: meta, Id: "host_1", Address: "http://h1", Version: "v1", Store: "store_1"})
 	propose(t, s, &store.CreateOrg{Meta: meta, Id: "org_1", Name: "acme"})
 	propose(t, s, &store.CreateNamespace{
 		Meta: &store.Meta{Principal: "test", Trace: traceparent}, Id: "ns_1", Org: "org_1", Name: "orders", OperationId: "op_1",

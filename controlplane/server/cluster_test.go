@@ -20,8 +20,8 @@ func TestClusters(t *testing.T) {
 	host, credential := f.host("one", keyring.Host)
 	other := f.org("other")
 	placed, waiting := f.namespace("acme", "orders"), f.namespace(other, "mail")
-	f.settle(placed, host)
 	service := f.join(credential, "http://one.test")
+	f.settle(placed, host)
 	if a := f.send("POST", wire.ReportPath, service, `{"cells":[{"namespace":"`+placed+`","generation":1,"state":"failed","error":"disk full"}]}`); a.status != 200 {
 		t.Fatalf("a report: %d %s", a.status, a.body)
 	}

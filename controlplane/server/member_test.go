@@ -82,11 +82,15 @@ func (l *lines) docs() (all []wire.Doc, beat wire.Message) {
 	}
 }
 
-// settle places a namespace on a host and reports it open there.
+// settle places a namespace on the store of a host that has joined, and reports it open there.
 func (f *front) settle(ns, host string) {
 	f.t.Helper()
 	meta := &store.Meta{Principal: "test"}
-	f.propose(&store.PlaceNamespace{Meta: meta, Id: ns, Generation: f.generation(ns), HostId: host})
+	on, err := f.store.Host(f.t.Context(), host)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.propose(&store.PlaceNamespace{Meta: meta, Id: ns, Generation: f.generation(ns), Stores: []string{on.Store}})
 	n, err := f.store.Namespace(f.t.Context(), "", ns)
 	if err != nil {
 		f.t.Fatal(err)
@@ -117,6 +121,7 @@ func TestWhoLearnsWhat(t *testing.T) {
 	two, twoCredential := f.host("two", keyring.Host)
 	_, gateway := f.host("g", keyring.Gateway)
 	mine, theirs, nowhere := f.namespace("acme", "mine"), f.namespace("acme", "theirs"), f.namespace("acme", "nowhere")
+	service := map[string]string{"one": f.join(oneCredential, "http://one.test"), "two": f.join(twoCredential, "http://two.test"), "a gateway": f.join(gateway, "")}
 	f.settle(mine, one)
 	f.settle(theirs, two)
 	names := func(docs []wire.Doc) (all []string) {
@@ -127,19 +132,12 @@ func TestWhoLearnsWhat(t *testing.T) {
 		return all
 	}
 	newest, _ := f.store.Changes()
-	for who, c := range map[string]struct {
-		service string
-		want    []string
-	}{
-		"one":       {f.join(oneCredential, "http://one.test"), []string{mine}},
-		"two":       {f.join(twoCredential, "http://two.test"), []string{theirs}},
-		"a gateway": {f.join(gateway, ""), []string{mine, theirs, nowhere}},
-	} {
-		l := f.follow(t, c.service, 0)
+	for who, want := range map[string][]string{"one": {mine}, "two": {theirs}, "a gateway": {mine, theirs, nowhere}} {
+		l := f.follow(t, service[who], 0)
 		docs, beat := l.docs()
-		slices.Sort(c.want)
-		if !slices.Equal(names(docs), c.want) || beat.Number < newest {
-			t.Errorf("%s learns of %q up to %d, want %q up to %d", who, names(docs), beat.Number, c.want, newest)
+		slices.Sort(want)
+		if !slices.Equal(names(docs), want) || beat.Number < newest {
+			t.Errorf("%s learns of %q up to %d, want %q up to %d", who, names(docs), beat.Number, want, newest)
 		}
 		if !slices.IsSortedFunc(docs, func(a, b wire.Doc) int { return int(a.Number - b.Number) }) {
 			t.Errorf("%s gets documents out of order", who)
@@ -154,7 +152,7 @@ func TestWhoLearnsWhat(t *testing.T) {
 			t.Errorf("the second heartbeat: %+v", m)
 		}
 		// The follower does not receive documents that it has.
-		if docs, _ := f.follow(t, c.service, beat.Number).docs(); len(docs) != 0 {
+		if docs, _ := f.follow(t, service[who], beat.Number).docs(); len(docs) != 0 {
 			t.Errorf("%s, which has all, is told %q", who, names(docs))
 		}
 	}
@@ -314,12 +312,13 @@ func TestUsageIntake(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
 	one, oneCredential := f.host("one", keyring.Host)
-	two, _ := f.host("two", keyring.Host)
+	two, twoCredential := f.host("two", keyring.Host)
 	gatewayID, gatewayCredential := f.host("g", keyring.Gateway)
 	mine, theirs := f.namespace("acme", "mine"), f.namespace("acme", "theirs")
+	host, gateway := f.join(oneCredential, "http://one.test"), f.join(gatewayCredential, "")
+	f.join(twoCredential, "http://two.test")
 	f.settle(mine, one)
 	f.settle(theirs, two)
-	host, gateway := f.join(oneCredential, "http://one.test"), f.join(gatewayCredential, "")
 	send := func(key, body string, code api.Code, last uint64) {
 		t.Helper()
 		a := f.send("POST", wire.UsagePath, key, body)

@@ -30,8 +30,8 @@ func TestUsageSetAside(t *testing.T) {
 	_, twoCredential := f.host("two", keyring.Host)
 	gatewayID, gatewayCredential := f.host("g", keyring.Gateway)
 	ns := f.namespace("acme", "mine")
-	f.settle(ns, one)
 	host, other, gateway := f.join(oneCredential, "http://one.test"), f.join(twoCredential, "http://two.test"), f.join(gatewayCredential, "")
+	f.settle(ns, one)
 	send := func(key, body string, code api.Code, last uint64) {
 		t.Helper()
 		a := f.send("POST", wire.AsidePath, key, body)
@@ -128,8 +128,8 @@ func TestTheLargestUsageSetAside(t *testing.T) {
 	f, admin := start(t)
 	one, credential := f.host("one", keyring.Host)
 	ns := f.namespace("acme", "mine")
-	f.settle(ns, one)
 	host := f.join(credential, "http://one.test")
+	f.settle(ns, one)
 	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +155,8 @@ func TestUsageSetAsideIsBounded(t *testing.T) {
 	f, admin := start(t)
 	one, credential := f.host("one", keyring.Host)
 	ns := f.namespace("acme", "mine")
-	f.settle(ns, one)
 	host := f.join(credential, "http://one.test")
+	f.settle(ns, one)
 	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine", 0); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func everyOp() []struct {
 		{&StartTerm{Meta: by("engine")}, ""},
 		{newOrg("acme"), "org_acme op create-org org_acme"},
 		{newHost("h1"), " op create-host host_h1"},
-		{join("h1", "http://h1"), " cred_h1 join-host host_h1"},
+		{start("h1", "h1"), " cred_h1 join-host host_h1"},
 		{newNamespace("org_acme", "a"), "org_acme token create-namespace ns_a"},
 		{place("a", "h1"), "org_acme reconciler place-namespace ns_a"},
 		{found("a"), "org_acme reconciler found-namespace ns_a"},

@@ -54,7 +54,7 @@ func (o *CreateHost) Apply(tx *Tx) (*CreateHostResult, error) {
 	if n >= tx.limits.hosts {
 		return nil, api.Errorf(api.Conflict, "the cloud has %d hosts and gateways, the maximum", tx.limits.hosts)
 	}
-	err = tx.put("INSERT INTO hosts (id, name, kind, region, address, binary, version, created_ns) VALUES (?, ?, ?, ?, '', '', 1, ?)",
+	err = tx.put("INSERT INTO hosts (id, name, kind, region, address, binary, version, created_ns, raft) VALUES (?, ?, ?, ?, '', '', 1, ?, '')",
 		o.Id, o.Name, o.Kind, o.Region, tx.clockNs())
 	if err != nil {
 		return nil, err

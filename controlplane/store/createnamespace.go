@@ -37,12 +37,19 @@ func (s *Spec) check(p *problems) {
 	if s.Tier != "shared" && s.Tier != "dedicated" {
 		p.add("spec.tier", fmt.Errorf("is %q: use shared or dedicated", s.Tier))
 	}
-	if s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5 {
-		p.add("spec.replicas", fmt.Errorf("is %d: use 1, 3 or 5", s.Replicas))
-	}
+	p.add("spec.replicas", checkReplicas(s.Replicas))
 	if s.Shards < 1 || s.Shards > MaxShards {
 		p.add("spec.shards", fmt.Errorf("is %d: use 1 to %d", s.Shards, MaxShards))
 	}
+}
+
+// checkReplicas checks a number of replicas. An even number of voters tolerates no more failures than the odd number
+// below.
+func checkReplicas(n uint32) error {
+	if n%2 == 0 || n > MaxReplicas {
+		return fmt.Errorf("is %d: use 1, 3 or 5", n)
+	}
+	return nil
 }
 
 // Apply adds the namespace. It refuses with NOT_FOUND an organisation that does not exist. It refuses with

@@ -26,6 +26,11 @@ var schemaSQL string
 //go:embed schema_added.sql
 var addedSQL string
 
+// membersSQL carries over a database of before namespaces had lists of members.
+//
+//go:embed schema_members.sql
+var membersSQL string
+
 const (
 	// schemaVersion is stored in the file's user_version. Changed tables get a new version and an op that
 	// migrates.
@@ -126,12 +131,40 @@ func openDatabase(path string) (_ *database, err error) {
 	if _, err = db.writer.ExecContext(context.Background(), addedSQL); err != nil {
 		return nil, fmt.Errorf("%s: add the tables that earlier builds lack: %w", path, err)
 	}
+	if err = db.carryOver(); err != nil {
+		return nil, fmt.Errorf("%s: carry over the placements of an earlier build: %w", path, err)
+	}
 	if db.readers, err = sql.Open("sqlite", dsn(path, "rw", "query_only(1)", "wal_autocheckpoint(0)", "cache_size(-4000)")); err != nil {
 		return nil, err
 	}
 	db.readers.SetMaxOpenConns(readers)
 	db.readers.SetMaxIdleConns(readers)
 	return db, nil
+}
+
+// carryOver converts a database in which a namespace had one host. It refuses one with a namespace on a host that
+// has named no store, because a member is a store.
+func (db *database) carryOver() error {
+	ctx := context.Background()
+	var before bool
+	err := db.writer.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pragma_table_info('namespaces') WHERE name = 'host')").Scan(&before)
+	if err != nil || !before {
+		return err
+	}
+	var nameless sql.NullString
+	err = db.writer.QueryRowContext(ctx, `SELECT MIN(host) FROM namespaces
+		WHERE phase <> 'deleted' AND host <> '' AND id NOT IN (SELECT namespace FROM placements)`).Scan(&nameless)
+	if err != nil {
+		return err
+	}
+	if nameless.Valid {
+		return fmt.Errorf("%s has namespaces and has named no store: start the earlier build until that host has joined", nameless.String)
+	}
+	if _, err = db.writer.ExecContext(ctx, membersSQL); err != nil {
+		_, rollbackErr := db.writer.ExecContext(ctx, "ROLLBACK")
+		return errors.Join(err, rollbackErr)
+	}
+	return nil
 }
 
 // close closes all connections. The caller makes sure that no read runs.

@@ -39,7 +39,7 @@ func (o *FoundNamespace) Apply(tx *Tx) (*FoundNamespaceResult, error) {
 		known = append(known, i[:]...)
 	}
 	switch {
-	case !open || n.HostID == "":
+	case !open || len(n.Members) == 0:
 		return nil, misplaced(n, "founded")
 	case len(o.Incarnations) != n.Spec.Shards:
 		return nil, api.Errorf(api.StateConflict, "namespace %s has %d shards, and the founding of %d is reported", n.ID, n.Spec.Shards, len(o.Incarnations))

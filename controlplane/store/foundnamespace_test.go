@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -39,7 +40,7 @@ func TestDocumentsLetAStoreFoundOnce(t *testing.T) {
 	w := newWorld(t)
 	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"), newNamespace("org_acme", "x"))
 	w.wantRole("created", wire.Found, "x")
-	w.ok(place("x", "h1"))
+	w.ok(place("x", "a"))
 	w.wantRole("placed", wire.Found, "x")
 	version := w.namespace("ns_x").Version
 	other := found("x")
@@ -66,12 +67,12 @@ func TestDocumentsLetAStoreFoundOnce(t *testing.T) {
 func TestANamespaceOfBeforeGetsItsFirstIncarnations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newHost("h1"))
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"))
 	// No proposer of this version proposes the op, but logs have it.
 	if _, err := w.try(encode(t, FeatureLevel, w.clockNs, ofBefore(newNamespace("org_acme", "x")))); err != nil {
 		t.Fatal(err)
 	}
-	w.ok(place("x", "h1"))
+	w.ok(place("x", "a"))
 	w.wantRole("placed", wire.Found, "")
 	w.ok(settle("x"))
 	w.wantRole("settled", wire.Join, "")
@@ -94,21 +95,21 @@ func TestALostFounderIsReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ok(newOrg("acme"), newHost("h1"), newHost("h2"), start("h1", "a"), start("h2", "c"))
-	w.ok(newNamespace("org_acme", "x"), place("x", "h1"))
-	replacement := func(host string) *PlaceNamespace {
-		o := place("x", host)
+	w.ok(newNamespace("org_acme", "x"), place("x", "a"))
+	replacement := func(store string) *PlaceNamespace {
+		o := place("x", store)
 		o.Incarnations = minted("y")
 		return o
 	}
-	w.refused(api.StateConflict, replacement("h1")) // the store is there
+	w.refused(api.StateConflict, replacement("c")) // the store is there
 	w.ok(start("h1", "b"))
-	many := replacement("h2")
+	many := replacement("c")
 	many.Incarnations = append(many.Incarnations, minted("z")...)
 	w.refused(api.StateConflict, many)
-	w.ok(replacement("h2"))
-	w.refused(api.StateConflict, replacement("h2")) // it has another generation
+	w.ok(replacement("c"))
+	w.refused(api.StateConflict, replacement("c")) // it has another generation
 	w.wantRole("replaced", wire.Found, "y")
-	if n := w.namespace("ns_x"); n.HostID != "host_h2" || n.Store != "store_c" || n.StoreLost || n.Generation != 2 {
+	if n := w.namespace("ns_x"); !listed(n, "c") || n.Members[0].Lost || n.Generation != 2 {
 		t.Errorf("the namespace is %+v", n)
 	}
 	for name, want := range map[string]int{"h1": 0, "h2": 1} {
@@ -121,11 +122,11 @@ func TestALostFounderIsReplaced(t *testing.T) {
 	w.refused(api.StateConflict, late)
 	late.Incarnations = minted("y")
 	w.ok(late, start("h2", "d"))
-	again := replacement("h1")
+	again := replacement("b")
 	again.Generation = 2
 	w.refused(api.StateConflict, again) // its data is lost, and an operator decides
 	w.ok(newNamespace("org_acme", "new"))
-	first := place("new", "h1")
+	first := place("new", "b")
 	first.Incarnations = minted("new")
 	w.refused(api.StateConflict, first)
 }
@@ -134,12 +135,17 @@ func TestALostFounderIsReplaced(t *testing.T) {
 func TestALostFounderIsReplacedOnItsHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"), newNamespace("org_acme", "x"), place("x", "h1"), start("h1", "b"))
-	o := place("x", "h1")
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"), newNamespace("org_acme", "x"), place("x", "a"), start("h1", "b"))
+	o := place("x", "b")
 	o.Incarnations = minted("y")
 	w.ok(o)
-	if n := w.namespace("ns_x"); n.HostID != "host_h1" || n.Store != "store_b" || n.StoreLost || n.Generation != 2 {
+	if n := w.namespace("ns_x"); !listed(n, "b") || n.Members[0].Lost || n.Generation != 2 {
 		t.Errorf("the namespace is %+v", n)
 	}
 	w.wantRole("replaced", wire.Found, "y")
+}
+
+// listed reports whether the list of a namespace's members has exactly these stores, in order.
+func listed(n fleet.Namespace, stores ...string) bool {
+	return slices.EqualFunc(n.Listed(), stores, func(m fleet.GroupMember, store string) bool { return m.Store == "store_"+store })
 }

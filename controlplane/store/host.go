@@ -9,15 +9,16 @@ import (
 )
 
 const selectHost = `SELECT id, name, kind, region, address, binary, version, created_ns,
-	(SELECT COUNT(*) FROM namespaces n WHERE n.host = hosts.id AND n.phase <> 'deleted'),
-	(SELECT COALESCE(SUM(n.shards), 0) FROM namespaces n WHERE n.host = hosts.id AND n.phase <> 'deleted'),
+	(SELECT COUNT(*) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0 WHERE s.host = hosts.id),
+	(SELECT COALESCE(SUM(n.shards), 0) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0
+		JOIN namespaces n ON n.id = m.namespace WHERE s.host = hosts.id),
 	COALESCE((SELECT s.id FROM stores s WHERE s.host = hosts.id AND s.lost_ns = 0), ''),
 	COALESCE((SELECT MAX(s.run) FROM stores s WHERE s.host = hosts.id), 0),
-	(SELECT COUNT(*) FROM stores s JOIN placements p ON p.store = s.id JOIN namespaces n ON n.id = p.namespace
-		WHERE s.host = hosts.id AND s.lost_ns > 0 AND n.host = hosts.id AND n.phase <> 'deleted') FROM hosts`
+	(SELECT COUNT(*) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0 WHERE s.host = hosts.id AND s.lost_ns > 0),
+	raft FROM hosts`
 
 func scanHost(rows *sql.Rows) (h fleet.Host, err error) {
-	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces, &h.Cells, &h.Store, &h.Run, &h.Lost)
+	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces, &h.Cells, &h.Store, &h.Run, &h.Lost, &h.Raft)
 	return h, err
 }
 

@@ -62,8 +62,7 @@ func (tx *Tx) bindStore(h fleet.Host, store string, run int64) (newest int64, ch
 	return run, true, tx.addStore(h, store, run)
 }
 
-// addStore adds a new store. The first store of a host has the data of all the host's namespaces, because
-// they were placed before hosts named their stores.
+// addStore adds a new store.
 func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
 	n, err := number(tx, "SELECT COUNT(*) FROM stores WHERE host = ?", h.ID)
 	if err != nil {
@@ -72,23 +71,5 @@ func (tx *Tx) addStore(h fleet.Host, store string, run int64) error {
 	if n >= tx.limits.stores {
 		return api.Errorf(api.Conflict, "host %s has joined with %d stores, the maximum: register another host", h.Name, n)
 	}
-	err = tx.put("INSERT INTO stores (id, host, run, created_ns, lost_ns) VALUES (?, ?, ?, ?, 0)", store, h.ID, run, tx.clockNs())
-	if err != nil {
-		return err
-	}
-	if n > 0 {
-		return nil
-	}
-	_, err = tx.exec(`INSERT INTO placements (namespace, store)
-		SELECT id, ? FROM namespaces WHERE host = ? AND phase <> 'deleted' ORDER BY id`, store, h.ID)
-	return err
-}
-
-// placeOn records the store with the data of a namespace. If store is "", placeOn does nothing, because the
-// host has named no store.
-func (tx *Tx) placeOn(namespace, store string) error {
-	if store == "" {
-		return nil
-	}
-	return tx.put("INSERT INTO placements (namespace, store) VALUES (?, ?)", namespace, store)
+	return tx.put("INSERT INTO stores (id, host, run, created_ns, lost_ns) VALUES (?, ?, ?, ?, 0)", store, h.ID, run, tx.clockNs())
 }

@@ -82,35 +82,30 @@ func TestAStoreHasOneHost(t *testing.T) {
 func TestAnotherStoreLosesTheFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newHost("h1"), newNamespace("org_acme", "before"), place("before", "h1"))
-	w.ok(start("h1", "a"), newNamespace("org_acme", "x"), place("x", "h1"))
-	for _, name := range []string{"ns_before", "ns_x"} {
-		if d := w.doc(name); d.Store != "store_a" {
-			t.Errorf("%s is on store %q", name, d.Store)
-		}
-	}
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"))
+	w.ok(newNamespace("org_acme", "y"), place("y", "a"), newNamespace("org_acme", "x"), place("x", "a"))
 	last, _ := w.changes.watch()
 	w.ok(start("h1", "b"))
 	if docs := w.docs(last); len(docs) != 2 || docs[0].Store != "store_a" || docs[1].Store != "store_a" {
 		t.Errorf("the documents after the loss: %+v", docs)
 	}
 	w.wantStore("store_b", 2)
-	if n := w.namespace("ns_x"); !n.StoreLost || n.Store != "store_a" {
+	if n := w.namespace("ns_x"); !listed(n, "a") || !n.Members[0].Lost {
 		t.Errorf("the namespace: %+v", n)
 	}
-	w.ok(newNamespace("org_acme", "new"), place("new", "h1"))
+	w.ok(newNamespace("org_acme", "new"), place("new", "b"))
 	if d := w.doc("ns_new"); d.Store != "store_b" {
 		t.Errorf("a new namespace is on %q", d.Store)
 	}
 	w.refused(api.StateConflict, again("h1", "a", 1))
 	w.ok(start("h1", "a"))
 	w.wantStore("store_a", 1)
-	if n := w.namespace("ns_x"); n.StoreLost {
+	if n := w.namespace("ns_x"); n.Members[0].Lost {
 		t.Errorf("the namespace: %+v", n)
 	}
 	w.ok(deletion("new"), removal("new"))
 	w.wantStore("store_a", 0)
-	if d := w.doc("ns_new"); d.Desired != wire.Absent || d.Store != "" {
+	if d := w.doc("ns_new"); d.Desired != wire.Absent || d.Store != "store_b" {
 		t.Errorf("the document of a deleted namespace: %+v", d)
 	}
 }

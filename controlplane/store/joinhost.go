@@ -2,7 +2,7 @@ package store
 
 import "fmt"
 
-// JoinHost records the address and the version of a host or gateway, and the store of a host.
+// JoinHost records the address and the version of a host or gateway, and the store and the Raft address of a host.
 
 // Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {
@@ -11,6 +11,7 @@ func (o *JoinHost) Validate() error {
 	p.add("id", checkID(o.Id))
 	p.add("address", checkText(o.Address, MaxAddress))
 	p.add("version", checkText(o.Version, MaxVersion))
+	p.add("raft", checkText(o.Raft, MaxRaftAddress))
 	if o.Store != "" {
 		p.add("store", checkID(o.Store))
 	}
@@ -20,11 +21,11 @@ func (o *JoinHost) Validate() error {
 	return p.err()
 }
 
-// Apply records the address, version and store, and returns the number of the process that joins. It refuses
+// Apply records the addresses, version and store, and returns the number of the process that joins. It refuses
 // with NOT_FOUND an unknown host, with STATE_CONFLICT a store for a gateway, and with CONFLICT a store above
 // the limit. It refuses a store of another host, and a process older than the host's newest one, with the
-// STATE_CONFLICT that makes a member stop. If the address or the store has changed, Apply renews the
-// documents of the namespaces on the host. If nothing has changed, it writes nothing.
+// STATE_CONFLICT that makes a member stop. If an address or the store has changed, Apply renews the
+// documents of the namespaces with members on the host's stores. If nothing has changed, it writes nothing.
 func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 	h, err := tx.host(o.Id)
 	if err != nil {
@@ -36,14 +37,16 @@ func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 			return nil, err
 		}
 	}
-	if !started && h.Address == o.Address && h.Binary == o.Version {
+	if !started && h.Address == o.Address && h.Raft == o.Raft && h.Binary == o.Version {
 		return &JoinHostResult{Run: run}, nil
 	}
-	if err := tx.put("UPDATE hosts SET address = ?, binary = ?, version = version + 1 WHERE id = ?", o.Address, o.Version, o.Id); err != nil {
+	if err := tx.put("UPDATE hosts SET address = ?, raft = ?, binary = ?, version = version + 1 WHERE id = ?", o.Address, o.Raft, o.Version, o.Id); err != nil {
 		return nil, err
 	}
-	if h.Address != o.Address || o.Store != "" && h.Store != o.Store {
-		if err := tx.touchAll("SELECT id FROM namespaces WHERE host = ? AND phase <> 'deleted' ORDER BY id", o.Id); err != nil {
+	if h.Address != o.Address || h.Raft != o.Raft || o.Store != "" && h.Store != o.Store {
+		err := tx.touchAll(`SELECT DISTINCT m.namespace FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0
+			WHERE s.host = ? ORDER BY m.namespace`, o.Id)
+		if err != nil {
 			return nil, err
 		}
 	}

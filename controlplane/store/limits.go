@@ -34,7 +34,9 @@ const (
 	MaxName           = 63  // bytes of the name of an organisation, namespace or host
 	MaxRegion         = 63  // bytes
 	MaxShards         = 64  // of a namespace
+	MaxReplicas       = 5   // of a namespace
 	MaxAddress        = 512 // bytes of a host's base URL
+	MaxRaftAddress    = 255 // bytes of the host:port of a host's Raft members
 	MaxVersion        = 128 // bytes of the version of a host's binary
 	MaxUsageWord      = 128 // bytes of a usage row's queue, model and provider
 	MaxStream         = 128 // bytes of a usage source's stream and incarnation

@@ -139,6 +139,8 @@ func TestValidate(t *testing.T) {
 		{"version", nil, func() op { return &JoinHost{Id: "h", Version: long(MaxVersion + 1)} }},
 		{"store", nil, func() op { return &JoinHost{Id: "h", Store: long(MaxID + 1)} }},
 		{"run", nil, func() op { return &JoinHost{Id: "h", Store: "store_a", Run: -1} }},
+		{"raft", func() op { return &JoinHost{Id: "h", Raft: long(MaxRaftAddress)} }, func() op { return &JoinHost{Id: "h", Raft: long(MaxRaftAddress + 1)} }},
+		{"configurations", func() op { return settle("a", make([]uint64, MaxShards)...) }, func() op { return settle("a", make([]uint64, MaxShards+1)...) }},
 		{"run", nil, func() op { return &JoinHost{Id: "h", Run: 1} }},
 		{"rows", func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows) }) }, func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows + 1) }) }},
 		{"rows", nil, func() op { return use(func(o *ApplyUsage) { o.Rows = nil }) }},
@@ -171,9 +173,15 @@ func TestValidate(t *testing.T) {
 		{"incarnations", func() op { return founding(1) }, func() op { return founding(0) }},
 		{"incarnations[0]", nil, func() op { return &FoundNamespace{Id: "a", Generation: 1, Incarnations: [][]byte{hash("a")}} }},
 		{"incarnations", nil, func() op { return ofBefore(newNamespace("org_acme", "a")) }},
-		{"host_id", nil, func() op { return &PlaceNamespace{Id: "a", Generation: 1} }},
+		{"stores", nil, func() op { return &PlaceNamespace{Id: "a", Generation: 1} }},
+		{"stores", func() op { return place("a", "1", "2", "3", "4", "5") }, func() op { return place("a", "1", "2", "3", "4", "5", "6", "7") }},
+		{"stores", func() op { return place("a", "1", "2", "3") }, func() op { return place("a", "1", "2") }},
+		{"stores[2]", nil, func() op { return place("a", "1", "2", "1") }},
+		{"stores[0]", nil, func() op { return place("a", "/") }},
 		{"incarnations", func() op { return replacing(MaxShards) }, func() op { return replacing(MaxShards + 1) }},
 		{"expect_version", nil, func() op { return &UpdateNamespace{Id: "a", ExpectVersion: -1} }},
+		{"replicas", func() op { return replicas("a", MaxReplicas) }, func() op { return replicas("a", MaxReplicas+1) }},
+		{"replicas", func() op { return replicas("a", 3) }, func() op { return replicas("a", 0) }},
 		{"operation_id", nil, func() op { return &DeleteNamespace{Id: "a"} }},
 		{"seed", nil, func() op { return &AddSigningKey{Id: "a", Seed: []byte("short")} }},
 		{"id", nil, func() op { return &RevokeCredential{} }},
@@ -291,7 +299,7 @@ func TestFinding(t *testing.T) {
 	if _, err := s.Namespace(t.Context(), "", "n1"); refused(err, api.NotFound) != nil {
 		t.Error(err)
 	}
-	w.ok(newHost("h"), place("n1", "h"), found("n1"), settle("n1"))
+	w.ok(newHost("h"), start("h", "h"), place("n1", "h"), found("n1"), settle("n1"))
 	open, err := s.Unsettled(t.Context())
 	if err != nil || len(open) != 2 || open[1].Name != "n3" {
 		t.Errorf("unsettled are %+v, %v", open, err)
@@ -300,5 +308,5 @@ func TestFinding(t *testing.T) {
 
 // replacing returns a new placement with the incarnations of so many shards.
 func replacing(shards int) *PlaceNamespace {
-	return &PlaceNamespace{Id: "ns_a", Generation: 1, HostId: "host_h1", Incarnations: founding(shards).Incarnations}
+	return &PlaceNamespace{Id: "ns_a", Generation: 1, Stores: []string{"store_h1"}, Incarnations: founding(shards).Incarnations}
 }

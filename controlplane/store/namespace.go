@@ -10,27 +10,24 @@ import (
 )
 
 const namespaceColumns = `id, org, name, version, generation, observed, region, tier, replicas, shards,
-	deletion_protection, phase, host, operation, trace, doc_number, created_ns`
+	deletion_protection, phase, operation, trace, doc_number, created_ns, listed`
 
 // joinedColumns follow namespaceColumns in every read. They come from other tables.
-const joinedColumns = `, COALESCE((SELECT p.store FROM placements p WHERE p.namespace = namespaces.id), ''),
-	EXISTS (SELECT 1 FROM placements p JOIN stores s ON s.id = p.store WHERE p.namespace = namespaces.id AND s.lost_ns > 0),
-	COALESCE((SELECT p.principal FROM pauses p WHERE p.namespace = namespaces.id), ''),
-	COALESCE((SELECT p.at_ns FROM pauses p WHERE p.namespace = namespaces.id), 0)` + foundingColumns
+const joinedColumns = `, COALESCE((SELECT p.principal FROM pauses p WHERE p.namespace = namespaces.id), ''),
+	COALESCE((SELECT p.at_ns FROM pauses p WHERE p.namespace = namespaces.id), 0)` + foundingColumns + memberColumns
 
 const selectNamespace = "SELECT " + namespaceColumns + joinedColumns + " FROM namespaces"
 
 func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
-	err = rows.Scan(fieldsOf(&n)...)
-	return n, err
-}
-
-// fieldsOf returns the fields of a namespace in the order of the columns.
-func fieldsOf(n *fleet.Namespace) []any {
+	var listed int // len(n.Listed())
 	s := &n.Spec
-	return []any{&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
-		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &n.Store, &n.StoreLost, &n.PausedBy, &n.PausedNs,
-		(*incarnationsColumn)(&n.Incarnations), &n.Founded}
+	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
+		&s.DeletionProtection, &n.Phase, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &listed, &n.PausedBy, &n.PausedNs,
+		(*incarnationsColumn)(&n.Incarnations), &n.Founded, (*membersColumn)(&n.Members), (*indexesColumn)(&n.Configurations))
+	if len(n.Members) > 0 {
+		n.HostID, n.Store, n.StoreLost = n.Members[0].Host, n.Members[0].Store, n.Members[0].Lost
+	}
+	return n, err
 }
 
 func noNamespace(idOrName string) error {
@@ -59,15 +56,15 @@ func (tx *Tx) insertNamespace(n fleet.Namespace) error {
 	s := n.Spec
 	return tx.put("INSERT INTO namespaces ("+namespaceColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		string(n.ID), string(n.Org), n.Name, n.Version, n.Generation, n.Observed, s.Region, s.Tier, s.Replicas, s.Shards,
-		s.DeletionProtection, string(n.Phase), n.HostID, n.Operation, n.Trace, n.DocNumber, n.CreatedNs)
+		s.DeletionProtection, string(n.Phase), n.Operation, n.Trace, n.DocNumber, n.CreatedNs, len(n.Listed()))
 }
 
 // updateNamespace writes the variable columns of a namespace, as a new version.
 func (tx *Tx) updateNamespace(n fleet.Namespace) error {
-	return tx.put(`UPDATE namespaces SET version = ?, generation = ?, observed = ?, deletion_protection = ?, phase = ?,
-		host = ?, operation = ?, trace = ?, doc_number = ? WHERE id = ?`,
-		n.Version+1, n.Generation, n.Observed, n.Spec.DeletionProtection, string(n.Phase),
-		n.HostID, n.Operation, n.Trace, n.DocNumber, string(n.ID))
+	return tx.put(`UPDATE namespaces SET version = ?, generation = ?, observed = ?, replicas = ?, deletion_protection = ?, phase = ?,
+		operation = ?, trace = ?, doc_number = ?, listed = ? WHERE id = ?`,
+		n.Version+1, n.Generation, n.Observed, n.Spec.Replicas, n.Spec.DeletionProtection, string(n.Phase),
+		n.Operation, n.Trace, n.DocNumber, len(n.Listed()), string(n.ID))
 }
 
 // checkVersion refuses a write that expects another version; 0 = any.
@@ -92,9 +89,9 @@ func checkStep(n fleet.Namespace, generation int64) error {
 	return api.Errorf(api.StateConflict, "namespace %s is at generation %d, the step was planned for %d: plan again", n.ID, n.Generation, generation)
 }
 
-// misplaced returns the refusal of a step that does not fit the phase and host of a namespace.
+// misplaced returns the refusal of a step that does not fit the phase and the members of a namespace.
 func misplaced(n fleet.Namespace, step string) error {
-	return api.Errorf(api.StateConflict, "namespace %s cannot be %s: it is %s on host %q: plan again", n.ID, step, n.Phase, n.HostID)
+	return api.Errorf(api.StateConflict, "namespace %s cannot be %s: it is %s on %s: plan again", n.ID, step, n.Phase, storesOf(n.Members))
 }
 
 // Namespace finds a namespace by id, or by name within an organisation, unless it is deleted; else NOT_FOUND.

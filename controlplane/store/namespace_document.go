@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 
 	wire "github.com/corvo/corvo/api/fleet"
@@ -59,20 +58,12 @@ func (s *Store) Docs(ctx context.Context, after int64, limit int) ([]wire.Doc, e
 	return read(ctx, s, func(r reader) ([]wire.Doc, error) { return docs(r, after, limit, clockNs) })
 }
 
-// placed is a namespace with the address of its host.
-type placed struct {
-	fleet.Namespace
-	address string
-}
-
-func scanPlaced(rows *sql.Rows) (p placed, err error) {
-	err = rows.Scan(append(fieldsOf(&p.Namespace), &p.address)...)
-	return p, err
-}
+// epoch is the epoch of all documents. It is a constant, because no op restores the control plane's state from a backup
+// yet; only then may generations repeat.
+const epoch = 1
 
 func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) {
-	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+joinedColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
-		FROM namespaces WHERE doc_number > ? ORDER BY doc_number LIMIT ?`, after, page(limit))
+	namespaces, err := list(q, scanNamespace, selectNamespace+" WHERE doc_number > ? ORDER BY doc_number LIMIT ?", after, page(limit))
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +72,12 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 	for _, n := range namespaces {
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
-			Generation: n.Generation, Desired: wire.Absent, Host: n.HostID, Address: n.address, Store: n.Store,
-			Role: storeRole(n.Namespace), Incarnations: n.Incarnations,
+			Generation: n.Generation, Desired: wire.Absent, Role: storeRole(n), Incarnations: n.Incarnations,
+			Epoch: epoch, Members: wireMembers(n), Configurations: n.Configurations,
 			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
+		}
+		if len(d.Members) > 0 {
+			d.Host, d.Address, d.Store = d.Members[0].Host, d.Members[0].URL, d.Members[0].Store
 		}
 		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {
 			d.Desired = wire.Open

@@ -68,7 +68,7 @@ func joined(parts [][]byte) (all []byte) {
 	return all
 }
 
-// storeRole returns the role of the namespace's store in its document.
+// storeRole returns the role of the namespace's first store in its document.
 func storeRole(n fleet.Namespace) string {
 	if n.Phase == fleet.Provisioning && !n.Founded {
 		return wire.Found

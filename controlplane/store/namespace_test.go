@@ -17,7 +17,7 @@ import (
 func TestLifeOfANamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newHost("h1"), join("h1", "http://h1"))
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "h1"))
 	created := newNamespace("org_acme", "prod")
 	created.Meta.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	w.ok(created, newKey(keyring.Namespace, "ns_prod", "k1"), newKey(keyring.Org, "org_acme", "t1"))
@@ -108,12 +108,12 @@ func TestStepsByPhase(t *testing.T) {
 		"unplaced": {deletion("x")}, // deleted before it was placed
 	}
 	generations := map[string]int64{"nowhere": 1, "placed": 1, "founded": 1, "active": 1, "deleting": 2, "deleted": 2, "unplaced": 2}
-	const done, same, refusal = "done", "same", "refused"
+	const done, once, same, refusal = "done", "once", "same", "refused" // once: its generation ends with it
 	want := map[string]map[string]string{
 		"nowhere":  {"place": done, "elsewhere": done, "found": refusal, "settle": refusal, "remove": refusal},
 		"placed":   {"place": same, "elsewhere": refusal, "found": done, "settle": refusal, "remove": refusal},
-		"founded":  {"place": same, "elsewhere": refusal, "found": same, "settle": done, "remove": refusal},
-		"active":   {"place": same, "elsewhere": refusal, "found": same, "settle": same, "remove": refusal},
+		"founded":  {"place": same, "elsewhere": once, "found": same, "settle": done, "remove": refusal},
+		"active":   {"place": same, "elsewhere": once, "found": same, "settle": same, "remove": refusal},
 		"deleting": {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": done},
 		"deleted":  {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": same},
 		"unplaced": {"place": refusal, "elsewhere": refusal, "found": refusal, "settle": refusal, "remove": done},
@@ -142,7 +142,7 @@ func TestStepsByPhase(t *testing.T) {
 			t.Parallel()
 			for name, outcome := range want[phase] {
 				w := newWorld(t)
-				w.ok(newOrg("acme"), newHost("h1"), newHost("h2"), newNamespace("org_acme", "x"))
+				w.ok(newOrg("acme"), newHost("h1"), start("h1", "h1"), newHost("h2"), start("h2", "h2"), newNamespace("org_acme", "x"))
 				w.ok(ops...)
 				for _, wrong := range []int64{generations[phase] - 1, generations[phase] + 1} {
 					if wrong > 0 {
@@ -158,6 +158,9 @@ func TestStepsByPhase(t *testing.T) {
 					if diff := difference(before, w.dump()); diff != "" {
 						t.Errorf("%s again has changed the state: %s", name, diff)
 					}
+				case once:
+					w.ok(o)
+					w.refused(api.StateConflict, o)
 				case done:
 					w.ok(o)
 					if difference(before, w.dump()) == "" {
@@ -178,7 +181,9 @@ func TestStepsByPhase(t *testing.T) {
 	}
 	w.ok(newOrg("acme"), newGateway("g1"), newNamespace("org_acme", "x"))
 	w.refused(api.NotFound, place("x", "h1"))
-	w.refused(api.StateConflict, place("x", "g1"))
+	ofBefore := place("x")
+	ofBefore.HostId = "host_g1"
+	w.refused(api.StateConflict, ofBefore)
 }
 
 func TestCreateNamespaceRefuses(t *testing.T) {
@@ -272,7 +277,7 @@ func TestDeleteNamespace(t *testing.T) {
 func TestDocumentNumbers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newOrg("other"), newHost("h1"), newHost("h2"), join("h1", "http://1"))
+	w.ok(newOrg("acme"), newOrg("other"), newHost("h1"), newHost("h2"), start("h1", "h1"), start("h2", "h2"), join("h1", "http://1"))
 	for _, name := range []string{"a", "b", "c", "gone"} {
 		w.ok(newNamespace("org_acme", name), place(name, "h1"))
 	}
@@ -294,7 +299,7 @@ func TestDocumentNumbers(t *testing.T) {
 		{"settled", settle("b"), "ns_b"},
 		{"address", join("h1", "http://2"), "ns_a ns_b ns_c"},
 		{"same address", join("h1", "http://2"), ""},
-		{"only a version", &JoinHost{Meta: by("h"), Id: "host_h1", Address: "http://2", Version: "v2"}, ""},
+		{"only a version", &JoinHost{Meta: by("h"), Id: "host_h1", Address: "http://2", Version: "v2", Raft: "h1:7000"}, ""},
 		{"protection", &UpdateNamespace{Meta: by("t"), Id: "ns_a", DeletionProtection: &protect}, ""},
 		{"operator's key", newKey(keyring.CloudOperator, "", "o1"), ""},
 		{"deleting", deletion("b"), "ns_b"},

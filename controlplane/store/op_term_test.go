@@ -11,7 +11,7 @@ import (
 func TestOpsOfAnotherTermAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newHost("h1"), join("h1", "http://h1"), newOrg("acme"), newNamespace("org_acme", "prod"))
+	w.ok(newHost("h1"), start("h1", "h1"), newOrg("acme"), newNamespace("org_acme", "prod"))
 	in := func(term uint64) *PlaceNamespace {
 		o := place("prod", "h1")
 		o.Meta.Term = term

@@ -664,6 +664,7 @@ type UpdateNamespace struct {
 	Id                 string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	ExpectVersion      int64                  `protobuf:"varint,3,opt,name=expect_version,json=expectVersion,proto3" json:"expect_version,omitempty"` // 0 = any
 	DeletionProtection *bool                  `protobuf:"varint,4,opt,name=deletion_protection,json=deletionProtection,proto3,oneof" json:"deletion_protection,omitempty"`
+	Replicas           *uint32                `protobuf:"varint,5,opt,name=replicas,proto3,oneof" json:"replicas,omitempty"` // 1, 3 or 5
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -724,6 +725,13 @@ func (x *UpdateNamespace) GetDeletionProtection() bool {
 		return *x.DeletionProtection
 	}
 	return false
+}
+
+func (x *UpdateNamespace) GetReplicas() uint32 {
+	if x != nil && x.Replicas != nil {
+		return *x.Replicas
+	}
+	return 0
 }
 
 type UpdateNamespaceResult struct {
@@ -877,16 +885,19 @@ func (x *DeleteNamespaceResult) GetOperationId() string {
 	return ""
 }
 
-// PlaceNamespace sets the host of a namespace that has none, or whose store was lost before its founding was
-// recorded.
+// PlaceNamespace sets the list of a namespace's members. A namespace without members gets its first ones; the first of
+// the list founds the groups. If the founder's store was lost before the founding was recorded, other stores with new
+// incarnations replace all members. Once the founding is recorded, the list may change: the members that it does not
+// name any more are leaving until SettleNamespace.
 type PlaceNamespace struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	HostId     string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// By shard, the incarnations that replace those of a lost store; else none.
+	HostId     string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // of ops of earlier versions, which have no stores: its store is the list
+	// By shard, the incarnations that replace those of a lost founder; else none.
 	Incarnations  [][]byte `protobuf:"bytes,5,rep,name=incarnations,proto3" json:"incarnations,omitempty"`
+	Stores        []string `protobuf:"bytes,6,rep,name=stores,proto3" json:"stores,omitempty"` // 1, 3 or 5, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +963,13 @@ func (x *PlaceNamespace) GetHostId() string {
 func (x *PlaceNamespace) GetIncarnations() [][]byte {
 	if x != nil {
 		return x.Incarnations
+	}
+	return nil
+}
+
+func (x *PlaceNamespace) GetStores() []string {
+	if x != nil {
+		return x.Stores
 	}
 	return nil
 }
@@ -1098,15 +1116,18 @@ func (*FoundNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{17}
 }
 
-// SettleNamespace records that the host has opened the namespace. The namespace becomes
-// active and its create operation ends.
+// SettleNamespace records that the list of members is in force in the groups of all shards. The namespace becomes
+// active, its create operation ends, its generation is observed, and the leaving members are dropped.
 type SettleNamespace struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// By shard, the index of the Raft configuration that has exactly the list. Ops of earlier versions have none; then
+	// the list has one member and none is leaving.
+	Configurations []uint64 `protobuf:"varint,4,rep,packed,name=configurations,proto3" json:"configurations,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SettleNamespace) Reset() {
@@ -1158,6 +1179,13 @@ func (x *SettleNamespace) GetGeneration() int64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *SettleNamespace) GetConfigurations() []uint64 {
+	if x != nil {
+		return x.Configurations
+	}
+	return nil
 }
 
 type SettleNamespaceResult struct {
@@ -2129,7 +2157,7 @@ func (x *CreateHostResult) GetId() string {
 	return ""
 }
 
-// JoinHost records the address and the version of a host. The server proposes it only if
+// JoinHost records the addresses and the version of a host. The server proposes it only if
 // one has changed.
 type JoinHost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2139,6 +2167,7 @@ type JoinHost struct {
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Store         string                 `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"` // of a host; "" for a gateway, and in ops from before stores had ids
 	Run           int64                  `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`    // of the process that joins again; 0 = it has just started
+	Raft          string                 `protobuf:"bytes,7,opt,name=raft,proto3" json:"raft,omitempty"`   // host:port where other hosts reach its Raft members; "" = nowhere
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2213,6 +2242,13 @@ func (x *JoinHost) GetRun() int64 {
 		return x.Run
 	}
 	return 0
+}
+
+func (x *JoinHost) GetRaft() string {
+	if x != nil {
+		return x.Raft
+	}
+	return ""
 }
 
 type JoinHostResult struct {
@@ -3591,13 +3627,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\fincarnations\x18\a \x03(\fR\fincarnations\"J\n" +
 	"\x15CreateNamespaceResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xc7\x01\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xf5\x01\n" +
 	"\x0fUpdateNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12%\n" +
 	"\x0eexpect_version\x18\x03 \x01(\x03R\rexpectVersion\x124\n" +
-	"\x13deletion_protection\x18\x04 \x01(\bH\x00R\x12deletionProtection\x88\x01\x01B\x16\n" +
-	"\x14_deletion_protection\"\x17\n" +
+	"\x13deletion_protection\x18\x04 \x01(\bH\x00R\x12deletionProtection\x88\x01\x01\x12\x1f\n" +
+	"\breplicas\x18\x05 \x01(\rH\x01R\breplicas\x88\x01\x01B\x16\n" +
+	"\x14_deletion_protectionB\v\n" +
+	"\t_replicas\"\x17\n" +
 	"\x15UpdateNamespaceResult\"\x9c\x01\n" +
 	"\x0fDeleteNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -3605,7 +3643,7 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x0eexpect_version\x18\x03 \x01(\x03R\rexpectVersion\x12!\n" +
 	"\foperation_id\x18\x04 \x01(\tR\voperationId\":\n" +
 	"\x15DeleteNamespaceResult\x12!\n" +
-	"\foperation_id\x18\x01 \x01(\tR\voperationId\"\xae\x01\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\"\xc6\x01\n" +
 	"\x0ePlaceNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
@@ -3613,7 +3651,8 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x17\n" +
 	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12\"\n" +
-	"\fincarnations\x18\x05 \x03(\fR\fincarnations\"\x16\n" +
+	"\fincarnations\x18\x05 \x03(\fR\fincarnations\x12\x16\n" +
+	"\x06stores\x18\x06 \x03(\tR\x06stores\"\x16\n" +
 	"\x14PlaceNamespaceResult\"\x95\x01\n" +
 	"\x0eFoundNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -3622,13 +3661,14 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\"\n" +
 	"\fincarnations\x18\x04 \x03(\fR\fincarnations\"\x16\n" +
-	"\x14FoundNamespaceResult\"r\n" +
+	"\x14FoundNamespaceResult\"\x9a\x01\n" +
 	"\x0fSettleNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\x17\n" +
+	"generation\x12&\n" +
+	"\x0econfigurations\x18\x04 \x03(\x04R\x0econfigurations\"\x17\n" +
 	"\x15SettleNamespaceResult\"r\n" +
 	"\x0fRemoveNamespace\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -3700,14 +3740,15 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"credential\x12\x16\n" +
 	"\x06ensure\x18\a \x01(\bR\x06ensure\"\"\n" +
 	"\x10CreateHostResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xa7\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xbb\x01\n" +
 	"\bJoinHost\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
 	"\x05store\x18\x05 \x01(\tR\x05store\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\x03R\x03run\"\"\n" +
+	"\x03run\x18\x06 \x01(\x03R\x03run\x12\x12\n" +
+	"\x04raft\x18\a \x01(\tR\x04raft\"\"\n" +
 	"\x0eJoinHostResult\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x03R\x03run\"t\n" +
 	"\n" +

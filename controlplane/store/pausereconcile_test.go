@@ -15,7 +15,7 @@ func resume(name string) *ResumeReconcile { return &ResumeReconcile{Meta: by("op
 func TestAPausedNamespaceTakesNoStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.ok(newOrg("acme"), newHost("h1"), newNamespace("org_acme", "x"))
+	w.ok(newOrg("acme"), newHost("h1"), start("h1", "h1"), newNamespace("org_acme", "x"))
 	w.refused(api.NotFound, pause("nobody"))
 	w.refused(api.NotFound, resume("nobody"))
 	w.ok(pause("x"))

@@ -58,7 +58,8 @@ func (tx *Tx) holdsNothing(h fleet.Host) error {
 	if h.Namespaces == 0 {
 		return nil
 	}
-	deleting, err := number(tx, "SELECT COUNT(*) FROM namespaces WHERE host = ? AND phase = ?", h.ID, string(fleet.Deleting))
+	deleting, err := number(tx, `SELECT COUNT(*) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0
+		JOIN namespaces n ON n.id = m.namespace WHERE s.host = ? AND n.phase = ?`, h.ID, string(fleet.Deleting))
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func TestRemoveHostWithNamespaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ok(newOrg("acme"), newHost("h1"), start("h1", "a"))
-	w.ok(newNamespace("org_acme", "x"), place("x", "h1"), newNamespace("org_acme", "y"), place("y", "h1"), deletion("y"))
+	w.ok(newNamespace("org_acme", "x"), place("x", "a"), newNamespace("org_acme", "y"), place("y", "a"), deletion("y"))
 	wants := func(namespaces, deleting int64) {
 		t.Helper()
 		refusal := w.refused(api.StateConflict, dropHost("h1"))

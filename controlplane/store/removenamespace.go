@@ -7,7 +7,8 @@ import (
 
 // RemoveNamespace records that the host has deleted the namespace's data, or that the namespace was never
 // placed. It deletes the namespace's credentials and custom roles and ends its delete operation. The row
-// stays, for the document that tells gateways of the deletion and for the usage.
+// stays, for the document that tells gateways of the deletion and for the usage. The rows of its members stay too, for
+// a host that was away: the document tells it to delete its copy.
 
 // Validate refuses an op that no state could accept.
 func (o *RemoveNamespace) Validate() error {
@@ -45,7 +46,7 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 			return nil, err
 		}
 	}
-	for _, table := range []string{"roles", "placements", "foundings"} {
+	for _, table := range []string{"roles", "foundings", "configurations"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE namespace = ?", o.Id); err != nil {
 			return nil, err
 		}
@@ -61,10 +62,11 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 	if err := tx.touchOrg(n.Org); err != nil {
 		return nil, err
 	}
-	if n.HostID != "" {
-		if err := tx.touchHost(n.HostID); err != nil {
-			return nil, err
-		}
+	if _, err := tx.exec("UPDATE members SET deleted = 1 WHERE namespace = ?", o.Id); err != nil {
+		return nil, err
+	}
+	if err := tx.touchHosts(n.Members, nil); err != nil {
+		return nil, err
 	}
 	return &RemoveNamespaceResult{}, tx.audit(o.Meta, n.Org, o.Id)
 }

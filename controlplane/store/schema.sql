@@ -43,16 +43,17 @@ CREATE TABLE namespaces (
     shards              INTEGER NOT NULL,
     deletion_protection INTEGER NOT NULL,
     phase               TEXT NOT NULL,
-    host                TEXT NOT NULL,
     operation           TEXT NOT NULL,
     trace               TEXT NOT NULL,
     doc_number          INTEGER NOT NULL UNIQUE,
-    created_ns          INTEGER NOT NULL
+    created_ns          INTEGER NOT NULL,
+    listed              INTEGER NOT NULL -- number of its members that are not leaving
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX namespaces_name ON namespaces (org, name) WHERE phase <> 'deleted';
 CREATE INDEX namespaces_org ON namespaces (org, id);
-CREATE INDEX namespaces_host ON namespaces (host, id) WHERE phase <> 'deleted';
-CREATE INDEX namespaces_operation ON namespaces (id) WHERE operation <> '';
+-- The namespaces on which the reconciler must work because of their own row: see Unsettled.
+CREATE INDEX namespaces_unsettled ON namespaces (id)
+    WHERE phase <> 'deleted' AND (operation <> '' OR observed < generation OR listed <> replicas);
 
 CREATE TABLE operations (
     id          TEXT PRIMARY KEY,
@@ -76,7 +77,8 @@ CREATE TABLE hosts (
     address    TEXT NOT NULL,
     binary     TEXT NOT NULL, -- version of its binary
     version    INTEGER NOT NULL,
-    created_ns INTEGER NOT NULL
+    created_ns INTEGER NOT NULL,
+    raft       TEXT NOT NULL  -- host:port of its Raft members; '' = nowhere
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE credentials (

@@ -11,18 +11,28 @@ CREATE TABLE IF NOT EXISTS stores (
 CREATE UNIQUE INDEX IF NOT EXISTS stores_held ON stores (host) WHERE lost_ns = 0;
 CREATE INDEX IF NOT EXISTS stores_host ON stores (host, run);
 
--- The store on which a namespace has its data.
-CREATE TABLE IF NOT EXISTS placements (
-    namespace TEXT PRIMARY KEY,
-    store     TEXT NOT NULL
+-- The stores that are members of a namespace's groups.
+CREATE TABLE IF NOT EXISTS members (
+    namespace TEXT NOT NULL,
+    store     TEXT NOT NULL,
+    position  INTEGER NOT NULL, -- in the list, from 0; leaving members follow
+    leaving   INTEGER NOT NULL, -- 1 = the list does not name it any more
+    deleted   INTEGER NOT NULL, -- 1 = the namespace is deleted; its document still tells the store's host
+    PRIMARY KEY (namespace, store)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS placements_store ON placements (store, namespace);
+CREATE INDEX IF NOT EXISTS members_store ON members (store, namespace) WHERE deleted = 0;
 
 -- The incarnations of a namespace's groups. A namespace of an earlier version has no row until its host has reported them.
 CREATE TABLE IF NOT EXISTS foundings (
     namespace    TEXT PRIMARY KEY,
     incarnations BLOB NOT NULL,   -- 16 bytes a shard
     founded_ns   INTEGER NOT NULL -- when the founding was recorded; 0 = the groups may still be founded
+) STRICT, WITHOUT ROWID;
+
+-- The Raft configurations of a namespace's groups that were reported last.
+CREATE TABLE IF NOT EXISTS configurations (
+    namespace TEXT PRIMARY KEY,
+    indexes   BLOB NOT NULL -- 8 bytes a shard, the highest first
 ) STRICT, WITHOUT ROWID;
 
 -- The namespaces whose reconciliation is paused.

@@ -1,11 +1,14 @@
 package store
 
 import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// SettleNamespace records that the host has opened the namespace. The namespace becomes active and its create
-// operation ends.
+// SettleNamespace records that the list of members is in force in the groups of all shards. The namespace becomes
+// active, its create operation ends, and the leaving members are dropped: their hosts may delete their copies.
 
 // Validate refuses an op that no state could accept.
 func (o *SettleNamespace) Validate() error {
@@ -13,12 +16,16 @@ func (o *SettleNamespace) Validate() error {
 	o.GetMeta().check(&p)
 	p.add("id", checkID(o.Id))
 	p.add("generation", checkPositive(o.Generation))
+	if n := len(o.Configurations); n > MaxShards {
+		p.add("configurations", fmt.Errorf("has %d entries: a namespace has at most %d shards", n, MaxShards))
+	}
 	return p.err()
 }
 
-// Apply makes the namespace active. It refuses with NOT_FOUND an unknown namespace. It refuses with
-// STATE_CONFLICT another generation, and a namespace that is not placed, is paused, is not founded, is being
-// deleted or is deleted. A repeat changes nothing.
+// Apply settles the namespace. It refuses with NOT_FOUND an unknown namespace. It refuses with STATE_CONFLICT
+// another generation, and a namespace that is not placed, is paused, is not founded, is being deleted or is deleted. It
+// also refuses configurations of another number of shards, and one before that of an earlier op. A repeat changes
+// nothing.
 //
 // A namespace without incarnations is settled, because the logs of earlier versions have such ops.
 func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
@@ -29,13 +36,22 @@ func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 	if err := checkStep(n, o.Generation); err != nil {
 		return nil, err
 	}
+	open := n.Phase == fleet.Provisioning || n.Phase == fleet.Active
 	switch {
-	case n.Phase == fleet.Active:
+	case n.Phase == fleet.Active && n.Observed == n.Generation:
 		return &SettleNamespaceResult{}, nil
-	case n.Phase != fleet.Provisioning || n.HostID == "" || n.Incarnations != nil && !n.Founded:
+	case !open || len(n.Members) == 0 || n.Incarnations != nil && !n.Founded:
 		return nil, misplaced(n, "settled")
 	}
-	if err := tx.finish(&n, nil); err != nil {
+	if err := o.recordConfigurations(tx, n); err != nil {
+		return nil, err
+	}
+	if n.Operation != "" {
+		if err := tx.finish(&n, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.setMembers(&n, n.Listed()); err != nil {
 		return nil, err
 	}
 	n.Phase, n.Observed = fleet.Active, n.Generation
@@ -44,4 +60,21 @@ func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
 		return nil, err
 	}
 	return &SettleNamespaceResult{}, tx.audit(o.Meta, n.Org, o.Id)
+}
+
+// recordConfigurations records the indexes of the configurations. They never fall, because a host that has left
+// compares them with its log before it deletes its copy.
+func (o *SettleNamespace) recordConfigurations(tx *Tx, n fleet.Namespace) error {
+	if len(o.Configurations) == 0 && len(n.Members) == 1 {
+		return nil // as in ops of earlier versions
+	}
+	if len(o.Configurations) != n.Spec.Shards {
+		return api.Errorf(api.StateConflict, "namespace %s has %d shards, and the configurations of %d are reported", n.ID, n.Spec.Shards, len(o.Configurations))
+	}
+	for shard, index := range n.Configurations {
+		if o.Configurations[shard] < index {
+			return api.Errorf(api.StateConflict, "shard %d of namespace %s has reported the configuration %d, and reports the earlier %d", shard, n.ID, index, o.Configurations[shard])
+		}
+	}
+	return tx.putConfigurations(o.Id, o.Configurations)
 }

@@ -199,11 +199,7 @@ func (s *simulation) inspect(w *world) {
 		if err != nil {
 			return err
 		}
-		homeless, err := number(r, "SELECT COUNT(*) FROM namespaces WHERE phase <> 'deleted' AND host NOT IN (SELECT id FROM hosts UNION SELECT '')")
-		if err == nil && homeless != 0 {
-			err = fmt.Errorf("the hosts of %d namespaces are removed", homeless)
-		}
-		return err
+		return inspectMembers(r)
 	})
 	if err != nil {
 		s.t.Fatalf("after entry %d: %v", w.index, err)
@@ -222,6 +218,26 @@ func (s *simulation) inspect(w *world) {
 		}
 		last = d.Number
 	}
+}
+
+// inspectMembers checks the members of all namespaces.
+func inspectMembers(r reader) error {
+	homeless, err := number(r, `SELECT COUNT(*) FROM members m LEFT JOIN stores s ON s.id = m.store LEFT JOIN hosts h ON h.id = s.host
+		WHERE h.id IS NULL AND m.deleted = 0`)
+	if err == nil && homeless != 0 {
+		err = fmt.Errorf("the hosts of %d members are removed", homeless)
+	}
+	if err != nil {
+		return err
+	}
+	wrong, err := list(r, scalar[string], `SELECT n.id FROM namespaces n LEFT JOIN members m ON m.namespace = n.id GROUP BY n.id
+		HAVING n.listed <> COUNT(m.store) FILTER (WHERE m.leaving = 0) OR (n.phase = 'deleted') <> COALESCE(MAX(m.deleted), n.phase = 'deleted')
+			OR COUNT(DISTINCT m.position) <> COUNT(m.store) OR MIN(m.position) <> 0 OR MAX(m.position) <> COUNT(m.store) - 1
+			OR MIN(m.position) FILTER (WHERE m.leaving = 1) < n.listed`)
+	if err == nil && len(wrong) > 0 {
+		err = fmt.Errorf("the members of %v do not fit their rows", wrong)
+	}
+	return err
 }
 
 // mint returns a new id, or rarely one that was used before.
@@ -287,7 +303,7 @@ func (s *simulation) drawBare() op {
 		o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
 		return o
 	case 3, 4:
-		o := &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2)}
+		o := &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2), Raft: []string{"", "a:1", "a:1", "b:1"}[s.rng.IntN(4)]}
 		if s.rng.IntN(4) > 0 { // few stores, so that hosts meet those of others and go back to lost ones
 			o.Store, o.Run = fmt.Sprintf("store_%d", s.rng.IntN(6)), s.rng.Int64N(4)
 		}
@@ -296,20 +312,17 @@ func (s *simulation) drawBare() op {
 		o := newNamespace(s.some("SELECT id FROM orgs ORDER BY id", "org_none"), "n"+word(12))
 		o.Id, o.OperationId = s.mint("ns_"), s.mint("op_")
 		o.Spec.DeletionProtection = s.rng.IntN(5) == 0
+		o.Spec.Replicas = 1 + 2*uint32(s.rng.IntN(2))
 		return o
 	case 8:
-		protect := s.rng.IntN(3) == 0
-		return &UpdateNamespace{Id: string(n.ID), DeletionProtection: &protect, ExpectVersion: int64(s.rng.IntN(2)) * (n.Version + int64(s.rng.IntN(2)))}
+		protect, replicas := s.rng.IntN(3) == 0, 1+2*uint32(s.rng.IntN(2))
+		return &UpdateNamespace{Id: string(n.ID), DeletionProtection: &protect, Replicas: &replicas, ExpectVersion: int64(s.rng.IntN(2)) * (n.Version + int64(s.rng.IntN(2)))}
 	case 9, 10:
 		return &DeleteNamespace{Id: string(n.ID), OperationId: s.mint("op_")}
 	case 11, 12:
-		o := &PlaceNamespace{Id: string(n.ID), Generation: generation, HostId: s.some("SELECT id FROM hosts ORDER BY id", "host_none")}
-		if n.StoreLost && s.rng.IntN(2) == 0 {
-			o.Incarnations = minted(fmt.Sprint(n.Name, n.Generation))
-		}
-		return o
+		return s.drawPlace(n, generation)
 	case 13, 14:
-		return &SettleNamespace{Id: string(n.ID), Generation: generation}
+		return &SettleNamespace{Id: string(n.ID), Generation: generation, Configurations: []uint64{s.rng.Uint64N(9)}[:s.rng.IntN(2)]}
 	case 15:
 		return &RemoveNamespace{Id: string(n.ID), Generation: generation}
 	case 16, 17:
@@ -337,6 +350,29 @@ func (s *simulation) drawBare() op {
 		return refusals(fmt.Sprint("batch", s.rng.IntN(30)), 1+s.rng.IntN(3)) // some come again
 	}
 	return s.drawUsage(n)
+}
+
+// drawPlace draws a list of members, often of as many stores as the namespace has replicas.
+func (s *simulation) drawPlace(n fleet.Namespace, generation int64) op {
+	o := &PlaceNamespace{Id: string(n.ID), Generation: generation}
+	if s.rng.IntN(8) == 0 {
+		o.HostId = s.some("SELECT id FROM hosts ORDER BY id", "host_none") // as in logs of earlier versions
+	} else {
+		stores := ask(s.steady, func(r reader) ([]string, error) {
+			return list(r, scalar[string], "SELECT id FROM stores WHERE lost_ns = 0 OR id = 'store_0' ORDER BY id")
+		})
+		stores = append(stores, "store_none")
+		s.rng.Shuffle(len(stores), func(i, j int) { stores[i], stores[j] = stores[j], stores[i] })
+		many := n.Spec.Replicas
+		if many == 0 || s.rng.IntN(6) == 0 || len(stores) < many {
+			many = 1
+		}
+		o.Stores = stores[:many]
+	}
+	if lostFounder(n) && s.rng.IntN(2) == 0 {
+		o.Incarnations = minted(fmt.Sprint(n.Name, n.Generation))
+	}
+	return o
 }
 
 // drawRole draws an op that creates, replaces or deletes a role, sometimes while a key has it.

@@ -51,6 +51,7 @@ func history(t testing.TB, s *Store) []string {
 	t.Helper()
 	propose[*CreateOrgResult](t, s, newOrg("acme"))
 	propose[*CreateHostResult](t, s, newHost("h1"))
+	propose[*JoinHostResult](t, s, start("h1", "h1"))
 	propose[*JoinHostResult](t, s, join("h1", "http://h1"))
 	propose[*CreateNamespaceResult](t, s, withKey(newNamespace("org_acme", "prod"), "once"))
 	propose[*PlaceNamespaceResult](t, s, place("prod", "h1"))

@@ -5,8 +5,9 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// UpdateNamespace changes the deletion protection of a namespace, the only part of a spec that can change.
-// Hosts need not act on the change, so the generation stays.
+// UpdateNamespace changes the deletion protection and the number of replicas of a namespace, the only parts of a spec
+// that can change. Another number of replicas raises the generation, and the reconciler then changes the list of
+// members. Hosts need not act on the protection, so the generation stays.
 
 // Validate refuses an op that no state could accept.
 func (o *UpdateNamespace) Validate() error {
@@ -14,6 +15,9 @@ func (o *UpdateNamespace) Validate() error {
 	o.GetMeta().check(&p)
 	p.add("id", checkID(o.Id))
 	p.add("expect_version", checkNotNegative(o.ExpectVersion))
+	if o.Replicas != nil {
+		p.add("replicas", checkReplicas(*o.Replicas))
+	}
 	return p.err()
 }
 
@@ -31,10 +35,20 @@ func (o *UpdateNamespace) Apply(tx *Tx) (*UpdateNamespaceResult, error) {
 	if n.Phase == fleet.Deleting {
 		return nil, api.Errorf(api.StateConflict, "namespace %q is being deleted: it cannot be changed any more", n.Name)
 	}
-	if o.DeletionProtection == nil || *o.DeletionProtection == n.Spec.DeletionProtection {
+	before := n.Spec
+	if o.DeletionProtection != nil {
+		n.Spec.DeletionProtection = *o.DeletionProtection
+	}
+	if o.Replicas != nil {
+		n.Spec.Replicas = int(*o.Replicas)
+	}
+	if n.Spec == before {
 		return &UpdateNamespaceResult{}, nil
 	}
-	n.Spec.DeletionProtection = *o.DeletionProtection
+	if n.Spec.Replicas != before.Replicas {
+		n.Generation++
+		tx.touch(&n)
+	}
 	if err := tx.updateNamespace(n); err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ var tables = []string{
 	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
-	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "placements ORDER BY namespace", "foundings ORDER BY namespace", "pauses ORDER BY namespace",
+	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "pauses ORDER BY namespace",
 }
 
 // dump returns every row and the parts of the state in memory.
@@ -364,7 +364,7 @@ func newGateway(name string) *CreateHost {
 }
 
 func join(name, address string) *JoinHost {
-	return &JoinHost{Meta: by("cred_" + name), Id: "host_" + name, Address: address, Version: "v1"}
+	return &JoinHost{Meta: by("cred_" + name), Id: "host_" + name, Address: address, Version: "v1", Raft: name + ":7000"}
 }
 
 func newKey(kind keyring.Kind, owner, id string) *CreateCredential {
@@ -385,16 +385,25 @@ func dropRole(namespace, name string) *DeleteRole {
 	return &DeleteRole{Meta: by("token"), Namespace: namespace, Name: name}
 }
 
-func place(name, host string) *PlaceNamespace {
-	return &PlaceNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, HostId: "host_" + host}
+func place(name string, stores ...string) *PlaceNamespace {
+	o := &PlaceNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1}
+	for _, store := range stores {
+		o.Stores = append(o.Stores, "store_"+store)
+	}
+	return o
 }
 
 func found(name string) *FoundNamespace {
 	return &FoundNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, Incarnations: minted(name)}
 }
 
-func settle(name string) *SettleNamespace {
-	return &SettleNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1}
+// settle returns a settling with the indexes of the configurations, or one of an earlier version.
+func settle(name string, configurations ...uint64) *SettleNamespace {
+	return &SettleNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, Configurations: configurations}
+}
+
+func replicas(name string, n uint32) *UpdateNamespace {
+	return &UpdateNamespace{Meta: by("token"), Id: "ns_" + name, Replicas: &n}
 }
 
 func deletion(name string) *DeleteNamespace {
