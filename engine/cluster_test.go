@@ -350,6 +350,8 @@ func (i identity) Server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.own}, ClientCAs: i.pool, ClientAuth: tls.RequireAndVerifyClientCert}
 }
 
+func (i identity) NodeID(c *x509.Certificate) string { return c.Subject.CommonName }
+
 func (i identity) Client(peerID string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.own},

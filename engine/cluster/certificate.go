@@ -173,6 +173,9 @@ func (i *identity) Client(peerID string) *tls.Config {
 	}
 }
 
+// NodeID returns the common name of a member's certificate.
+func (i *identity) NodeID(c *x509.Certificate) string { return c.Subject.CommonName }
+
 // verify checks that the other side is a member: its certificate is signed by the cluster's authority, for
 // the given use, valid now, and, unless peerID is "", issued to that node.
 func (i *identity) verify(s tls.ConnectionState, use x509.ExtKeyUsage, peerID string) error {
@@ -190,7 +193,7 @@ func (i *identity) verify(s tls.ConnectionState, use x509.ExtKeyUsage, peerID st
 		}
 		return api.Errorf(api.Unauthorized, "the other side has another join token: give all nodes of a cluster the same one (%w)", err)
 	}
-	switch name := leaf.Subject.CommonName; {
+	switch name := i.NodeID(leaf); {
 	case name == "":
 		return api.Errorf(api.Unauthorized, "the other side's certificate names no node")
 	case peerID != "" && name != peerID:

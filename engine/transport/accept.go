@@ -101,7 +101,7 @@ func (t *Transport) serverHandshake(s *socket) (*link, hello, error) {
 
 // checkHello checks that the hello names the owner of the certificate.
 func (t *Transport) checkHello(c *link, h hello) error {
-	id, err := identityOf(c)
+	id, err := t.identityOf(c)
 	if err != nil {
 		return err
 	}
@@ -133,14 +133,14 @@ func secured(c *tls.Config) *tls.Config {
 
 // identityOf returns the ID in the peer's certificate, which the Identity has verified. It stores the
 // certificate's key in the link.
-func identityOf(c *link) (string, error) {
+func (t *Transport) identityOf(c *link) (string, error) {
 	certificates := c.ConnectionState().PeerCertificates
 	if len(certificates) == 0 {
 		return "", errors.New("the peer has no certificate")
 	}
-	id := certificates[0].Subject.CommonName
+	id := t.identity.NodeID(certificates[0])
 	if id == "" || len(id) > maxName {
-		return "", fmt.Errorf("the common name of the peer's certificate is no node's ID: %q", id)
+		return "", fmt.Errorf("the peer's certificate must name a node with 1 to %d bytes, and names %q", maxName, id)
 	}
 	c.key = KeyOf(certificates[0])
 	return id, nil

@@ -77,7 +77,8 @@ func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) (
 }
 
 // Call sends a request to another member's end of the group. It returns the errors of Transport.Call, with
-// LEADER_UNAVAILABLE instead of CONFLICT.
+// LEADER_UNAVAILABLE instead of UNAUTHORIZED and CONFLICT, because the error may reach a client, whom those codes
+// would tell that its own request is refused.
 func (g *Group) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -99,10 +100,11 @@ func (t *Transport) callOn(ctx context.Context, to Peer, g *Group, k Kind, reque
 	}
 	code := api.LeaderUnavailable
 	switch {
+	case g != nil: // its caller tries again, because a certificate or an address may be corrected
 	case errors.Is(err, &api.Error{Code: api.Unauthorized}):
 		code = api.Unauthorized
-	case g == nil && errors.Is(err, &api.Error{Code: api.Conflict}):
-		code = api.Conflict // a group's caller tries again, because the address may be corrected
+	case errors.Is(err, &api.Error{Code: api.Conflict}):
+		code = api.Conflict
 	}
 	return nil, api.Wrap(err, code, "node "+to.String()+" gave no answer ("+err.Error()+"); try again")
 }

@@ -381,7 +381,7 @@ func (t *Transport) clientHandshake(ctx context.Context, c *link, id string, p p
 	if err := c.HandshakeContext(ctx); err != nil {
 		return hello{}, err
 	}
-	who, err := identityOf(c)
+	who, err := t.identityOf(c)
 	if err != nil {
 		return hello{}, err
 	}

@@ -72,6 +72,14 @@ func TestARefusalIsNoSilence(t *testing.T) {
 						t.Errorf("%s, not %s: %v", got, want, err)
 					}
 				}
+				g, err := caller.Group(group, incarnation)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := g.Call(within(t), to, ask, nil); !transport.Unsent(err) || api.CodeOf(err) != api.LeaderUnavailable {
+					t.Errorf("a call in a group: %v", err)
+				}
+				_, err = caller.Call(within(t), to, ask, nil)
 				if name == "of another authority" && !errors.As(err, new(x509.UnknownAuthorityError)) {
 					t.Errorf("the cause is lost: %v", err)
 				}

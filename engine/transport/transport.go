@@ -8,6 +8,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,14 +44,16 @@ type Config struct {
 	Logger *slog.Logger     // nil = slog.Default()
 }
 
-// Identity is this process's side of mutual TLS. The common name of a certificate's subject is the node's ID.
-// There is no mode without encryption.
+// Identity is this process's side of mutual TLS. There is no mode without encryption.
 type Identity interface {
 	// Server returns the configuration for accepted connections. It must request a certificate and verify it.
 	Server() *tls.Config
 	// Client returns the configuration for connections to a peer. With a peerID, the peer's certificate must
 	// be that node's; with "", any node's that the Identity trusts.
 	Client(peerID string) *tls.Config
+	// NodeID returns the ID of the node in a certificate that one of the configurations has verified; "" = it names
+	// none.
+	NodeID(*x509.Certificate) string
 }
 
 // Peer identifies a node. An empty ID means the node that answers at Address. An empty Address means the

@@ -102,6 +102,9 @@ func (i identity) Server() *tls.Config {
 	}
 }
 
+// NodeID returns the common name.
+func (i identity) NodeID(c *x509.Certificate) string { return c.Subject.CommonName }
+
 // Client does not check the peer's name if peerID is "". crypto/tls can skip only the whole verification, so
 // VerifyConnection then verifies the certificate without the name.
 func (i identity) Client(peerID string) *tls.Config {
