@@ -62,8 +62,8 @@ func (r *Route) UnknownFields(n int) {
 	}
 }
 
-// End counts a request that ended with a status after took. Status 0 means that the
-// request ended without an answer.
+// End counts a request that ended with a status after the duration took. Status 0 means that the request
+// ended without an answer.
 func (r *Route) End(status int, took time.Duration) {
 	r.http.inFlight.Dec()
 	class := status / 100

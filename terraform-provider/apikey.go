@@ -129,8 +129,8 @@ func otherTime(_ context.Context, req planmodifier.StringRequest, resp *stringpl
 	resp.RequiresReplace = !sameTime(req.StateValue.ValueString(), req.PlanValue.ValueString())
 }
 
-// ModifyPlan plans the namespace and the new id of a rotation. It plans no change for
-// another spelling of the overlap.
+// ModifyPlan plans the namespace and the new id of a rotation. It plans no change for another spelling of the
+// overlap or of the time of expiry.
 func (r *apiKeyResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if r.session == nil || req.Plan.Raw.IsNull() {
 		return

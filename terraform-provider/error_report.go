@@ -34,8 +34,8 @@ func attributePath(name string) path.Path {
 // index matches the index of a list element in a field's path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// report turns an error into diagnostics: one for each attribute that the server refused,
-// else one with the error's code and message. what names the failed action, such as
+// report turns an error into diagnostics: one for each field that the server refused, at the field's
+// attribute if it has one, else one with the error's code and message. what names the failed action, such as
 // "create namespace mail".
 func report(to *diag.Diagnostics, what string, err error, names attributes) {
 	var c *configError

@@ -101,8 +101,7 @@ func (m *limitRuleModel) observe(_ context.Context, r api.LimitRule, _ *diag.Dia
 	m.Paused = types.BoolValue(r.Paused)
 }
 
-// observeMs converts the server's milliseconds to a duration for the state; nil becomes
-// null.
+// observeMs converts the server's milliseconds to a duration for the state; nil and 0 become null.
 func observeMs(prior types.String, ms *int64) types.String {
 	if ms == nil || *ms == 0 {
 		return types.StringNull()

@@ -63,8 +63,8 @@ type waiting struct {
 	to      *diag.Diagnostics
 }
 
-// await waits for an operation and removes its id once it is done. It returns false and
-// reports the reason if the operation is not done.
+// await waits for an operation and removes its id once it has succeeded. If it has not, await reports the
+// reason and returns false.
 func (r *namespaceResource) await(ctx context.Context, cloud *client.Cloud, operation string, limit time.Duration, w waiting) bool {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

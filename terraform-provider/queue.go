@@ -178,8 +178,8 @@ func (m *queueModel) request() api.PutQueueRequest {
 	}
 }
 
-// put replaces a queue's settings if they still have a version; 0 = any version. It returns
-// their new version.
+// put replaces a queue's settings if their version is the given one; 0 = any version. It returns their new
+// version.
 func (r *queueResource) put(ctx context.Context, m queueModel, version int64) (int64, error) {
 	ctx, cancel := finish(ctx)
 	defer cancel()

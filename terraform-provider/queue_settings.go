@@ -177,7 +177,7 @@ func durationText(d *api.Duration) string {
 	return string(*d)
 }
 
-// textOf converts a text of the server for the state; nil becomes null.
+// textOf converts a text of the server for the state; an empty text becomes null.
 func textOf(text string) types.String {
 	if text == "" {
 		return types.StringNull()

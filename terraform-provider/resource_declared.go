@@ -236,8 +236,8 @@ func (r *declared[M, P, Req, Resp]) Delete(ctx context.Context, req resource.Del
 	}
 }
 
-// ImportState takes ID or NAMESPACE/ID. An id of several parts starts with the namespace
-// if and only if the provider has a cloud token, because its parts do not tell.
+// ImportState takes ID or NAMESPACE/ID. An id of several parts starts with the namespace if and only if the
+// provider has a cloud token, because the parts do not show whether the first is a namespace.
 func (r *declared[M, P, Req, Resp]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	if len(r.idOf) < 2 {
 		r.session.importInNamespace(ctx, "id", req, resp)

@@ -39,9 +39,9 @@ func newRole() resource.Resource {
 	}
 }
 
-// cloudOf returns the client of the control plane for the namespace that c names. It has
-// the URL and the token of c, because a cloud has one URL. A client that names no namespace
-// is one of a node, which keeps its roles itself.
+// cloudOf returns the client of the control plane for the namespace that c names. It has the URL and the
+// token of c, because a cloud has one URL. A client that names no namespace is one of a node, which keeps its
+// roles itself; for it cloud is nil.
 func cloudOf(c *client.Client) (cloud *client.Cloud, namespace string) {
 	if namespace = c.NamedNamespace(); namespace == "" {
 		return nil, ""

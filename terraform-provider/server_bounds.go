@@ -2,9 +2,9 @@ package provider
 
 import "time"
 
-// The server's bounds of declared resources, repeated here so that a plan reports a fault
-// and not only an apply. The API does not publish them. A bound that is outdated costs an
-// early message or, if the server now allows more, a release of the provider.
+// The server's bounds of declared resources, repeated here so that a plan reports a fault and not only an
+// apply. The API does not publish them. If the server's bound has become narrower, only the apply reports the
+// fault; if it has become wider, users need a new release of the provider.
 const (
 	maxConcurrency   = 1_000_000
 	maxRateLimit     = 10_000_000

@@ -15,9 +15,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// alike is a plan modifier for texts with several spellings of one value. It plans no
-// change for another spelling, and the state keeps its own. The framework's semantic
-// equality compares a provider's answers, not configurations.
+// alike is a plan modifier for texts with several spellings of one value. It plans no change for another
+// spelling, and the state keeps its own. The framework's semantic equality cannot replace it, because that
+// compares a provider's answers and not configurations.
 type alike func(a, b string) bool
 
 var _ planmodifier.String = alike(nil)

@@ -61,7 +61,7 @@ func isDurationWithin(least, most time.Duration) checked {
 	return checked{fmt.Sprintf("a duration from %s to %s", least, most), func(text string) error { return checkDuration(text, least, most) }}
 }
 
-// isRetention accepts a retention.
+// isRetention accepts a duration of whole milliseconds of at most maxRetention, or api.Forever.
 var isRetention = checked{`a duration like "24h", or "forever"`, func(text string) error {
 	if text == api.Forever {
 		return nil

@@ -95,8 +95,8 @@ func (r *Receiver) Spans() []Span {
 	return slices.Clone(r.spans)
 }
 
-// WaitFor waits until enough accepts the received spans, and reports whether it did so
-// within MaxWait. It calls enough after each arrival.
+// WaitFor waits until the function enough accepts the received spans, and reports whether it did so within
+// MaxWait. WaitFor calls it after each arrival.
 func (r *Receiver) WaitFor(enough func([]Span) bool) bool {
 	r.t.Helper()
 	late := time.NewTimer(MaxWait)
@@ -116,8 +116,8 @@ func (r *Receiver) WaitFor(enough func([]Span) bool) bool {
 	}
 }
 
-// Await waits for the first span with a name that is accepts (nil accepts any). If none
-// arrives, it ends the test and lists the received spans.
+// Await waits for the first span that has a name and passes a check (nil = no check). If none arrives, it ends
+// the test and lists the received spans.
 func (r *Receiver) Await(name string, is func(Span) bool) Span {
 	r.t.Helper()
 	var found Span

@@ -221,8 +221,8 @@ var (
 	base64Text   = regexp.MustCompile(`[A-Za-z0-9+/]{8,}=*`)
 )
 
-// unwrapped returns a state file followed by its decoded private parts: base64, in JSON,
-// in base64.
+// unwrapped returns a state file followed by its decoded private parts. Each is base64 of a JSON object whose
+// values are base64 again; unwrapped decodes both.
 func unwrapped(t *testing.T, state []byte) string {
 	t.Helper()
 	all := string(state)

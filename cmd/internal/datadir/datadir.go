@@ -67,7 +67,7 @@ func (l layout) advice(dir string) string {
 	return fmt.Sprintf("%s --data-dir %s uses the existing data", l.command, dir)
 }
 
-// find returns the layout of a directory and the file that identifies it.
+// find returns the layout of a directory and the file that identifies it; a zero layout if no file does.
 func find(dir string) (held layout, mark string, err error) {
 	for _, l := range layouts {
 		for _, pattern := range l.marks {

@@ -43,8 +43,8 @@ func (c *Certificate) Config() *tls.Config {
 
 // get returns the certificate, which it loads again if a file has changed. It checks both files at every
 // handshake, because two system calls cost little beside a signature. If the new files cannot be used, it
-// logs so, keeps the old certificate and tries again at the next change of a file, because the two files are
-// not replaced at the same moment.
+// logs the error, keeps the old certificate and tries again at the next change of a file, because the two
+// files are not replaced at the same moment.
 func (c *Certificate) get() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()

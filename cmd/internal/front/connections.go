@@ -19,7 +19,7 @@ const (
 	turnAwayLog     = 10 * time.Second // between two log lines
 )
 
-// bounded is a listener that turns connections away while most are open.
+// bounded is a listener that turns further connections away while as many are open as its limit allows.
 type bounded struct {
 	net.Listener
 	most   int64

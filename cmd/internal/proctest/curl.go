@@ -57,8 +57,8 @@ func Shell(t testing.TB, root string, commands ...string) []string {
 // curlLine matches a curl command, which may continue on the next line within quotes.
 var curlLine = regexp.MustCompile(`(?m)^curl (?:[^'\n]|'[^']*')*$`)
 
-// CurlLines returns the curl commands with a word in the fenced blocks of a document, in
-// order. They get flags that make curl fail on an error answer.
+// CurlLines returns those curl commands in the fenced blocks of a document that contain word, in order. They
+// get flags that make curl fail on an error answer.
 func CurlLines(t testing.TB, path, word string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

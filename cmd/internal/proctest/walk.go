@@ -74,9 +74,9 @@ func Steps(t testing.TB, path string) (steps []Step) {
 	return steps
 }
 
-// Walk runs in a directory the commands of a document that work in a place or anywhere, one
-// after the other, and compares the answers with the documented ones. It returns the number
-// of commands.
+// Walk runs in the directory dir those commands of a document whose Where is empty or equal to where, one
+// after the other. It compares the answers with the documented ones and returns the number of commands that
+// it ran.
 func Walk(t testing.TB, path, where, dir string, env ...string) (ran int) {
 	t.Helper()
 	known := map[string]string{}
@@ -89,8 +89,8 @@ func Walk(t testing.TB, path, where, dir string, env ...string) (ran int) {
 	return ran
 }
 
-// Run runs the command in a directory, compares its answer with the documented one, and adds
-// the values that the answer gives to names. An error answer makes curl fail.
+// Run runs the command in a directory and compares its answer with the documented one. It adds to known the
+// texts that the answer has in place of names. An error answer makes curl fail.
 func (step Step) Run(t testing.TB, path, dir string, known map[string]string, env ...string) {
 	t.Helper()
 	command := "cd '" + dir + "' && " + strings.Replace(substituted(step.Command, known), "curl -s", "curl --fail-with-body -sS", 1)
@@ -143,8 +143,8 @@ func among(want, list []any, known map[string]string) error {
 	return nil
 }
 
-// within returns an error that locates the first difference between a documented answer and
-// the real one. The real answer may have additional members.
+// within returns an error that locates the first difference between a documented answer and the real one, and
+// adds to known the texts that names stand for. The real answer may have additional members.
 func within(want, got any, known map[string]string) error {
 	switch want := want.(type) {
 	case map[string]any:
@@ -153,7 +153,7 @@ func within(want, got any, known map[string]string) error {
 			return fmt.Errorf("%v is no object", got)
 		}
 		for name, value := range want {
-			name = substituted(name, known) // such as the id of a job, in an answer by job
+			name = substituted(name, known) // such as JOB_ID in an answer whose members are the ids of jobs
 			if err := within(value, object[name], known); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

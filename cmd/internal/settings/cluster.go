@@ -34,8 +34,10 @@ func JoinToken(file string, env func(string) (string, bool)) (string, error) {
 	return string(text), nil
 }
 
-// AdvertisedURL returns the URL that a process tells the other members: the given one, or one of the scheme with the
-// host of its listener, or, if that accepts connections at all addresses, the host of its address for members.
+// AdvertisedURL returns the URL that a process tells the other members: the parameter given without slashes
+// at its end, or, if that is empty, a URL of the scheme with the host and port of the HTTP listener. If the
+// listener accepts connections at all addresses, the host comes from raft, the process's address for other
+// members.
 func AdvertisedURL(given, scheme string, listens net.Addr, raft string) (string, error) {
 	if given != "" {
 		return strings.TrimRight(given, "/"), nil

@@ -181,8 +181,8 @@ func IsURL(text string) bool {
 // LogLevels lists the words that --log-level takes.
 const LogLevels = "debug, info, warn, error"
 
-// Logger returns a logger that writes to standard error from the level with that word up, and to files from
-// slog.LevelInfo up, or from the same level if that is lower.
+// Logger returns a logger. It writes messages of the level named by word, and of higher levels, to standard
+// error. Files get the messages from slog.LevelInfo up, or from the named level if that is lower.
 func Logger(word string, files ...io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(word)); err != nil || strings.ToLower(word) != word || strings.ContainsAny(word, "+-") {

@@ -24,7 +24,7 @@ type Jobs struct {
 	Expired   int `json:"expired"`        // their time was over, so the original would end them, too
 	Gone      int `json:"gone"`           // ended on the original while the run went on
 	Refused   int `json:"refused"`        // by this server; each is a problem while there is room
-	Shortened int `json:"copied_in_part"` // without parts that this server does not have; likewise
+	Shortened int `json:"copied_in_part"` // without parts that this server does not have; each is a problem while there is room
 	Finished  int `json:"finished"`       // completed and cancelled ones, which stay on the original
 }
 
@@ -40,7 +40,7 @@ type Queue struct {
 const (
 	Copied  = "copied"
 	Exists  = "exists"  // this server has one of that name already
-	Left    = "left"    // not asked for, or over
+	Left    = "left"    // not copied; the reason says why
 	Refused = "refused" // by this server
 )
 
