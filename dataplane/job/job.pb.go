@@ -4,9 +4,8 @@
 // 	protoc        (unknown)
 // source: dataplane/job/job.proto
 
-// The job record and the small nouns it is made of. `state` stores them, op
-// messages embed them. Field numbers are permanent: new meaning takes a new
-// number, and a removed field's number is reserved.
+// The record of a job and its parts. Package state stores them, and ops carry them. Field numbers are
+// permanent: a new meaning takes a new number, and the number of a removed field is reserved.
 
 package job
 
@@ -25,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is where a job stands in its life; see the table in lifecycle.go.
+// State is the state of a job. lifecycle.go lists the transitions.
 type State int32
 
 const (
@@ -93,7 +92,7 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{0}
 }
 
-// Backoff names how the delay before a retry grows with the attempt.
+// Backoff says how the delay before a retry grows with the attempts; see Retry.DelayMs.
 type Backoff int32
 
 const (
@@ -149,17 +148,17 @@ func (Backoff) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{1}
 }
 
-// Hold says what held a job.
+// Hold is the cause of a hold.
 type Hold int32
 
 const (
-	Hold_HOLD_REQUEST        Hold = 0 // a person, or its worker
-	Hold_HOLD_AGENT          Hold = 1 // its agent said hold
+	Hold_HOLD_REQUEST        Hold = 0 // a client's request; also the value of a job that is not held
+	Hold_HOLD_AGENT          Hold = 1 // its agent asked for it
 	Hold_HOLD_MAX_ITERATIONS Hold = 2
 	Hold_HOLD_MAX_COST       Hold = 3
 	Hold_HOLD_BUDGET         Hold = 4
-	Hold_HOLD_POLICY         Hold = 5 // an approval policy
-	Hold_HOLD_DEPENDENCY     Hold = 6 // a job it depends on did not succeed
+	Hold_HOLD_POLICY         Hold = 5 // an approval policy, or a model without a known price
+	Hold_HOLD_DEPENDENCY     Hold = 6 // a dependency did not succeed or does not exist
 )
 
 // Enum value maps for Hold.
@@ -211,8 +210,7 @@ func (Hold) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{2}
 }
 
-// Gate says what keeps a pending job from being fetched, so that those behind it
-// do not wait for it.
+// Gate says what keeps a pending job from being fetched. The jobs behind it are fetched before it.
 type Gate int32
 
 const (
@@ -262,7 +260,7 @@ func (Gate) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{3}
 }
 
-// IterationStatus is what an agent said at the end of an iteration.
+// IterationStatus says how an agent's job goes on after an iteration.
 type IterationStatus int32
 
 const (
@@ -315,13 +313,13 @@ func (IterationStatus) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
 }
 
-// OnFailure says what comes after a step that did not succeed.
+// OnFailure says what follows a step that died. A cancelled step always ends the chain.
 type OnFailure int32
 
 const (
-	OnFailure_ON_FAILURE_STOP     OnFailure = 0
-	OnFailure_ON_FAILURE_CONTINUE OnFailure = 1 // the next step all the same
-	OnFailure_ON_FAILURE_QUEUE    OnFailure = 2 // the step `failure`, and the chain ends
+	OnFailure_ON_FAILURE_STOP     OnFailure = 0 // the chain ends
+	OnFailure_ON_FAILURE_CONTINUE OnFailure = 1 // the next step, without a previous result
+	OnFailure_ON_FAILURE_QUEUE    OnFailure = 2 // the job `failure`, and the chain ends
 )
 
 // Enum value maps for OnFailure.
@@ -365,14 +363,14 @@ func (OnFailure) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
 }
 
-// DependencyPolicy says what becomes of a job when one it depends on has settled
-// without success.
+// DependencyPolicy says what happens to a waiting job if a dependency settles without success or does not
+// exist.
 type DependencyPolicy int32
 
 const (
-	DependencyPolicy_DEPENDENCY_POLICY_FAIL   DependencyPolicy = 0 // it is dead
+	DependencyPolicy_DEPENDENCY_POLICY_FAIL   DependencyPolicy = 0 // the waiting job dies
 	DependencyPolicy_DEPENDENCY_POLICY_HOLD   DependencyPolicy = 1 // it is held
-	DependencyPolicy_DEPENDENCY_POLICY_IGNORE DependencyPolicy = 2 // it runs all the same
+	DependencyPolicy_DEPENDENCY_POLICY_IGNORE DependencyPolicy = 2 // the dependency counts as completed
 )
 
 // Enum value maps for DependencyPolicy.
@@ -416,15 +414,15 @@ func (DependencyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
 }
 
-// OriginKind says what made a job that no client enqueued.
+// OriginKind says why the server created a job, and so which member it adds to the payload.
 type OriginKind int32
 
 const (
 	OriginKind_ORIGIN_KIND_UNSPECIFIED OriginKind = 0
-	OriginKind_ORIGIN_KIND_STEP        OriginKind = 1 // a chain's next step: payload.previous
-	OriginKind_ORIGIN_KIND_FAILURE     OriginKind = 2 // a chain's on_failure: payload.failure
-	OriginKind_ORIGIN_KIND_EXIT        OriginKind = 3 // a chain's on_exit: payload.outcome
-	OriginKind_ORIGIN_KIND_BATCH       OriginKind = 4 // a batch's callback: payload.batch
+	OriginKind_ORIGIN_KIND_STEP        OriginKind = 1 // a chain's next step; adds previous
+	OriginKind_ORIGIN_KIND_FAILURE     OriginKind = 2 // a chain's on_failure; adds failure
+	OriginKind_ORIGIN_KIND_EXIT        OriginKind = 3 // a chain's on_exit; adds outcome and previous
+	OriginKind_ORIGIN_KIND_BATCH       OriginKind = 4 // a batch's callback; adds batch
 )
 
 // Enum value maps for OriginKind.
@@ -472,12 +470,12 @@ func (OriginKind) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{7}
 }
 
-// Overflow says what an enqueue does to a queue that is full.
+// Overflow says what happens to an enqueue if its queue is full.
 type Overflow int32
 
 const (
-	Overflow_OVERFLOW_REJECT      Overflow = 0 // it is refused
-	Overflow_OVERFLOW_DROP_OLDEST Overflow = 1 // the oldest pending job is dead
+	Overflow_OVERFLOW_REJECT      Overflow = 0 // the enqueue is refused
+	Overflow_OVERFLOW_DROP_OLDEST Overflow = 1 // ready jobs die to make room, the oldest of the least urgent priority first
 )
 
 // Enum value maps for Overflow.
@@ -519,17 +517,17 @@ func (Overflow) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{8}
 }
 
-// Outcome says how an attempt ended without success.
+// Outcome says how the attempt or the job of an AttemptError ended.
 type Outcome int32
 
 const (
-	Outcome_OUTCOME_FAILED    Outcome = 0 // its worker reported an error
-	Outcome_OUTCOME_RECLAIMED Outcome = 1 // its lease ran out
-	Outcome_OUTCOME_EXPIRED   Outcome = 2 // the job's time was over
-	Outcome_OUTCOME_CANCELLED Outcome = 3
-	Outcome_OUTCOME_REJECTED  Outcome = 4 // a person said no
-	Outcome_OUTCOME_BLOCKED   Outcome = 5 // a job it depends on did not succeed
-	Outcome_OUTCOME_DROPPED   Outcome = 6 // its queue was full
+	Outcome_OUTCOME_FAILED    Outcome = 0 // the worker reported an error
+	Outcome_OUTCOME_RECLAIMED Outcome = 1 // the lease expired
+	Outcome_OUTCOME_EXPIRED   Outcome = 2 // the job expired
+	Outcome_OUTCOME_CANCELLED Outcome = 3 // the job was cancelled while it was active
+	Outcome_OUTCOME_REJECTED  Outcome = 4 // a person or a budget rejected the job
+	Outcome_OUTCOME_BLOCKED   Outcome = 5 // a dependency did not succeed or does not exist
+	Outcome_OUTCOME_DROPPED   Outcome = 6 // the job's queue was full
 )
 
 // Enum value maps for Outcome.
@@ -581,8 +579,8 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{9}
 }
 
-// Pair is one name and value. Lists of pairs are sorted by name and hold each
-// name once; protobuf maps are not used because their order is not fixed.
+// Pair is a name with its value. A list of pairs is sorted by name and has each name once. Protobuf maps are
+// not used, because their order is not fixed.
 type Pair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -635,14 +633,14 @@ func (x *Pair) GetValue() string {
 	return ""
 }
 
-// Retry says how many attempts a job has and how long it waits between them.
+// Retry says how many attempts a job has and how long it waits before a retry.
 type Retry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	MaxAttempts   uint32                 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // the wire's max_retries: the most attempts
+	MaxAttempts   uint32                 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // clients call it max_retries; the first attempt counts
 	Backoff       Backoff                `protobuf:"varint,2,opt,name=backoff,proto3,enum=corvo.job.v1.Backoff" json:"backoff,omitempty"`
 	BaseDelayMs   int64                  `protobuf:"varint,3,opt,name=base_delay_ms,json=baseDelayMs,proto3" json:"base_delay_ms,omitempty"`
 	MaxDelayMs    int64                  `protobuf:"varint,4,opt,name=max_delay_ms,json=maxDelayMs,proto3" json:"max_delay_ms,omitempty"`
-	JitterPercent uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // how much of a delay varies, from job and attempt; 0 = none
+	JitterPercent uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // the most by which a delay varies, in percent of it; see VariedDelayMs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,7 +710,8 @@ func (x *Retry) GetJitterPercent() uint32 {
 	return 0
 }
 
-// Usage is what a worker reported for its attempts, summed over the job.
+// Usage is one usage report of a worker, or the sum of the reports of a job that count. A sum has the model
+// and the provider that were named last.
 type Usage struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	InputTokens         int64                  `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
@@ -721,9 +720,9 @@ type Usage struct {
 	CacheReadTokens     int64                  `protobuf:"varint,4,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
 	Model               string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	Provider            string                 `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
-	CostNanoUsd         int64                  `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`  // of a report: as the worker says; of a job: what counts, reported or else computed
-	CostReported        bool                   `protobuf:"varint,8,opt,name=cost_reported,json=costReported,proto3" json:"cost_reported,omitempty"` // of a report: it says a cost, which may be 0
-	Rejected            string                 `protobuf:"bytes,9,opt,name=rejected,proto3" json:"rejected,omitempty"`                              // of a report: why it is kept aside and counts nowhere; empty: it counts
+	CostNanoUsd         int64                  `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`  // a stored report without a reported cost has the computed one
+	CostReported        bool                   `protobuf:"varint,8,opt,name=cost_reported,json=costReported,proto3" json:"cost_reported,omitempty"` // of a report: the worker reported a cost, which may be 0
+	Rejected            string                 `protobuf:"bytes,9,opt,name=rejected,proto3" json:"rejected,omitempty"`                              // of a report: why it does not count, such as RejectedCost; empty: it counts
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -821,18 +820,18 @@ func (x *Usage) GetRejected() string {
 	return ""
 }
 
-// Lease is a worker's claim on an active job.
+// Lease is a worker's exclusive right to a job, from a fetch until expires_ns.
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // 16 bytes; the fencing token of this attempt
+	Token         []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // 16 bytes that identify the lease
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	ExpiresNs     int64                  `protobuf:"varint,4,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`
-	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`         // what the fetch asked for; heartbeats renew by it
-	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // the request of the newest heartbeat that reported usage
-	Reservation   *Reservation           `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`                    // absent for most
-	Acked         bool                   `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`                               // it ended with an iteration: its ack is known when it comes again
-	ChargedNs     int64                  `protobuf:"varint,9,opt,name=charged_ns,json=chargedNs,proto3" json:"charged_ns,omitempty"`      // what its fairness key was charged for the attempt in advance; 0 = nothing, or not any more
+	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`         // as the fetch asked; a heartbeat that names no length renews by it
+	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // id of the newest heartbeat that reported usage, or of the fail that ended the attempt; empty: none
+	Reservation   *Reservation           `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`                    // absent after the attempt, and for an attempt without reserves and cost
+	Acked         bool                   `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`                               // an ack has ended the attempt, but not the job; a repeat of that ack is recognised
+	ChargedNs     int64                  `protobuf:"varint,9,opt,name=charged_ns,json=chargedNs,proto3" json:"charged_ns,omitempty"`      // the time that its lane was charged in advance; 0 after the attempt, and without a lane
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -930,19 +929,20 @@ func (x *Lease) GetChargedNs() int64 {
 	return 0
 }
 
-// Reservation is all that an attempt holds besides its job, from its fetch until it ends.
+// Reservation holds the reserves of a running attempt, which are money of budgets and tokens of a provider, and
+// the attempt's cost.
 type Reservation struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
-	BudgetIds            [][]byte               `protobuf:"bytes,1,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"` // budgets that the reservation is held on, each with the whole of it
+	BudgetIds            [][]byte               `protobuf:"bytes,1,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"` // each of these budgets reserves the whole amount
 	ReservedNanoUsd      int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"`
-	SpentNanoUsd         int64                  `protobuf:"varint,3,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"` // what the attempt has cost so far, as reported, and no budget has booked yet
-	Provider             string                 `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`                                // whose tokens are reserved; empty: none
+	SpentNanoUsd         int64                  `protobuf:"varint,3,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"` // cost of the attempt that these budgets have not booked yet
+	Provider             string                 `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`                                // the provider that counts the attempt; empty: none
 	ReservedInputTokens  int64                  `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"`
 	ReservedOutputTokens int64                  `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
-	ProviderId           []byte                 `protobuf:"bytes,9,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`                    // of the provider: another that takes its name has another
-	UsedInputTokens      uint64                 `protobuf:"varint,10,opt,name=used_input_tokens,json=usedInputTokens,proto3" json:"used_input_tokens,omitempty"` // reported by the attempt, as its provider counts them
+	ProviderId           []byte                 `protobuf:"bytes,9,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`                    // a later provider with that name has another id
+	UsedInputTokens      uint64                 `protobuf:"varint,10,opt,name=used_input_tokens,json=usedInputTokens,proto3" json:"used_input_tokens,omitempty"` // reported so far, without those read from a cache
 	UsedOutputTokens     uint64                 `protobuf:"varint,11,opt,name=used_output_tokens,json=usedOutputTokens,proto3" json:"used_output_tokens,omitempty"`
-	CostNanoUsd          int64                  `protobuf:"varint,12,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"` // all that the attempt has cost so far, as reported
+	CostNanoUsd          int64                  `protobuf:"varint,12,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"` // all cost of the attempt so far, reported or else computed
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -1047,48 +1047,47 @@ func (x *Reservation) GetCostNanoUsd() int64 {
 	return 0
 }
 
-// Job is the record of one job, without its blobs (payload, result,
-// checkpoint, progress), which have records of their own.
+// Job is the record of one job. Its blobs, such as the payload and the result (see BlobKind), have records of
+// their own.
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`          // 16 bytes, see ID
-	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // creation number: dense per shard, orders jobs by creation
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // from 1, in the order in which jobs were created on the shard or came to it
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	State         State                  `protobuf:"varint,4,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
 	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // 0 critical, 1 high, 2 normal
-	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // attempts started and counted
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // number of the last attempt that counts; 0 = none
 	Retry         *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
 	Tags          []*Pair                `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`
 	Headers       []*Pair                `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
 	CreatedNs     int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	ScheduledNs   int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // due time while scheduled or retrying, else when it was last due
-	StartedNs     int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	ScheduledNs   int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // when the job is due, or was last due; 0 = at its creation
+	StartedNs     int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`       // start of the last attempt
 	CompletedNs   int64                  `protobuf:"varint,13,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"`
-	FailedNs      int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`
-	Lease         *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // the current lease while active, the last one after
-	LeaseExpired  bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // some lease of this job ended by expiry
+	FailedNs      int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`             // when its last failed attempt ended, or when it died
+	Lease         *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // of an active job the current lease, else the last one
+	LeaseExpired  bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // a lease of this job expired, or the job expired while it was active
 	Usage         *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
-	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"`                                    // error records kept
+	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"`                                    // number of stored AttemptErrors
 	Blobs         uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`                                      // bit i is set when the blob of kind i exists
-	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`                                      // times it has gone to another shard
-	Cancelling    bool                   `protobuf:"varint,22,opt,name=cancelling,proto3" json:"cancelling,omitempty"`                            // active, and its worker is to let go
-	Doomed        bool                   `protobuf:"varint,23,opt,name=doomed,proto3" json:"doomed,omitempty"`                                    // to be removed as soon as its worker lets go
-	HasDependents bool                   `protobuf:"varint,24,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // others wait for it
-	AttemptBase   uint32                 `protobuf:"varint,25,opt,name=attempt_base,json=attemptBase,proto3" json:"attempt_base,omitempty"`       // attempts counted when it was last granted all of them anew
-	BlockedBy     uint32                 `protobuf:"varint,26,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`             // jobs it depends on that have not settled; scheduled while there are any
+	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`                                      // number of its moves to another shard
+	Cancelling    bool                   `protobuf:"varint,22,opt,name=cancelling,proto3" json:"cancelling,omitempty"`                            // the job is active, and is cancelled unless its worker completes it
+	Doomed        bool                   `protobuf:"varint,23,opt,name=doomed,proto3" json:"doomed,omitempty"`                                    // the job is removed when it settles
+	HasDependents bool                   `protobuf:"varint,24,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // other jobs wait for it
+	AttemptBase   uint32                 `protobuf:"varint,25,opt,name=attempt_base,json=attemptBase,proto3" json:"attempt_base,omitempty"`       // the value of attempt when the job last received all its attempts
+	BlockedBy     uint32                 `protobuf:"varint,26,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`             // number of the jobs that it waits for, which are dependencies or an agent's tools
 	Batch         *Membership            `protobuf:"bytes,27,opt,name=batch,proto3" json:"batch,omitempty"`
 	Chain         *ChainLink             `protobuf:"bytes,28,opt,name=chain,proto3" json:"chain,omitempty"`
 	Origin        *Origin                `protobuf:"bytes,29,opt,name=origin,proto3" json:"origin,omitempty"`
-	// Fields that few jobs have lie in messages of their own, so that a plain job
-	// does not pay for them.
+	// Fields that few jobs have lie in messages of their own, so that a plain job does not pay for them.
 	Options *Options `protobuf:"bytes,30,opt,name=options,proto3" json:"options,omitempty"`
 	Detail  *Detail  `protobuf:"bytes,31,opt,name=detail,proto3" json:"detail,omitempty"`
-	History []byte   `protobuf:"bytes,32,opt,name=history,proto3" json:"history,omitempty"` // what happened to it, see history.go
-	// Few namespaces use fairness keys. Those that do give one to every job, and it is
-	// read whenever the job is: in options it would cost each of them a message.
-	FairnessKey    string `protobuf:"bytes,33,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`           // who its queue shares itself out to; empty: nobody in particular
-	FairnessWeight uint32 `protobuf:"varint,34,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"` // its key's share from now on; 0 = as before
-	SettledNs      int64  `protobuf:"varint,35,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`                // when it settled: its retention begins then; 0 = it has not
+	History []byte   `protobuf:"bytes,32,opt,name=history,proto3" json:"history,omitempty"` // its events; see history.go
+	// Few namespaces use fairness keys, but those give one to every job. In options the key would cost each
+	// of these jobs a message.
+	FairnessKey    string `protobuf:"bytes,33,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`           // empty: the lane of the jobs without a key
+	FairnessWeight uint32 `protobuf:"varint,34,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"` // weight that the job gives its lane; 0 = the lane keeps its weight
+	SettledNs      int64  `protobuf:"varint,35,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`                // the retention begins at this time; 0 = not settled
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1361,25 +1360,25 @@ func (x *Job) GetSettledNs() int64 {
 	return 0
 }
 
-// Options is what a client asked for beside what every job has. It is shared with
-// the op it came in: who changes it copies it first.
+// Options holds the settings that few jobs have. The op that created the job may share this message, so a
+// stored job's Options may only be changed as a Copy.
 type Options struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	UniqueKey           string                 `protobuf:"bytes,1,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
 	UniquePeriodMs      int64                  `protobuf:"varint,2,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
-	UniqueWholePeriod   bool                   `protobuf:"varint,3,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"` // the key stays taken when the job settles
-	DebounceKey         string                 `protobuf:"bytes,4,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`                      // its own while it is scheduled
+	UniqueWholePeriod   bool                   `protobuf:"varint,3,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"` // the job holds the key until the period ends, even if it settles earlier
+	DebounceKey         string                 `protobuf:"bytes,4,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`                      // held while the job is scheduled
 	DebounceMs          int64                  `protobuf:"varint,5,opt,name=debounce_ms,json=debounceMs,proto3" json:"debounce_ms,omitempty"`
 	ExpireAfterMs       int64                  `protobuf:"varint,6,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
-	ParentId            []byte                 `protobuf:"bytes,7,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // of the job that made it
+	ParentId            []byte                 `protobuf:"bytes,7,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // the job that created this one
 	DependencyPolicy    DependencyPolicy       `protobuf:"varint,8,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
-	ScheduleId          []byte                 `protobuf:"bytes,9,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`                                  // of the schedule that made it
-	Provider            string                 `protobuf:"bytes,12,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // whose limits its attempts count against; empty: its queue's
-	Model               string                 `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`                                                             // it is expected to use
+	ScheduleId          []byte                 `protobuf:"bytes,9,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`                                  // the schedule that created the job
+	Provider            string                 `protobuf:"bytes,12,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // the provider whose limits apply; empty: the queue's provider
+	Model               string                 `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`                                                             // the model that the client expects the job to use
 	CostEstimateNanoUsd int64                  `protobuf:"varint,14,opt,name=cost_estimate_nano_usd,json=costEstimateNanoUsd,proto3" json:"cost_estimate_nano_usd,omitempty"` // of one attempt; 0 = unknown
-	Agent               *AgentConfig           `protobuf:"bytes,15,opt,name=agent,proto3" json:"agent,omitempty"`                                                             // it runs in iterations
-	ReplayOf            []byte                 `protobuf:"bytes,16,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`                                       // of the job whose iterations it goes on from
-	ReplayFrom          uint32                 `protobuf:"varint,17,opt,name=replay_from,json=replayFrom,proto3" json:"replay_from,omitempty"`                                // the iteration it goes on from
+	Agent               *AgentConfig           `protobuf:"bytes,15,opt,name=agent,proto3" json:"agent,omitempty"`                                                             // limits of a job that runs in iterations
+	ReplayOf            []byte                 `protobuf:"bytes,16,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`                                       // the job that this one replays
+	ReplayFrom          uint32                 `protobuf:"varint,17,opt,name=replay_from,json=replayFrom,proto3" json:"replay_from,omitempty"`                                // the iteration of that job which is repeated first, from 1
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1519,7 +1518,7 @@ func (x *Options) GetReplayFrom() uint32 {
 	return 0
 }
 
-// AgentConfig bounds a job that runs in iterations. 0 is no bound.
+// AgentConfig limits a job that runs in iterations. 0 means no limit of the job's own.
 type AgentConfig struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	MaxIterations      uint32                 `protobuf:"varint,1,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
@@ -1580,27 +1579,27 @@ func (x *AgentConfig) GetIterationTimeoutMs() int64 {
 	return 0
 }
 
-// Detail is the state of a job that few jobs have.
+// Detail holds the part of a job's state that few jobs have.
 type Detail struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
-	UniqueExpiresNs    int64                  `protobuf:"varint,1,opt,name=unique_expires_ns,json=uniqueExpiresNs,proto3" json:"unique_expires_ns,omitempty"` // when it gives its unique key back at the latest; 0 = it has none, or not any more
-	ExpireNs           int64                  `protobuf:"varint,2,opt,name=expire_ns,json=expireNs,proto3" json:"expire_ns,omitempty"`                        // dead from then on, if it is not settled; 0 = never
+	UniqueExpiresNs    int64                  `protobuf:"varint,1,opt,name=unique_expires_ns,json=uniqueExpiresNs,proto3" json:"unique_expires_ns,omitempty"` // end of the period of its unique key; 0 = it holds none
+	ExpireNs           int64                  `protobuf:"varint,2,opt,name=expire_ns,json=expireNs,proto3" json:"expire_ns,omitempty"`                        // time at which it dies unless it has settled; 0 = never
 	HoldReason         string                 `protobuf:"bytes,3,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
 	CancelledNs        int64                  `protobuf:"varint,4,opt,name=cancelled_ns,json=cancelledNs,proto3" json:"cancelled_ns,omitempty"`
-	Hold               Hold                   `protobuf:"varint,5,opt,name=hold,proto3,enum=corvo.job.v1.Hold" json:"hold,omitempty"` // what held it
-	HoldBy             string                 `protobuf:"bytes,6,opt,name=hold_by,json=holdBy,proto3" json:"hold_by,omitempty"`       // name of the budget or policy that did
-	Gate               Gate                   `protobuf:"varint,7,opt,name=gate,proto3,enum=corvo.job.v1.Gate" json:"gate,omitempty"` // pending, but kept from being fetched
-	GateName           string                 `protobuf:"bytes,8,opt,name=gate_name,json=gateName,proto3" json:"gate_name,omitempty"` // of the provider or budget that keeps it
-	Iteration          uint32                 `protobuf:"varint,9,opt,name=iteration,proto3" json:"iteration,omitempty"`              // iterations that have ended
-	Approved           [][]byte               `protobuf:"bytes,10,rep,name=approved,proto3" json:"approved,omitempty"`                // ids of the approval policies a person has waived
-	Scores             uint32                 `protobuf:"varint,11,opt,name=scores,proto3" json:"scores,omitempty"`                   // scores kept
-	ProviderErrors     uint32                 `protobuf:"varint,12,opt,name=provider_errors,json=providerErrors,proto3" json:"provider_errors,omitempty"`
-	SpentBeforeNanoUsd int64                  `protobuf:"varint,13,opt,name=spent_before_nano_usd,json=spentBeforeNanoUsd,proto3" json:"spent_before_nano_usd,omitempty"` // what counts against its agent's cost beside its usage: of the job whose iterations it goes on from; below 0: usage from before a retry, which does not
-	IterationsKept     uint32                 `protobuf:"varint,14,opt,name=iterations_kept,json=iterationsKept,proto3" json:"iterations_kept,omitempty"`                 // iteration records kept
-	IterationBytes     uint64                 `protobuf:"varint,15,opt,name=iteration_bytes,json=iterationBytes,proto3" json:"iteration_bytes,omitempty"`                 // of their documents
-	UsageBefore        *Usage                 `protobuf:"bytes,16,opt,name=usage_before,json=usageBefore,proto3" json:"usage_before,omitempty"`                           // when its last iteration ended: what came since is the next one's
-	CheckpointIn       uint32                 `protobuf:"varint,17,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                       // the iteration whose record has the job's checkpoint; 0 = none has
-	CostWaived         bool                   `protobuf:"varint,18,opt,name=cost_waived,json=costWaived,proto3" json:"cost_waived,omitempty"`                             // a person lets its next iteration go beyond its agent's cost
+	Hold               Hold                   `protobuf:"varint,5,opt,name=hold,proto3,enum=corvo.job.v1.Hold" json:"hold,omitempty"`                                     // the cause of the hold, if the job is held
+	HoldBy             string                 `protobuf:"bytes,6,opt,name=hold_by,json=holdBy,proto3" json:"hold_by,omitempty"`                                           // a budget or policy, "model/" and a model, or the id of a dependency; empty for other holds
+	Gate               Gate                   `protobuf:"varint,7,opt,name=gate,proto3,enum=corvo.job.v1.Gate" json:"gate,omitempty"`                                     // the gate at which the pending job waits
+	GateName           string                 `protobuf:"bytes,8,opt,name=gate_name,json=gateName,proto3" json:"gate_name,omitempty"`                                     // the name of the gate's provider or budget
+	Iteration          uint32                 `protobuf:"varint,9,opt,name=iteration,proto3" json:"iteration,omitempty"`                                                  // number of the last iteration that ended
+	Approved           [][]byte               `protobuf:"bytes,10,rep,name=approved,proto3" json:"approved,omitempty"`                                                    // ids of the approval policies that a person has waived, and the id of a waived model
+	Scores             uint32                 `protobuf:"varint,11,opt,name=scores,proto3" json:"scores,omitempty"`                                                       // number of stored scores
+	ProviderErrors     uint32                 `protobuf:"varint,12,opt,name=provider_errors,json=providerErrors,proto3" json:"provider_errors,omitempty"`                 // not set
+	SpentBeforeNanoUsd int64                  `protobuf:"varint,13,opt,name=spent_before_nano_usd,json=spentBeforeNanoUsd,proto3" json:"spent_before_nano_usd,omitempty"` // added to the cost of usage for max_cost: in a replay the cost of the original's iterations; after a retry minus the cost until then
+	IterationsKept     uint32                 `protobuf:"varint,14,opt,name=iterations_kept,json=iterationsKept,proto3" json:"iterations_kept,omitempty"`                 // number of stored Iterations
+	IterationBytes     uint64                 `protobuf:"varint,15,opt,name=iteration_bytes,json=iterationBytes,proto3" json:"iteration_bytes,omitempty"`                 // size of the documents in them
+	UsageBefore        *Usage                 `protobuf:"bytes,16,opt,name=usage_before,json=usageBefore,proto3" json:"usage_before,omitempty"`                           // the job's usage when its last iteration ended or a retry began
+	CheckpointIn       uint32                 `protobuf:"varint,17,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                       // the iteration whose record has the job's checkpoint; 0 = none has it
+	CostWaived         bool                   `protobuf:"varint,18,opt,name=cost_waived,json=costWaived,proto3" json:"cost_waived,omitempty"`                             // a person allows one more iteration beyond max_cost
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1761,24 +1760,23 @@ func (x *Detail) GetCostWaived() bool {
 	return false
 }
 
-// Iteration is one round of an agent's job. Its key holds the job's id and its
-// number.
+// Iteration is the record of one iteration of an agent's job. Its store key holds the job's id and the number.
 type Iteration struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Number           uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // from 1
 	Status           IterationStatus        `protobuf:"varint,2,opt,name=status,proto3,enum=corvo.job.v1.IterationStatus" json:"status,omitempty"`
 	HoldReason       string                 `protobuf:"bytes,3,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
 	Usage            *Usage                 `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`      // of this iteration alone
-	Attempt          uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // that ended it
+	Attempt          uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the attempt that ended it
 	WorkerId         string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	StartedNs        int64                  `protobuf:"varint,7,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	StartedNs        int64                  `protobuf:"varint,7,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"` // start of that attempt
 	CreatedNs        int64                  `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when it ended
 	Checkpoint       *Blob                  `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Trace            *Blob                  `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`
 	Result           *Blob                  `protobuf:"bytes,11,opt,name=result,proto3" json:"result,omitempty"`
 	ToolCalls        []*ToolCall            `protobuf:"bytes,12,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
-	TotalCostNanoUsd int64                  `protobuf:"varint,13,opt,name=total_cost_nano_usd,json=totalCostNanoUsd,proto3" json:"total_cost_nano_usd,omitempty"` // of the job so far, against its agent's cost
-	CheckpointIn     uint32                 `protobuf:"varint,14,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                 // the iteration whose record has the checkpoint it left, itself or an earlier one; 0 = there is none
+	TotalCostNanoUsd int64                  `protobuf:"varint,13,opt,name=total_cost_nano_usd,json=totalCostNanoUsd,proto3" json:"total_cost_nano_usd,omitempty"` // the job's AgentCost when the iteration ended
+	CheckpointIn     uint32                 `protobuf:"varint,14,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                 // the iteration, this or an earlier one, whose record has the checkpoint that this one left; 0 = none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1911,13 +1909,13 @@ func (x *Iteration) GetCheckpointIn() uint32 {
 	return 0
 }
 
-// ToolCall is a job that an iteration made and the next one waits for.
+// ToolCall is a job that an iteration has created and that the next iteration waits for.
 type ToolCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // shard of the queue
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1980,7 +1978,7 @@ func (x *ToolCall) GetShard() uint32 {
 	return 0
 }
 
-// Score is somebody's judgement of a job.
+// Score is a judgement of a job. A job has at most one score for each pair of dimension and scorer.
 type Score struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dimension     string                 `protobuf:"bytes,1,opt,name=dimension,proto3" json:"dimension,omitempty"`
@@ -2049,12 +2047,12 @@ func (x *Score) GetCreatedNs() int64 {
 	return 0
 }
 
-// Membership is a job's place in a batch.
+// Membership makes a job a member of a batch.
 type Membership struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	BatchId       []byte                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`     // where the batch is
-	Counted       bool                   `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"` // it has settled once, and the batch knows how
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`     // shard of the batch
+	Counted       bool                   `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"` // the job's first outcome was reported to the batch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2110,13 +2108,12 @@ func (x *Membership) GetCounted() bool {
 	return false
 }
 
-// ChainLink is a job's place in a chain. The chain itself is the job's blob of
-// kind ChainConfig, and goes from step to step.
+// ChainLink is a job's position in a chain. Each step has the whole chain in its blob of kind ChainConfig.
 type ChainLink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ChainId       []byte                 `protobuf:"bytes,1,opt,name=chain_id,json=chainId,proto3" json:"chain_id,omitempty"` // the id of the first job
 	Step          uint32                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`                     // from 0
-	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`                   // what comes after this job has been made: it is not made twice
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`                   // the step has settled once, and the jobs that follow it were created
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2172,12 +2169,12 @@ func (x *ChainLink) GetEnded() bool {
 	return false
 }
 
-// Step is one step of a chain, or what follows its end.
+// Step is one step of a chain, or a job that follows a failed step or the end of the chain.
 type Step struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`    // the queue's
-	Payload       *Blob                  `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"` // absent: the payload the chain began with
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`    // shard of the queue
+	Payload       *Blob                  `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"` // absent: the payload of the first step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2233,13 +2230,13 @@ func (x *Step) GetPayload() *Blob {
 	return nil
 }
 
-// Chain is what a chain's jobs carry along.
+// Chain describes a whole chain. Each of its steps has a copy.
 type Chain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Steps         []*Step                `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"` // the first is the job that began the chain
 	OnFailure     OnFailure              `protobuf:"varint,2,opt,name=on_failure,json=onFailure,proto3,enum=corvo.job.v1.OnFailure" json:"on_failure,omitempty"`
-	Failure       *Step                  `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
-	Exit          *Step                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"` // once at the end, however it ended; may be absent
+	Failure       *Step                  `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // present with ON_FAILURE_QUEUE, and only then
+	Exit          *Step                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`       // the job that follows the end of the chain, whatever the outcome; may be absent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2302,17 +2299,17 @@ func (x *Chain) GetExit() *Step {
 	return nil
 }
 
-// Origin is what is added to a job's payload when it is handed out. The result of
-// the job before is a blob of its own, of kind Previous.
+// Origin holds the values that Compose adds to the payload of a job that follows from another job or from a
+// batch. The result of the job before is a blob of kind Previous.
 type Origin struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          OriginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=corvo.job.v1.OriginKind" json:"kind,omitempty"`
-	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // of the job before
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // completed, exited, failed or cancelled
-	BatchId       []byte                 `protobuf:"bytes,7,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`       // of the job before; empty for BATCH
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                    // of the job before; empty for BATCH
+	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`               // only for FAILURE: the last attempt of the dead step
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                    // only for FAILURE
+	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`                // only for EXIT: completed, exited, failed or cancelled
+	BatchId       []byte                 `protobuf:"bytes,7,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"` // only for BATCH, as are the counts of its members
 	Total         uint64                 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
 	Succeeded     uint64                 `protobuf:"varint,9,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed        uint64                 `protobuf:"varint,10,opt,name=failed,proto3" json:"failed,omitempty"`
@@ -2428,13 +2425,13 @@ func (x *Origin) GetCancelled() uint64 {
 	return 0
 }
 
-// RateWindow counts what a queue has let go lately, in a fixed number of slices of
-// its window, so that it takes the same room whatever the rate is.
+// RateWindow counts starts, requests or tokens of the recent past, in a fixed number of slices of its window
+// (RateSlices). So its size does not depend on the rate.
 type RateWindow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WindowMs      int64                  `protobuf:"varint,1,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // the window the slices are of
+	WindowMs      int64                  `protobuf:"varint,1,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // length of the window
 	Newest        uint64                 `protobuf:"varint,2,opt,name=newest,proto3" json:"newest,omitempty"`                     // number of the newest slice: its start divided by its length
-	Counts        []uint32               `protobuf:"varint,3,rep,packed,name=counts,proto3" json:"counts,omitempty"`              // by slice number modulo their count
+	Counts        []uint32               `protobuf:"varint,3,rep,packed,name=counts,proto3" json:"counts,omitempty"`              // by slice number modulo the number of counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2490,8 +2487,8 @@ func (x *RateWindow) GetCounts() []uint32 {
 	return nil
 }
 
-// Retention is how long settled jobs are kept, by how they settled. 0 says nothing:
-// the namespace's applies, or the default.
+// Retention says how long settled jobs are kept, by their state. -1 means for ever. A queue's 0 means the
+// namespace's retention, and the namespace's 0 means DefaultRetentionTime.
 type Retention struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CompletedMs   int64                  `protobuf:"varint,1,opt,name=completed_ms,json=completedMs,proto3" json:"completed_ms,omitempty"`
@@ -2552,9 +2549,8 @@ func (x *Retention) GetCancelledMs() int64 {
 	return 0
 }
 
-// Blob is one opaque document of a job. With key_id empty the bytes are plain;
-// otherwise the proposer sealed them with that key and nonce. Apply never looks
-// inside.
+// Blob is a document. If key_id is empty, data is plain. Otherwise the proposer has sealed data with that key
+// and the nonce. Apply never looks into data.
 type Blob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeyId         string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
@@ -2615,15 +2611,16 @@ func (x *Blob) GetData() []byte {
 	return nil
 }
 
-// AttemptError is one failed attempt.
+// AttemptError records an attempt that ended without success. If a job dies while it waits or is held, the
+// record is about the next attempt, which never began.
 type AttemptError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	Backtrace     string                 `protobuf:"bytes,3,opt,name=backtrace,proto3" json:"backtrace,omitempty"`
-	CreatedNs     int64                  `protobuf:"varint,4,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when it ended
+	CreatedNs     int64                  `protobuf:"varint,4,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when the attempt or the job ended
 	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	StartedNs     int64                  `protobuf:"varint,6,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	StartedNs     int64                  `protobuf:"varint,6,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"` // 0 = the attempt never began
 	Outcome       Outcome                `protobuf:"varint,7,opt,name=outcome,proto3,enum=corvo.job.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

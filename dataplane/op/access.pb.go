@@ -31,7 +31,7 @@ type SetKey struct {
 	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Roles      []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
-	QueueScope []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // none = every queue
+	QueueScope []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // globs; none = every queue
 	Enabled    bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	ExpiresNs  int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
 	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any

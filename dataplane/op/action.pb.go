@@ -203,7 +203,7 @@ func (x *JobsResult) GetItems() []*JobDone {
 type JobDone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Refusal       *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // after the op; unspecified: the job is gone
+	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // after the op; unspecified: the job is gone, or the item is refused
 	Pending       bool                   `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`                     // the change happens when the job's attempt ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -440,7 +440,7 @@ type ReleaseJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
-	Changes       *Changes               `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // to the jobs; absent: none
+	Changes       *Changes               `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // only if job_ids has one element; absent: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -865,7 +865,8 @@ func (*ScoreJobResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_action_proto_rawDescGZIP(), []int{14}
 }
 
-// ReplayJob creates a job that continues from an iteration of another job. meta.ids has its id.
+// ReplayJob creates a job that repeats an iteration of another job and continues from there. meta.ids has the
+// id of the new job.
 type ReplayJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RecordRequests records requests that led to no op: refused requests, and requests about a node and not its
+// RecordRequests records requests that led to no op: refused requests, and requests to a node that change no
 // state.
 type RecordRequests struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

@@ -198,8 +198,8 @@ func (x *TurnBudgetsResult) GetTurned() uint32 {
 	return 0
 }
 
-// ReturnBudget reports to the first shard the changes of another shard's slice of a budget: the spending
-// since its last report, the money that it returns, and the money that it lacks.
+// ReturnBudget reports to the first shard the changes of a shard's slice of a budget: the spending since the
+// shard's last report, the money that it returns, and the money that it lacks.
 type ReturnBudget struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -207,8 +207,8 @@ type ReturnBudget struct {
 	Shard          uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
 	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
 	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
-	GoneNanoUsd    int64                  `protobuf:"varint,6,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"` // by which the slice shrank: spent or returned; below 0: taken without a grant
-	Ask            uint64                 `protobuf:"varint,7,opt,name=ask,proto3" json:"ask,omitempty"`                                      // the number of its last request for money
+	GoneNanoUsd    int64                  `protobuf:"varint,6,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"` // granted money that was spent or returned; below 0: money taken without a grant
+	Ask            uint64                 `protobuf:"varint,7,opt,name=ask,proto3" json:"ask,omitempty"`                                      // the number of the shard's last request for money
 	WantNanoUsd    int64                  `protobuf:"varint,8,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // the amount that it still lacks; 0 = none
 	Recall         uint64                 `protobuf:"varint,9,opt,name=recall,proto3" json:"recall,omitempty"`                                // all unused money was returned, as the recall with this number asked; 0 = no
 	unknownFields  protoimpl.UnknownFields

@@ -30,10 +30,10 @@ type StartBulk struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Action         state.BulkAction       `protobuf:"varint,2,opt,name=action,proto3,enum=corvo.state.v1.BulkAction" json:"action,omitempty"`
-	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`  // the target of a move
-	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // of that queue
-	Priority       uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	Scope          []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"` // the queue globs of the caller's key
+	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`        // the target of a move
+	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`       // of that queue
+	Priority       uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // the new priority of CHANGE_PRIORITY
+	Scope          []string               `protobuf:"bytes,6,rep,name=scope,proto3" json:"scope,omitempty"`        // the queue globs of the caller's key; none = every queue
 	EstimatedTotal uint64                 `protobuf:"varint,7,opt,name=estimated_total,json=estimatedTotal,proto3" json:"estimated_total,omitempty"`
 	Filter         []byte                 `protobuf:"bytes,8,opt,name=filter,proto3" json:"filter,omitempty"`                  // an api.SearchFilter as JSON; absent if the shares name jobs
 	InQueue        string                 `protobuf:"bytes,9,opt,name=in_queue,json=inQueue,proto3" json:"in_queue,omitempty"` // the filter's queue and states
@@ -247,7 +247,7 @@ func (x *StartBulkResult) GetBulkId() []byte {
 	return nil
 }
 
-// OpenBulk begins a shard's part. It travels.
+// OpenBulk begins a shard's part. The home shard sends it.
 type OpenBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -353,7 +353,7 @@ type RunBulk struct {
 	JobIds        [][]byte               `protobuf:"bytes,4,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
 	After         []uint64               `protobuf:"varint,5,rep,packed,name=after,proto3" json:"after,omitempty"` // the position after each of them
 	To            uint64                 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`              // the position after all of them
-	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`     // the reason that the part cannot go on
+	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`     // if set, the part ends after the chunk for this reason
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,7 +489,7 @@ func (x *RunBulkResult) GetWaits() bool {
 	return false
 }
 
-// CountBulk reports to the home shard the progress of a part. It travels.
+// CountBulk reports the progress of a shard's part to the home shard.
 type CountBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -618,7 +618,7 @@ func (*CountBulkResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_bulk_proto_rawDescGZIP(), []int{8}
 }
 
-// CancelBulk ends a bulk operation early. It travels to the shards of its parts.
+// CancelBulk ends a bulk operation early. The home shard sends it to the shards whose parts have not ended.
 type CancelBulk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -395,7 +395,7 @@ func (*StartTermResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_duty_proto_rawDescGZIP(), []int{7}
 }
 
-// TrimFeed drops events older than first_seq.
+// TrimFeed removes the entries of the feed whose events all have numbers below first_seq.
 type TrimFeed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -489,7 +489,7 @@ type NewBatch struct {
 	CallbackQueue   string                 `protobuf:"bytes,1,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
 	CallbackShard   uint32                 `protobuf:"varint,2,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
 	CallbackPayload *job.Blob              `protobuf:"bytes,3,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"`
-	Open            bool                   `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	Open            bool                   `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`                        // more members may join until the batch is sealed
 	ParentId        []byte                 `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // an open batch of this shard that the new one joins
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2131,7 +2131,7 @@ func (x *Deliver) GetItems() []*Sent {
 // Sent is one op on its way to another shard.
 type Sent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the kind of op, as in table.go
 	Op            []byte                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

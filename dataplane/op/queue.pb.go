@@ -387,7 +387,7 @@ func (x *ClearQueue) GetQueue() string {
 
 type ClearQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Below         uint64                 `protobuf:"varint,1,opt,name=below,proto3" json:"below,omitempty"`     // jobs with lower numbers are removed; 0 = no job waits
+	Below         uint64                 `protobuf:"varint,1,opt,name=below,proto3" json:"below,omitempty"`     // the waiting jobs with lower numbers are being removed; 0 = no job waits
 	Cleared       uint64                 `protobuf:"varint,2,opt,name=cleared,proto3" json:"cleared,omitempty"` // the number of jobs that earlier clears removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

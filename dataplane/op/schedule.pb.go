@@ -407,7 +407,7 @@ type Run struct {
 	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                        // that the proposer saw
 	DueNs         int64                  `protobuf:"varint,3,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`               // the schedule's next_run_ns that the proposer saw
 	RunNs         []int64                `protobuf:"varint,4,rep,packed,name=run_ns,json=runNs,proto3" json:"run_ns,omitempty"`        // the times of the due runs, before jitter; may be none
-	NextRunNs     int64                  `protobuf:"varint,5,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // the run after those
+	NextRunNs     int64                  `protobuf:"varint,5,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // the run after those; 0 = never
 	ByHand        bool                   `protobuf:"varint,6,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`            // one run now, on request, besides the schedule's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,8 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UnknownModel says how a model without a known price is treated. Its use is never free: it costs the highest
-// known price of each kind of token.
+// UnknownModel says how a model without a known price is treated. A usage report of the model without a cost
+// is charged at the highest known price of each kind of token.
 type UnknownModel int32
 
 const (
@@ -730,7 +730,7 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
-// Head is the one record that every batch rewrites: the store's position and its counters.
+// Head is the one record that every commit rewrites: the store's position and its counters.
 type Head struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Group              string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -768,7 +768,7 @@ type Head struct {
 	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                         // version of the shipped prices in the store
 	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"`          // number of the last delivery
 	NotificationsLost  uint64                 `protobuf:"varint,35,opt,name=notifications_lost,json=notificationsLost,proto3" json:"notifications_lost,omitempty"` // webhook events dropped because the outbox to the first shard was full
-	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`                   // lane records in the journal; a lane counts once for each of its changes
+	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`                   // number of lanes in the stored LaneChanges
 	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
 	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
 	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports ever rejected
@@ -1264,7 +1264,7 @@ type Queue struct {
 	RateLimit           uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs that may start within any window; 0 = unlimited
 	RateWindowMs        int64           `protobuf:"varint,12,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
 	Rate                *job.RateWindow `protobuf:"bytes,13,opt,name=rate,proto3" json:"rate,omitempty"`
-	Draining            bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused while its active jobs end
+	Draining            bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // the queue was paused by draining it, and was not resumed since
 	MaxLength           uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // most waiting jobs (pending, scheduled, retrying); 0 = unlimited
 	Overflow            job.Overflow    `protobuf:"varint,16,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow" json:"overflow,omitempty"`
 	Retention           *job.Retention  `protobuf:"bytes,17,opt,name=retention,proto3" json:"retention,omitempty"`
@@ -1274,7 +1274,7 @@ type Queue struct {
 	UniqueLocks         uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"`                             // unique keys that its jobs hold
 	Cleared             uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                                                        // jobs that clears have removed since the queue was created
 	Provider            string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // provider of jobs that name none; empty: none
-	AgeingMs            int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`                                      // a job that has waited this long counts as one priority higher; 0 = never
+	AgeingMs            int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`                                      // each time of this length since its creation raises a job by one priority; 0 = never
 	Gated               uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                                            // pending jobs at gates
 	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // number of lanes; 0 = none of its ready or active jobs has a fairness key
 	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // served time of a lane that always had jobs: where a new lane begins
@@ -1838,7 +1838,7 @@ func (x *Resource) GetRole() *Role {
 type LimitRule struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                              // "*" covers each key without a rule of its own
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                              // "*" covers each key without a rule of its own, but not the jobs without a key
 	MaxConcurrency uint32                 `protobuf:"varint,3,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 = unlimited
 	RateLimit      uint32                 `protobuf:"varint,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`                // 0 = unlimited
 	RateWindowMs   int64                  `protobuf:"varint,5,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
@@ -1980,8 +1980,8 @@ func (x *Provider) GetOutputTokens() uint64 {
 	return 0
 }
 
-// Traffic holds the use of a provider in the last minute, the reserved tokens and the averages. Its store key
-// holds the provider's id.
+// Traffic holds a shard's use of a provider in the last minute, the reserved tokens and the averages. Its store
+// key holds the provider's id.
 type Traffic struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Name                 string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2782,7 +2782,7 @@ type Spent struct {
 	Window         Window                 `protobuf:"varint,1,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
 	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // start of a calendar window; for a rolling one, alerted counts since then
 	EndNs          int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
-	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // spending up to its reserves
+	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // spending of attempts within their reserves
 	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`   // spending beyond them
 	Alerted        uint32                 `protobuf:"varint,6,opt,name=alerted,proto3" json:"alerted,omitempty"`                                         // highest percentage that has raised an alert in this window
 	LengthMs       int64                  `protobuf:"varint,7,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`                       // of a rolling window, as are the fields below
@@ -4214,11 +4214,11 @@ type Usage struct {
 	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
 	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the prices of the namespace and those shipped
 	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // there is a computed amount
-	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: the computed amount is a ceiling
+	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: a computed amount is a ceiling
 	Tags            []*job.Pair `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	FairnessKey     string      `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	Phase           UsagePhase  `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // kind of request that carried it
-	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // the job's first report
+	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // the job's first report that counts
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
