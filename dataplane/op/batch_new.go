@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// checkBatch checks the batch fields of an Enqueue. It returns the ids of the jobs, because the last of meta.ids
-// is the id of a new batch.
+// checkBatch checks the batch fields of an Enqueue. It returns the ids of the jobs, which are meta.ids without
+// the last if the op creates a batch, because the last is the batch's id.
 func (o *Enqueue) checkBatch(p *problems) (jobIDs [][]byte) {
 	ids := o.GetMeta().GetIds()
 	if len(o.BatchId) > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A budget is a resource. Its account records the money that was spent, in one window for each limit over time.
-// For a shared budget the first shard has the windows, and each shard has a slice (budget_slices.go). The
-// proposer computes the windows of the calendar, because it knows time zones. This file checks and stores the
-// declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves the money of an
-// attempt.
+// A budget is a resource. Its account records the money that was spent, in one window for each limit but the
+// per-job limit. For a shared budget the first shard has the windows, and each shard has a slice
+// (budget_slices.go). The proposer computes the windows of the calendar, because it knows time zones. This file
+// checks and stores the declaration of a budget; budget_check.go applies it to a job; budget_reserve.go moves
+// the money of an attempt.
 
 // BudgetTarget is the target of a budget of scope namespace or job, because these scopes name no particular
 // target.

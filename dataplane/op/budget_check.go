@@ -40,9 +40,9 @@ func budgetsOf(resources *state.ResourceIndex, j *job.Job) []*state.Resource {
 	return all
 }
 
-// expectedCost returns the amount to reserve for an attempt: the client's estimate, else the money that its
-// agent may still spend, if any, else the amount that its budgets give (reserveOf). learned is the moving
-// average of the cost of the queue's attempts.
+// expectedCost returns the amount to reserve for an attempt: the client's estimate if there is one, else the
+// rest of the agent's max_cost if it is above 0, else the amount that the budgets give (reserveOf). learned is
+// the moving average of the cost of the queue's attempts.
 func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Nano {
 	if estimate := j.Options.GetCostEstimateNanoUsd(); estimate > 0 {
 		return money.Nano(estimate)
@@ -58,8 +58,9 @@ func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Na
 // reserveOf returns the amount that budgets reserve for an attempt of a job that has cost jobCost so far. The
 // amount is the same on all budgets: the larger of the largest declared reserve and the amount derived for
 // the budgets that declare none. If the derived amount is an estimate, it is at least the floor of the
-// smallest limit among the budgets (state.ReserveFloorOf). But it exceeds no limit of a budget that does
-// more than alert, because otherwise the floor of a large budget would keep back all jobs of a small one.
+// smallest limit among the budgets (state.ReserveFloorOf). But the derived amount never exceeds a limit of a
+// budget that does more than alert, or the rest of the budget's per-job limit, because otherwise the floor of a
+// large budget would keep back all jobs of a small one.
 func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	declared, derived, estimated := int64(0), int64(0), false
 	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)

@@ -13,9 +13,10 @@ import (
 )
 
 // The money of an attempt is reserved when the attempt begins: the same amount on every budget that applies.
-// The reservation grows if a heartbeat reports a cost above it and all budgets have room. It is settled when
-// the attempt ends, however the attempt ends. A cost is never refused for want of room: without room it
-// counts as overrun, and the budget keeps back the next attempt, unless the budget only alerts.
+// The reservation grows if a heartbeat reports a cost above it and the budgets that do more than alert have
+// room. It is settled when the attempt ends, however the attempt ends. A cost is never refused for want of
+// room: without room it counts as overrun, and the budget keeps back the next attempt, unless the budget only
+// alerts.
 
 // reserveBudgets reserves the attempt's expected cost on every budget that applies. The caller must have
 // checked that the budgets that do more than alert have room.

@@ -35,8 +35,8 @@ func serve(tx *state.Tx, r *state.Resource) error {
 // nextGrant returns the next message to a shard and records it in the account, or returns nil if none is due.
 // It first serves every request that there is room for, the oldest first: as at a gate, a large request does
 // not delay small ones. If an undenied request waits and none fits, or the available amount is below 0,
-// nextGrant recalls the unused money of the other shards. It denies the first request only after the other
-// shards have returned that money.
+// nextGrant recalls the unused money of the other shards. It denies the oldest undenied request only after the
+// other shards have returned that money.
 func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, *GrantBudget) {
 	waiting := 0
 	var first, fits *state.Share // the first by turn that is not denied, and the first that there is room for
@@ -80,9 +80,9 @@ func nextGrant(r *state.Resource, a *state.Account, nowNs int64) (*state.Share, 
 	}}
 }
 
-// grant grants a shard its missing amount. If no other shard waits, it grants at least half of the shard's
-// part of the available amount, so that the shard asks seldom and others still find some. If another shard
-// waits, the grant also asks the shard to return the money that the shard does not use.
+// grant grants a shard its missing amount. If no other shard waits, it grants at least half of an equal share
+// of the available amount, so that the shard asks seldom and others still find some. If another shard waits,
+// the grant also asks the shard to return the money that the shard does not use.
 func grant(r *state.Resource, a *state.Account, to *state.Share, alone bool, nowNs int64) *GrantBudget {
 	amount := to.WantNanoUsd
 	if alone {

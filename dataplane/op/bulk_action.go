@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// bulkAction is an action of a bulk operation and the states in which it accepts jobs. An action changes a
-// job as its own op does, such as RetryJobs; only change_priority has no such op. Unlike CancelJobs, a bulk
+// bulkAction is an action of a bulk operation and the states in which it accepts jobs. Each action but
+// change_priority changes a job as an op for single jobs does, such as RetryJobs. Unlike CancelJobs, a bulk
 // cancel refuses a job that is already cancelled.
 type bulkAction struct {
 	done string      // the past participle in refusals

@@ -7,7 +7,7 @@ import (
 )
 
 // ClearQueue removes the waiting jobs of a queue: the pending, scheduled and retrying jobs that were created
-// before it. There may be any number of them, so the queue's record keeps a bound on their job numbers
+// before the op. There may be any number of them, so the queue's record keeps a bound on their job numbers
 // (clear_below), and the leader's duty proposes SweepQueue, which removes them over many entries. A later
 // ClearQueue raises the bound. Active and held jobs stay, unless they wait again before the clear has ended.
 // Older jobs of other queues of the shard stay too, unless they are moved into this queue before the clear

@@ -67,8 +67,9 @@ func checkWord(s string, most int) error {
 }
 
 // Apply stores the key. It refuses
-//   - with CONFLICT an id that another key has, a first key in a store that has had a key, a key beyond the
-//     limit, and a request by a key that was changed or revoked after the proposer checked its permissions,
+//   - with CONFLICT an id that another key has, a first key in a store that has had a key, a key beyond
+//     job.MaxKeys, and a request by a key that was changed or revoked after the proposer checked its
+//     permissions,
 //   - with VALIDATION_ERROR a role that does not exist.
 func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	k := o.GetKey()

@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A job with dependencies begins scheduled. It counts in blocked_by the jobs that are not known to have
-// completed. It has no timer except the one of its expiry, so it costs nothing while it waits. The wait ends
-// in four steps, on one shard as on many:
+// A job with dependencies begins scheduled. It counts in blocked_by the dependencies that it still waits for.
+// It has no timer except the one of its expiry, so it costs nothing while it waits. The wait ends in four
+// steps, on one shard as on many:
 //
 //	Enqueue sends WatchJob      -> to the shard where the dependency was created
 //	WatchJob records the waiter -> beside the dependency; if the dependency has moved, the WatchJob follows it
@@ -68,8 +68,8 @@ func (d *Dependency) check() error {
 	return checkShard(d.GetShard())
 }
 
-// admitDependencies refuses jobs with NOT_FOUND if a dependency belongs on this shard and does not exist, and
-// with OVERLOADED if their WatchJob ops do not fit into the outbox to another shard.
+// admitDependencies refuses jobs with NOT_FOUND if a dependency was created on this shard and does not exist,
+// and with OVERLOADED if their WatchJob ops do not fit into the outbox to another shard.
 func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	var away map[uint32]uint64
 	for _, nj := range o.Jobs {

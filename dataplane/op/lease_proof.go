@@ -34,8 +34,8 @@ func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
 // transition returns the state that j gets by an event, if the proof shows that the worker holds j's lease. A
 // proof that names another lease than the current one is refused with LEASE_LOST, whatever became of the job.
 // A proof that names no lease is believed while the job is active and none of its leases has ended by expiry.
-// After that, if a lease of the job has expired, the refusal is LEASE_LOST, because the proof must then name
-// its lease. If none has expired, the refusal is STATE_CONFLICT and names the job's state.
+// If a lease of the job has expired, such a proof is refused with LEASE_LOST, because it must name its lease.
+// If none has expired and the job is not active, the refusal is STATE_CONFLICT and names the job's state.
 func (l *LeaseProof) transition(j *job.Job, on job.Event) (job.State, *Refusal) {
 	to, possible := job.Transition(j.State, on)
 	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {

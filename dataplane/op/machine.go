@@ -34,9 +34,9 @@ func NewMachine(store *state.Store) *Machine {
 	return &Machine{Memory: DefaultMemory(), store: store}
 }
 
-// Apply applies an entry. Settle ops come first, so that the entry's fetches can use the capacity that they
-// free; then come the others. Within both groups the ops keep the entry's order. Last come the notifications
-// of webhooks about the entry's events. The i-th result is the Result of the i-th op, or the *api.Error that
+// Apply applies an entry. Settle ops come first, because the entry's fetches can use the capacity that settle
+// ops free. Then come the other ops. Each group keeps the entry's order. Last come the notifications of
+// webhooks about the entry's events. The i-th result is the Result of the i-th op, or the *api.Error that
 // refused it. Apply decodes every op of the entry before it writes anything. An error means that the replica
 // must stop.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {

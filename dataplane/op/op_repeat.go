@@ -1,8 +1,8 @@
 package op
 
 // Repeat tells what happens if an op is applied a second time with the same content and Meta, in any entry. A
-// proposer that has lost the answer of a repeatable op may propose it again. Whether any other op should be
-// proposed again, only the client knows.
+// proposer that has lost the answer of a repeatable op may propose the op again. For any other op only the
+// client can know whether it should be proposed again.
 type Repeat uint8
 
 // The numbers are not stored.

@@ -7,9 +7,9 @@ import (
 
 // OpenGate lets jobs that waited at a gate be fetched again, in their old places. The proposer has found room
 // for them; Apply decides on each again, as a fetch would. It skips a job that waits at no gate any more and
-// a job that its gate still keeps. It moves a job that another gate keeps back to that gate. A job that must
-// be held or die for another reason is held or dies, so that a job waits at a gate only for the room that the
-// gate stands for. If the decision needs money from a budget's first shard, Apply asks that shard for it.
+// a job that its gate still keeps. It moves a job that another gate keeps back to that gate. It holds or ends
+// a job that another check holds or rejects, so that a job waits at a gate only for the room that the gate
+// stands for. If the decision needs money from a budget's first shard, Apply asks that shard for the money.
 
 // Validate refuses an op that no state could accept.
 func (o *OpenGate) Validate() error {

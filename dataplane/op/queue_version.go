@@ -10,8 +10,8 @@ import (
 )
 
 // QueueVersion returns the version of a queue's settings, from 1 to the maximum int64. Equal settings have
-// equal versions; different settings have different ones, up to a collision of 63 bits of the hash. It covers
-// everything that SetQueue sets and nothing else. It is a hash and not a counter, because a counter would
+// equal versions; different settings have different ones, up to a collision of 63 bits of the hash. The version
+// covers everything that SetQueue sets and nothing else. It is a hash and not a counter, because a counter would
 // start anew in a store whose log is older than the counter, and replicas would differ by the part of the log
 // that they replay. Replicas with different binaries must compute the same version, so a new setting joins
 // the hash at the feature level that allows setting it, and adds nothing while it is not set.

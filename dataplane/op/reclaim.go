@@ -9,7 +9,8 @@ import (
 // becomes pending at once, dead after its last attempt, or cancelled if a cancellation waited for the worker.
 // Reclaim marks the jobs: from then on only a token or a worker id proves a lease of them. The proposer found
 // the leases expired; Apply skips jobs that are not active any more, leases that were renewed since, and
-// leases within a new term's grace period. Once the entry is full, it leaves the other jobs to the next op.
+// leases within a new term's grace period (job.ReclaimAt). Once the entry is full, Apply leaves the other jobs
+// to the next op.
 
 // expiredError is the recorded error of a reclaimed attempt.
 const expiredError = "lease expired"

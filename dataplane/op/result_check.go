@@ -18,7 +18,7 @@ const ResultUnchecked api.Code = "RESULT_UNCHECKED"
 const MisfitRequest = "results mismatch"
 
 // asksForCheck asks the proposer whether the result matches the job's schema. It returns nil if the answer is
-// known, the job has no schema, or the ack only ends an agent's iteration, whose document is no result.
+// known, the job has no schema, or the ack does not end the job, because the schema is for the final result.
 func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 	if j.Blobs&(1<<job.ResultSchema) == 0 || i.ResultChecked || !i.ends() {
 		return nil

@@ -72,8 +72,8 @@ func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	return nil, freeUnique(tx, j.Queue, j.Options.GetUniqueKey())
 }
 
-// startOver deletes the attempts, errors, iterations and result of a job, as before its first fetch. The
-// checkpoint stays.
+// startOver deletes the attempts, errors, iterations and result of a job, so that it is as before its first
+// fetch, except that the checkpoint stays.
 func startOver(tx *state.Tx, j *job.Job) error {
 	j.Attempt, j.AttemptBase, j.StartedNs, j.Lease = 0, 0, 0, nil
 	if err := forgetIterations(tx, j); err != nil {

@@ -12,8 +12,8 @@ import (
 // RunSchedules creates the jobs of due runs and stores each schedule's next run. It skips a schedule that is
 // gone or paused, or that has run or changed since the proposer read it. It also skips a schedule while the
 // outbox to the shard of its queue is full. Each run creates at most one job, however often it is proposed,
-// because the job's id follows from the run, and Apply skips runs up to the schedule's last one. A run
-// creates none if another job holds the schedule's unique key.
+// because the job's id follows from the run, and Apply skips runs up to the schedule's last run. A run creates
+// none if another job holds the schedule's unique key.
 //
 // A run by hand creates an additional job, even of a paused schedule, and leaves the schedule's times as they
 // are.

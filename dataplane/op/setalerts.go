@@ -13,8 +13,8 @@ import (
 // each changed rule unless the webhook is gone or disabled. Apply skips unchanged rules and rules that are
 // gone or have another version than the proposer saw, so that a change is reported once even if two nodes
 // believe that they lead. meta.ids has an id for the delivery of each change. The op is not repeatable,
-// because a later op may have changed the alert back before the repeat. The duty needs no lost answer,
-// because it evaluates the rules again.
+// because a later op may have changed the alert back before the repeat. A lost answer does no harm, because
+// the duty evaluates the rules again.
 
 // Validate refuses an op that no state could accept.
 func (o *SetAlerts) Validate() error {

@@ -5,8 +5,8 @@ import (
 )
 
 // StartTerm is a new leader's first op. Its entry anchors the clock of the term and marks the history of the
-// term's entries. For a grace period after the op, at most as long as a job's lease, the job is not
-// reclaimed, so that its worker can find the new leader.
+// term's entries. For job.ReclaimGrace after the op, or for the length of the job's lease if that is shorter, a
+// job is not reclaimed, so that its worker can find the new leader.
 
 // Validate refuses an op that no state could accept.
 func (o *StartTerm) Validate() error {
