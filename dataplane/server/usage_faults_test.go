@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
@@ -158,7 +159,10 @@ func TestUsageSumsAreWide(t *testing.T) {
 		}
 	}
 	eventually(t, "the sum", func() bool {
-		got := answers[api.UsageSummary](n, 200, "GET", "/usage/summary?group_by=queue", "")
-		return got.Totals.Reports == many && got.Totals.CostUSD.String() == fmt.Sprint(many*int64(billing.MaxReportCost/money.Dollar))
+		got, err := n.client(n.admin).UsageSummary(t.Context(), client.SummaryQuery{GroupBy: "queue"}, client.Read{})
+		if err != nil && api.CodeOf(err) != api.Overloaded { // the view of a busy machine
+			t.Fatal(err)
+		}
+		return err == nil && got.Totals.Reports == many && got.Totals.CostUSD.String() == fmt.Sprint(many*int64(billing.MaxReportCost/money.Dollar))
 	})
 }
