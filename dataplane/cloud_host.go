@@ -96,6 +96,8 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		Adopt:    true,
 		MaxCells: cfg.MaxCells,
 		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
+		Members:  n.agent.Members,
+		OnChange: n.agent.Notify,
 		Receiver: n.agent.Member(),
 
 		FeedBytes: cfg.FeedBytes, ViewLagLimit: cfg.ViewLagLimit,

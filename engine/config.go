@@ -154,6 +154,10 @@ type Config struct {
 	// Transport's Identity trusts.
 	Peers func(id string) bool
 
+	// OnChange is called after a change of the term, the known leader, the applied configuration or the health of this
+	// member. It runs under the group's lock, so it must neither block nor call the group. nil is not called.
+	OnChange func()
+
 	// Level returns the feature level to write entries at. Default: 1.
 	Level func() uint32
 	// MaxLevel is the highest feature level that this member understands. The leader asks for it. Default: 1.

@@ -293,6 +293,9 @@ func (g *Group) watchFailure() {
 func (g *Group) notifyChange() {
 	close(g.changed)
 	g.changed = make(chan struct{})
+	if g.config.OnChange != nil {
+		g.config.OnChange()
+	}
 }
 
 // currentTerm returns the pipeline of the present term, or the reason why there is none.
@@ -337,6 +340,9 @@ func (g *Group) Err() error {
 	}
 	return g.replica.Unhealthy()
 }
+
+// Incarnation returns the incarnation of the group, also before this member has applied an entry.
+func (g *Group) Incarnation() entry.Incarnation { return g.identity.Incarnation }
 
 // Applied returns the last entry that the machine has applied.
 func (g *Group) Applied() entry.Applied { return g.replica.Applied() }

@@ -46,6 +46,17 @@ func (g *Group) Members() []Member {
 	return members
 }
 
+// Configuration returns the members of the applied Raft configuration, sorted by ID, and the index of its entry. It
+// returns none before this member has applied one. The members have only an ID, an address and a vote.
+func (g *Group) Configuration() (members []Member, index uint64) {
+	peers, index := g.replica.AppliedMembers()
+	for _, p := range peers {
+		members = append(members, Member{ID: p.ID, Address: p.Address, Voter: p.Voter})
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return members, index
+}
+
 // voters returns the number of members with a vote.
 func (g *Group) voters() (n int) {
 	for _, p := range g.replica.Members() {

@@ -2,8 +2,14 @@
 // opens and deletes the namespaces they name, reports the state of each, and authenticates requests. It
 // stores the documents on disk, so that it serves the same namespaces with the same keys while the control
 // plane is down. It does not decide which namespaces exist or on which hosts they are, and it deletes a
-// namespace only if a document wants it absent. It may import host, every package that host may import, and
-// api/fleet.
+// namespace only if a document wants it absent or wants this host to leave it. It may import host, every
+// package that host may import, and api/fleet.
+//
+// A document names the stores with the namespace. The agent follows the entry of its own store: the store founds the
+// namespace's groups, joins them, or serves on until the groups have removed it. The list of members in the document
+// goes to the groups through their leaders (Members): the host of a leader proposes it, and the leader changes the
+// Raft configuration towards the list in its own log, never towards the document (ADR 0065). The agent reports which
+// groups its store leads, and their configurations.
 package agent
 
 import (
@@ -209,7 +215,7 @@ func (a *Agent) yieldTo(other *fleet.SupersededError) {
 func (a *Agent) markSynced(int64) {
 	a.synced.Store(true)
 	if !a.reported.Load() {
-		a.notify()
+		a.Notify()
 	}
 }
 
@@ -251,8 +257,8 @@ func (a *Agent) persist(m fleet.Message) error {
 // namespace on two hosts, and they would diverge.
 func (a *Agent) refusal(d fleet.Doc) string {
 	// Without an id there is no stream yet, and the catalogue's documents were checked before.
-	if id := a.member.ID(); id != "" && d.Desired == fleet.Open && d.Host != id {
-		return "it places the namespace on another host"
+	if id := a.member.ID(); id != "" && d.Desired == fleet.Open && !a.names(d, id) {
+		return "it places the namespace on other hosts"
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -267,7 +273,7 @@ func (a *Agent) refusal(d fleet.Doc) string {
 func (a *Agent) applyDoc(d fleet.Doc) error {
 	if reason := a.refusal(d); reason != "" {
 		a.cfg.Logger.Warn("the host refuses a document", "reason", reason,
-			"namespace", d.Namespace, "document", d.Number, "generation", d.Generation, "host", d.Host)
+			"namespace", d.Namespace, "document", d.Number, "generation", d.Generation)
 		return nil
 	}
 	if !a.directory.Put(d) {
@@ -280,10 +286,10 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 		p = newPlacement(d)
 		a.placements[d.Namespace] = p
 	}
-	p.doc = d
+	p.setDoc(d)
 	a.ensureWorker(p)
 	a.mu.Unlock()
-	a.notify()
+	a.Notify()
 	return a.forgetGone()
 }
 

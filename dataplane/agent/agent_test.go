@@ -26,12 +26,12 @@ func openAgent(t *testing.T, dir string, plane *fleettest.ControlPlane) *Agent {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	a, err := Open(Config{
-		DataDir: dir, ControlPlane: plane.URL, Credential: plane.Register("host_1", keyring.Host), Logger: logger,
+		DataDir: dir, Store: "store_1", ControlPlane: plane.URL, Credential: plane.Register("host_1", keyring.Host), Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.Open(host.Config{DataDir: dir, NodeID: "host_1", Logger: logger})
+	h, err := host.Open(host.Config{DataDir: dir, NodeID: "store_1", Members: a.Members, OnChange: a.Notify, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,10 @@ func openAgent(t *testing.T, dir string, plane *fleettest.ControlPlane) *Agent {
 }
 
 func doc(number int64, ns, desired string, generation int64) fleet.Doc {
-	return fleet.Doc{Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Host: "host_1"}
+	return fleet.Doc{
+		Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Host: "host_1", Epoch: 1,
+		Members: []fleet.GroupMember{{Store: "store_1", Host: "host_1", Role: fleet.Found}},
+	}
 }
 
 // stateOf returns the reported state of a namespace.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,19 +35,24 @@ type placement struct {
 	busy    bool          // a worker is running
 	changed chan struct{} // holds a token after a new document, which ends the pause before a retry
 	tried   chan struct{} // closed after the first attempt
+	newer   chan struct{} // closed and replaced after a new document
 }
 
 func newPlacement(d fleet.Doc) *placement {
-	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{})}
+	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{}), newer: make(chan struct{})}
 }
 
-// errElsewhere is the error for a namespace whose document places it here although its data is in another
-// store.
-type errElsewhere struct{ store, here string }
-
-func (e errElsewhere) Error() string {
-	return fmt.Sprintf("the data of the namespace is on %s and this directory is %s, where an empty namespace is not founded in its place: start the host with the directory of that store", e.store, e.here)
+// setDoc replaces the document. The caller holds mu.
+func (p *placement) setDoc(d fleet.Doc) {
+	p.doc = d
+	close(p.newer)
+	p.newer = make(chan struct{})
 }
+
+// errWaiting is the reason why a document cannot come into effect on this store.
+type errWaiting string
+
+func (e errWaiting) Error() string { return string(e) }
 
 // settled reports whether the document is in effect, or cannot come into effect on this store.
 func (p *placement) settled() bool {
@@ -92,7 +98,7 @@ func (a *Agent) reconcile(p *placement) {
 		}
 		err := a.change(d)
 		a.finishChange(p, d, err)
-		if err == nil || errors.As(err, new(errElsewhere)) {
+		if err == nil || errors.As(err, new(errWaiting)) {
 			wait = FirstRetry
 			continue
 		}
@@ -129,7 +135,7 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 			p.state = fleet.Closing
 		}
 		p.generation = p.doc.Generation
-		a.notify()
+		a.Notify()
 	}
 	return p.doc, true
 }
@@ -141,7 +147,7 @@ func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 	defer a.mu.Unlock()
 	p.generation, p.number, p.reason, p.incarnations = d.Generation, d.Number, "", open
 	switch {
-	case errors.As(err, new(errElsewhere)):
+	case errors.As(err, new(errWaiting)):
 		p.state, p.reason = fleet.Waiting, err.Error()
 		a.cfg.Logger.Error("the host does not open a namespace", "namespace", d.Namespace, "error", err)
 	case err != nil:
@@ -152,7 +158,7 @@ func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 		p.state = fleet.Opened
 	}
 	p.markTried()
-	a.notify()
+	a.Notify()
 }
 
 // markTried records that an attempt was made. The caller holds mu.
@@ -183,11 +189,10 @@ func (a *Agent) change(d fleet.Doc) error {
 		})
 	case d.Desired != fleet.Open:
 		return fmt.Errorf("the document wants it %q, which this version does not know", d.Desired)
-	case d.Store != "" && d.Store != a.cfg.Store:
-		if err := a.host.Shut(ctx, ns); err != nil {
-			return err
-		}
-		return errElsewhere{d.Store, a.cfg.Store}
+	}
+	own, err := a.memberHere(d)
+	if err != nil {
+		return cmp.Or(a.host.Shut(ctx, ns), err)
 	}
 	if open, err := a.host.Incarnations(ns); err == nil {
 		if isOf(d, open) {
@@ -202,21 +207,15 @@ func (a *Agent) change(d fleet.Doc) error {
 	return a.traced(ctx, telemetry.SpanOpenCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 		ctx, cancel := context.WithTimeout(ctx, OpenLimit)
 		defer cancel()
-		return a.open(ctx, ns, specOf(d))
+		return a.open(ctx, ns, specOf(d, own), len(membersOf(d)) == 1)
 	})
 }
 
-// specOf returns how a document wants its namespace opened. Only the role found founds a namespace, because once the
-// control plane has recorded the founding, an empty directory has lost the namespace's data.
-func specOf(d fleet.Doc) host.Spec {
-	founds := d.Role == fleet.Found || d.Role == "" && !d.Ready
-	return host.Spec{Opened: !founds, Incarnations: d.Incarnations}
-}
-
-// open opens a namespace and waits until it takes writes. If the wait fails, open closes the namespace again,
-// so that an open namespace always works and a closed one is tried again.
-func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, spec host.Spec) error {
-	if err := a.host.Add(ctx, ns, spec); err != nil {
+// open opens a namespace. If this store is the only member, open waits until the namespace takes writes, and closes
+// it again if it does not, so that an open namespace works and a closed one is tried again. A member of several
+// may wait for the others as long as it takes, because they cannot reach it before it is open.
+func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, spec host.Spec, alone bool) error {
+	if err := a.host.Add(ctx, ns, spec); err != nil || !alone {
 		return err
 	}
 	if err := a.host.Ready(ctx, ns); err != nil {

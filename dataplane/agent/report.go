@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/tenancy"
 )
 
-// notify requests a report.
-func (a *Agent) notify() {
+// Notify requests a report. It does not block.
+func (a *Agent) Notify() {
 	select {
 	case a.reportDue <- struct{}{}:
 	default:
@@ -49,17 +50,56 @@ func (a *Agent) reportLoop() {
 
 // report returns the present state of all placements.
 func (a *Agent) report() fleet.Report {
-	r := fleet.Report{Number: a.member.Number(), Cells: []fleet.CellReport{}, Capacity: a.capacity(), LastUsed: a.used.take()}
+	r := fleet.Report{Number: a.member.Number(), Cells: a.cellReports(), Capacity: a.capacity(), LastUsed: a.used.take()}
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.State == fleet.Opened {
+			c.Groups = a.groupReports(tenancy.NamespaceID(c.Namespace))
+		}
+	}
+	return r
+}
+
+func (a *Agent) cellReports() []fleet.CellReport {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	all := make([]fleet.CellReport, 0, len(a.placements))
 	for _, p := range a.placements {
-		r.Cells = append(r.Cells, fleet.CellReport{
+		all = append(all, fleet.CellReport{
 			Namespace: p.doc.Namespace, Generation: p.generation, State: cmp.Or(p.state, fleet.Opening), Error: p.reason,
 			Incarnations: p.incarnations,
 		})
 	}
-	slices.SortFunc(r.Cells, func(x, y fleet.CellReport) int { return cmp.Compare(x.Namespace, y.Namespace) })
-	return r
+	slices.SortFunc(all, func(x, y fleet.CellReport) int { return cmp.Compare(x.Namespace, y.Namespace) })
+	return all
+}
+
+// groupReports returns the state of this store's members in the groups of a namespace, by shard; nil if the namespace
+// is not open any more.
+func (a *Agent) groupReports(ns tenancy.NamespaceID) (all []fleet.GroupReport) {
+	leave, err := a.host.Visit(ns) // so that it is not closed meanwhile
+	if err != nil {
+		return nil
+	}
+	defer leave()
+	cells, err := a.host.Cells(ns)
+	if err != nil {
+		return nil
+	}
+	for _, c := range cells {
+		m := c.Membership()
+		g := fleet.GroupReport{Role: fleet.Joining}
+		switch {
+		case m.Leads:
+			g = fleet.GroupReport{
+				Role: fleet.Leading, Epoch: int64(m.List.GetEpoch()), Generation: int64(m.List.GetGeneration()),
+				Configuration: m.Configuration, Voters: m.Voters, Learners: m.Learners,
+			}
+		case m.Joined:
+			g.Role = fleet.Following
+		}
+		all = append(all, g)
+	}
+	return all
 }
 
 // lastUsed collects the time of each key's last use since the last take. Only keys that open a namespace get

@@ -53,6 +53,13 @@ type Config struct {
 	// Known returns the highest feature level that every member of every shard supports; ok is false until
 	// all have reported. nil = the leader asks the members of this shard.
 	Known func() (level uint32, ok bool)
+	// Members returns the newest list of members that the host knows for this shard's group, or nil, and a channel that
+	// is closed when there may be a newer one. The leader proposes the list if it is newer than the group's. nil = the
+	// group never gets a list.
+	Members func() (newest *state.Members, changed <-chan struct{})
+	// OnChange is called after a change of what Membership returns, under a lock of the group, so that it must
+	// neither block nor call the cell; nil is not called.
+	OnChange func()
 	// Shards provides all shards of the namespace, including this one, as the targets of its messages. nil =
 	// there is no other.
 	Shards sinks.Shards
@@ -197,6 +204,7 @@ func (c *Cell) openGroup() (err error) {
 		List:      c.members,
 		View:      func() uint64 { return uint64(c.viewApplied()) },
 		Peers:     cfg.Peers,
+		OnChange:  cfg.OnChange,
 		Codec:     op.NewCodec(),
 		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return op.Proposal(&op.StartTerm{Meta: &op.Meta{Principal: "engine"}}) },
@@ -345,7 +353,9 @@ func (c *Cell) lead(ctx context.Context) error {
 			c.fail(err)
 		}
 	})
-	running.Go(func() { c.raiseLevel(ctx) })
+	raised := make(chan struct{}, 1)
+	running.Go(func() { c.raiseLevel(ctx, raised) })
+	running.Go(func() { c.proposeMembers(ctx, raised) })
 	running.Go(func() { c.applySettings(ctx) })
 	return c.duties.Run(ctx)
 }

@@ -12,12 +12,17 @@ import (
 const levelInterval = 5 * time.Second
 
 // raiseLevel raises the feature level once every member supports a higher one. It ends when the highest level
-// of this binary is in force, so that an idle cell does nothing.
-func (c *Cell) raiseLevel(ctx context.Context) {
+// of this binary is in force, so that an idle cell does nothing. raised gets a token after each rise.
+func (c *Cell) raiseLevel(ctx context.Context, raised chan<- struct{}) {
 	for c.Level() < op.FeatureLevel {
 		if level, ok := c.knownLevel(); ok && level > c.Level() {
 			_, _, err := Propose[*op.RaiseLevelResult](ctx, c, &op.RaiseLevel{Meta: &op.Meta{Principal: "duty"}, Level: level})
-			if err != nil && ctx.Err() == nil {
+			if err == nil {
+				select {
+				case raised <- struct{}{}:
+				default: // a token is there already
+				}
+			} else if ctx.Err() == nil {
 				c.cfg.Logger.Warn("the feature level cannot be raised yet", "group", c.cfg.Group, "level", level, "error", err)
 			}
 		}

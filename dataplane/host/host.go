@@ -39,6 +39,11 @@ type Config struct {
 	// Known returns the highest feature level that all members of a cluster support: see cell.Config. nil =
 	// each shard's leader learns the level from its members.
 	Known func() (level uint32, ok bool)
+	// Members returns the newest list of members of a namespace's groups, or nil, and a channel that is closed when
+	// there may be a newer one: see cell.Config. nil = no group gets a list.
+	Members func(tenancy.NamespaceID) (newest *state.Members, changed <-chan struct{})
+	// OnChange is called after a change of what cell.Membership returns of any cell: see cell.Config. nil is not called.
+	OnChange func()
 	// Engine holds the settings of the groups of all cells.
 	Engine engine.Tuning
 	// Retention is how long namespaces keep settled jobs: see cell.Config.
@@ -299,6 +304,7 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		OnReady:   t.polls.wake,
 		OnFeed:    t.followers.notify,
 		Known:     h.cfg.Known,
+		OnChange:  h.cfg.OnChange,
 		Engine:    h.cfg.Engine,
 		Retention: h.cfg.Retention,
 
@@ -307,6 +313,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		Receiver: h.cfg.Receiver,
 		Tracer:   h.cfg.Tracer,
 		Logger:   h.cfg.Logger,
+	}
+	if h.cfg.Members != nil {
+		c.Members = func() (*state.Members, <-chan struct{}) { return h.cfg.Members(ns) }
 	}
 	if h.cfg.Adopt {
 		c.Rename = func(old string) bool { return !IsStore(old) }
@@ -345,12 +354,13 @@ func (h *Host) Cells(ns tenancy.NamespaceID) ([]*cell.Cell, error) {
 	return t.cells, nil
 }
 
-// Incarnations returns, by shard, the incarnations of the groups of a namespace that is open and ready.
+// Incarnations returns, by shard, the incarnations of the groups of an open namespace, also of groups that have not
+// added this member yet.
 func (h *Host) Incarnations(ns tenancy.NamespaceID) ([]entry.Incarnation, error) {
 	cells, err := h.Cells(ns)
 	all := make([]entry.Incarnation, 0, len(cells))
 	for _, c := range cells {
-		all = append(all, c.Engine().Applied().Incarnation)
+		all = append(all, c.Engine().Incarnation())
 	}
 	return all, err
 }

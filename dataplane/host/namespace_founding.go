@@ -163,6 +163,8 @@ func (h *Host) whole(ns tenancy.NamespaceID, spec Spec) (f founding, o opened, e
 		return f, o, damaged("%s is missing, and %s says that the namespace has been open: was it copied from another machine?", record, path)
 	case spec.Opened && !f.Complete:
 		return f, o, damaged("%s says that the founding of namespace %s was cut short, and the namespace is known to have been open on this host", path, ns)
+	case spec.Join != nil && !f.Complete && f.Join == nil:
+		return f, o, damaged("%s says that the founding of namespace %s was cut short, and the namespace has been founded elsewhere", path, ns)
 	}
 	return f, o, h.checkShards(ns, f)
 }

@@ -21,7 +21,8 @@ type Spec struct {
 	// 1 if it is new.
 	Shards int
 	// Join holds, by shard, the incarnations of the groups that a new namespace joins here; nil = it founds
-	// them. Data that is already on disk is opened as it is.
+	// them. Data that is already on disk is opened as it is, unless its founding was cut short: the groups that
+	// others serve were not founded here.
 	Join []entry.Incarnation
 	// Opened says that the namespace is known to have been open on this host, so that it is opened as it is
 	// on disk and never founded.
@@ -58,6 +59,9 @@ func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, 
 	if found.Shards == 0 {
 		spec.Shards = max(spec.Shards, 1)
 		found = founding{Namespace: ns, Birth: rand.Text(), Shards: spec.Shards, Join: spec.Join}
+		if spec.Join != nil {
+			spec.Incarnations = nil // Join names them
+		}
 		return spec, found, nil
 	}
 	if spec.Shards != 0 && spec.Shards != found.Shards {
@@ -67,6 +71,13 @@ func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, 
 	spec.Shards = found.Shards
 	if spec.Join == nil {
 		spec.Join = found.Join
+	}
+	switch {
+	case spec.Incarnations == nil || spec.Join == nil:
+	case found.Complete: // each shard has its group, and needs a transport only if it has other members
+		spec.Join = nil
+	default:
+		spec.Incarnations = nil
 	}
 	found.known = opened.Birth == found.Birth
 	return spec, found, nil

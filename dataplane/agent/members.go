@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// membersOf returns the members that a document names. A document without members names one by its host and
+// store.
+func membersOf(d fleet.Doc) []fleet.GroupMember {
+	if len(d.Members) > 0 || d.Host == "" {
+		return d.Members
+	}
+	role := d.Role
+	if role == "" && !d.Ready {
+		role = fleet.Found
+	}
+	return []fleet.GroupMember{{Store: d.Store, Host: d.Host, URL: d.Address, Role: cmp.Or(role, fleet.Join)}}
+}
+
+// names reports whether a document names this store, or another store of the host with the id.
+func (a *Agent) names(d fleet.Doc, id string) bool {
+	return slices.ContainsFunc(membersOf(d), func(m fleet.GroupMember) bool { return a.isHere(m) || m.Host == id })
+}
+
+// isHere reports whether a member is this store. A member without a store is the host's, whatever its store.
+func (a *Agent) isHere(m fleet.GroupMember) bool {
+	id := a.member.ID()
+	return m.Store == a.cfg.Store || m.Store == "" && (m.Host == id || id == "")
+}
+
+// memberHere returns this store's entry of a document. The error is errWaiting if this store is no member, or if it
+// leaves the namespace and has no copy, so that there is nothing to serve.
+func (a *Agent) memberHere(d fleet.Doc) (fleet.GroupMember, error) {
+	all := membersOf(d)
+	at := slices.IndexFunc(all, a.isHere)
+	if at < 0 {
+		var stores []string
+		for _, m := range all {
+			stores = append(stores, m.Store)
+		}
+		return fleet.GroupMember{}, errWaiting(fmt.Sprintf("the data of the namespace is on %s and this directory is %s, where an empty namespace is not founded in its place: start the host with the directory of that store",
+			strings.Join(stores, ", "), a.cfg.Store))
+	}
+	if own := all[at]; own.Role != fleet.Leaving {
+		return own, nil
+	}
+	disk, err := a.host.OnDisk()
+	if err == nil && !slices.Contains(disk, tenancy.NamespaceID(d.Namespace)) {
+		err = errWaiting("this store leaves the namespace and has no copy of it")
+	}
+	return all[at], err
+}
+
+// specOf returns how a document wants its namespace opened by one of its members. Only the role found founds groups.
+// Without other members an empty directory has lost the namespace's data, because no leader could add the store.
+func specOf(d fleet.Doc, own fleet.GroupMember) host.Spec {
+	switch {
+	case own.Role == fleet.Found:
+		return host.Spec{Incarnations: d.Incarnations}
+	case own.Role == fleet.Join && len(membersOf(d)) > 1 && len(d.Incarnations) > 0:
+		return host.Spec{Shards: len(d.Incarnations), Join: d.Incarnations, Incarnations: d.Incarnations}
+	}
+	return host.Spec{Opened: true, Incarnations: d.Incarnations}
+}
+
+// Members returns the list of members in a namespace's newest document, or nil if the document has none, and
+// a channel that is closed when there is a newer document: see host.Config.
+func (a *Agent) Members(ns tenancy.NamespaceID) (list *state.Members, newer <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.placements[string(ns)]
+	if p == nil {
+		return nil, nil
+	}
+	return listOf(p.doc), p.newer
+}
+
+// listOf returns the list of members that a document wants its groups to have, or nil if it has none.
+func listOf(d fleet.Doc) *state.Members {
+	if d.Desired != fleet.Open || d.Epoch < 1 || d.Generation < 1 || len(d.Members) == 0 {
+		return nil
+	}
+	list := &state.Members{Epoch: uint64(d.Epoch), Generation: uint64(d.Generation)}
+	for _, m := range d.Members {
+		if m.Role == fleet.Leaving {
+			continue
+		}
+		// A host without a Raft address is the only member, and the engine gives it its name as the address.
+		list.Members = append(list.Members, &state.Member{Id: m.Store, Address: cmp.Or(m.Raft, m.Store)})
+	}
+	return list
+}
