@@ -366,7 +366,7 @@ func (w *simWorld) end() {
 		w.delete(ns)
 	}
 	w.settle()
-	left, err := w.s.Unsettled(context.WithoutCancel(w.t.Context()))
+	left, err := w.s.Unsettled(context.WithoutCancel(w.t.Context()), nil)
 	if err != nil || len(left) > 0 {
 		w.t.Errorf("operations that have not ended: %+v, %v", left, err)
 	}

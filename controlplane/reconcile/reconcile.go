@@ -195,7 +195,7 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 // observe reads the namespaces with work and the hosts. pass reads the reports about each namespace from the
 // Observations.
 func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
-	work, err := r.cfg.Store.Unsettled(ctx)
+	work, err := r.cfg.Store.Unsettled(ctx, nil)
 	if err == nil {
 		work, err = r.addReported(ctx, work)
 	}

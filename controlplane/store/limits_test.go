@@ -300,7 +300,7 @@ func TestFinding(t *testing.T) {
 		t.Error(err)
 	}
 	w.ok(newHost("h"), start("h", "h"), place("n1", "h"), found("n1"), settle("n1"))
-	open, err := s.Unsettled(t.Context())
+	open, err := s.Unsettled(t.Context(), nil)
 	if err != nil || len(open) != 2 || open[1].Name != "n3" {
 		t.Errorf("unsettled are %+v, %v", open, err)
 	}

@@ -124,10 +124,3 @@ func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy
 			string(org), string(after), page(limit))
 	})
 }
-
-// Unsettled lists the namespaces that the reconciler must work on, by id: all with a running operation.
-func (s *Store) Unsettled(ctx context.Context) ([]fleet.Namespace, error) {
-	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
-		return list(r, scanNamespace, selectNamespace+" WHERE operation <> '' ORDER BY id")
-	})
-}

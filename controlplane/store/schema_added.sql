@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS stores (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS stores_held ON stores (host) WHERE lost_ns = 0;
 CREATE INDEX IF NOT EXISTS stores_host ON stores (host, run);
+CREATE INDEX IF NOT EXISTS stores_lost ON stores (id) WHERE lost_ns > 0;
 
 -- The stores that are members of a namespace's groups.
 CREATE TABLE IF NOT EXISTS members (
