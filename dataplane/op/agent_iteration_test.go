@@ -86,7 +86,7 @@ func TestIterationsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	l := w.leased("q", 1)[0]
 	goOn := func() *op.Refusal { return w.acked(l, func(i *op.AckItem) { i.AgentStatus = job.Continue }) }
-	// The job is moved close to its bound as a replay would be.
+	// The job has an iteration and a replay from it, which is cancelled below.
 	goOn()
 	id := w.newID("q")
 	w.apply(&op.ReplayJob{Meta: &op.Meta{Ids: [][]byte{id[:]}}, JobId: l.Id, From: 1})
@@ -95,7 +95,7 @@ func TestIterationsAreBounded(t *testing.T) {
 		if r := goOn(); r.GetCode() != "" {
 			t.Fatal(r)
 		}
-		if n == 1 { // two are ready: the first job goes, so that the other is alone
+		if n == 1 { // two jobs are ready: the replay goes, so that the other is alone
 			w.apply(&op.CancelJobs{JobIds: [][]byte{id[:]}})
 		}
 		if w.jobOf(l.Id).State == job.Held {

@@ -188,8 +188,8 @@ func (s *budgetSim) waitForAReason(o *op.OpenGate) {
 	}
 }
 
-// mayLack reports whether a budget may have no room for an amount, if a rolling window remembers as much as
-// it may.
+// mayLack reports whether a budget may have no room for an amount if its rolling window remembers bookings
+// for as long as it is allowed to.
 func (s *budgetSim) mayLack(b *simBudget, jobCost, amount int64) bool {
 	return s.lacks(b, jobCost, amount, func(l *state.SpendLimit) (settled, overrun int64) {
 		lengthNs := l.LengthMs * int64(time.Millisecond)
@@ -244,7 +244,8 @@ func (s *budgetSim) least(b *simBudget, l *state.SpendLimit) (settled, overrun i
 	return b.sum(l, s.clockNs-l.LengthMs*int64(time.Millisecond), false)
 }
 
-// sum adds up the bookings in the window of a limit, for a rolling window the bookings after a time.
+// sum adds up the bookings in the window of a limit. For a rolling window it takes those after afterNs, and
+// the vague ones only if vague is true.
 func (b *simBudget) sum(l *state.SpendLimit, afterNs int64, vague bool) (settled, overrun int64) {
 	from := 0
 	if l.Window != state.Window_WINDOW_ROLLING {

@@ -93,7 +93,7 @@ type simJob struct {
 	estimate   int64
 	cost       int64 // that was reported of it
 	token      []byte
-	// Of the attempt that runs, for each budget that has a reservation of it.
+	// The rest is about the running attempt: the budgets that have a reservation of it, and its amounts.
 	held            []*simBudget
 	reserved, spent int64
 }

@@ -35,7 +35,7 @@ type sliceBudget struct {
 // sliceWindow is a limit of a budget that it has always had.
 type sliceWindow struct {
 	most int64 // the highest that it was, because grants are not taken away
-	from int   // the first booking after the first shard has turned it, for a calendar's
+	from int   // for a calendar window, the first booking after the first shard has turned it
 }
 
 var sliceScopes = [][2]string{{"namespace", "default"}, {"tag", "t=x"}}
@@ -153,8 +153,7 @@ func (s *sliceSim) fetch(sh *sliceShard, count uint32) {
 	}
 }
 
-// mustFit fails where more is reserved on all shards and settled in a window than its
-// limit is.
+// mustFit fails if the amounts reserved on all shards and settled in a window exceed the window's limit.
 func (s *sliceSim) mustFit(b *sliceBudget) {
 	s.t.Helper()
 	if !b.bounded {
@@ -278,7 +277,7 @@ func (s *sliceSim) finish(sh *sliceShard) {
 	s.reclaim(sh)
 }
 
-// reclaim ends attempts whose leases are over, and has jobs be tried again.
+// reclaim ends the attempts of a shard whose leases have expired, and makes their jobs pending again.
 func (s *sliceSim) reclaim(sh *sliceShard) {
 	s.t.Helper()
 	o := &op.Reclaim{}
@@ -322,8 +321,8 @@ func (s *sliceSim) account(sh *sliceShard, name string) *state.Account {
 	return a
 }
 
-// conserved fails unless the first shard's grants equal the money that other shards have or that is on its way,
-// and if a store contradicts itself.
+// conserved fails if the first shard's grants differ from the money that other shards have or that is on its
+// way, or if a store contradicts itself.
 func (s *sliceSim) conserved() {
 	s.t.Helper()
 	for name, b := range s.budgets {
@@ -393,7 +392,7 @@ func (s *sliceSim) underway(from, to *sliceShard, id []byte) (sum int64) {
 	return sum
 }
 
-// quiet says whether nothing is granted, and nothing is to be told.
+// quiet reports whether no money is reserved or granted and every shard has reported what it spent.
 func (s *sliceSim) quiet() bool {
 	for name := range s.budgets {
 		for _, sh := range s.shards {

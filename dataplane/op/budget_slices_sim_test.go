@@ -250,7 +250,8 @@ func (s *sliceSim) turn() {
 	}
 }
 
-// openGates lets those go that a duty would, and so has it ask for them.
+// openGates applies an OpenGate for the jobs that may leave their gate or for which the shard has to ask for
+// money, as the duty does.
 func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 	s.t.Helper()
 	snapshot := sh.kept.Snapshot()
@@ -282,7 +283,7 @@ func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 	return len(o.JobIds) > 0
 }
 
-// rest lets everybody hear everything and all jobs run, for as long as it takes: days may
+// rest delivers all messages and runs all jobs. It takes as long as needed: days of the history's clock may
 // pass until there is money for all.
 func (s *sliceSim) rest() {
 	s.t.Helper()

@@ -158,7 +158,7 @@ func (s *story) printBudgets() {
 	}
 }
 
-// overBudget reports whether an item of a heartbeat has cost too much.
+// overBudget returns a text for an item of a heartbeat whose job has cost too much, and "" for others.
 func overBudget(r *op.HeartbeatResult, i int) string {
 	if slices.Contains(r.OverBudget, uint32(i)) {
 		return ", over budget"

@@ -66,7 +66,8 @@ func TestChainsAdvanceOnce(t *testing.T) {
 					if at == to {
 						continue
 					}
-					// From the first one kept: mostly some of those have arrived.
+					// The delivery starts with the first op kept, so some of its ops have usually arrived
+					// before.
 					if last := at.deliver(to, 0, 1+r.IntN(4)); last > 0 && r.IntN(2) == 0 {
 						at.must(&op.TrimOutbox{Shard: to.number, UpTo: last})
 					}
@@ -134,7 +135,7 @@ func TestAFullOutboxHoldsUpNoChain(t *testing.T) {
 	}
 }
 
-// A job that follows another gets its queue even if a client would not.
+// A job that follows another gets its queue even at the limit of queues, where a client's enqueue is refused.
 func TestPlaceRefusesNoQueue(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 1)[0]

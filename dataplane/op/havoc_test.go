@@ -44,7 +44,7 @@ type havoc struct {
 	jobs      [][]byte // every id of a job that was ever seen
 	batches   [][]byte
 	schedules [][]byte
-	made      map[string][]byte    // what is made once: who was made for it
+	made      map[string][]byte    // by reason: the only job that may be created for it
 	applied   map[[2]uint32]uint64 // from and to: the newest op that was delivered
 }
 

@@ -201,8 +201,8 @@ func setIDs(o op.Op, list [][]byte) {
 	}
 }
 
-// A fetch ends so many jobs whose time is over as a duty would at once, and the
-// next one goes on: a backlog that expired holds up neither the log nor the queue.
+// A fetch ends at most job.MaxDutyItems expired jobs, and the next fetch continues, so that a backlog that
+// expired delays neither the log nor the queue.
 func TestAFetchEndsABoundedBacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// BenchmarkLanes takes jobs through enqueue, fetch and ack, 64 in an entry, with a
-// backlog of two jobs for each fairness key: without keys, with so many, and with so
-// many more that their limits keep.
+// BenchmarkLanes takes jobs through enqueue, fetch and ack, 64 in an entry. The backlog has two jobs for each
+// fairness key, and at least 1000. The cases differ in the number of keys, and in the number of further keys
+// whose jobs a rule keeps back.
 func BenchmarkLanes(b *testing.B) {
 	for _, c := range []struct{ keys, kept int }{{0, 0}, {1, 0}, {100, 0}, {10_000, 0}, {1, 10_000}} {
 		b.Run(fmt.Sprintf("keys=%d/kept=%d", c.keys, c.kept), func(b *testing.B) {

@@ -85,7 +85,7 @@ func newShop(t *testing.T, tenants []tenant) *shop {
 	return s
 }
 
-// run has so many workers begin n jobs, and returns their keys in order.
+// run begins n jobs on a number of workers and returns the keys of these jobs in order.
 func (s *shop) run(workers, n int) (keys []string) {
 	s.t.Helper()
 	for len(keys) < n {
@@ -198,8 +198,8 @@ func TestSharesWithLimits(t *testing.T) {
 	s.check()
 }
 
-// A key that comes late to a queue full of another's jobs is served at once, and one
-// that comes with new keys all the time does not keep those that are there.
+// A key that comes late to a queue full of another key's jobs is served at once. A stream of new keys does
+// not starve the keys that are there.
 func TestNobodyStarves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, []tenant{{"noisy", 1, time.Second, 1000, 0}})
@@ -220,8 +220,9 @@ func TestNobodyStarves(t *testing.T) {
 		s.apply(s.keyed("q", key, 1, 1))
 		s.run(1, 1)
 	}
-	// They are more and more, for one comes with each job that ends: after n jobs of the
-	// backlog there are n of them, so it gets the n-th of 200 where n*n/2 is 200.
+	// A new key comes with each job that ends. So after n jobs of the backlog n new keys wait, and each has
+	// its turn before the backlog's next job. Its n-th job is therefore about the (n*n/2)-th of all, and
+	// about 20 of 200 jobs are from the backlog.
 	if n := s.began["noisy"] - before; n < 15 {
 		t.Errorf("beside ever new keys, %d of 200 jobs were of the key with a backlog", n)
 	}
@@ -492,8 +493,8 @@ func (h *havocLanes) compare() {
 	}
 }
 
-// A key's rate lets its next job go at its very time, neither before nor after, and the
-// store asks to be looked at then.
+// The rate limit of a key releases its next job exactly at its time, and the store asks for a replenishment
+// at that time.
 func TestLanesWakeInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -79,7 +79,7 @@ func TestLanesBound(t *testing.T) {
 	first.Items[0].AgentStatus = job.Continue
 	w.apply(first)
 	w.apply(&op.CancelJobs{Meta: &op.Meta{}, JobIds: gone.Meta.Ids})
-	for left := job.MaxLanes - 1; left > 0; left -= 1000 { // the jobs without a key are one
+	for left := job.MaxLanes - 1; left > 0; left -= 1000 { // the jobs without a key have one lane, too
 		w.apply(keys(min(left, 1000)))
 	}
 	err, _ := w.apply(keys(1))[0].(error)

@@ -40,9 +40,8 @@ var tells = map[job.Event]state.EventType{
 	job.OnRevive:      state.EventType_EVENT_REVIVED,
 }
 
-// TestEveryTransitionIsTold walks the lifecycle: each transition has an event that the
-// stories show ops to tell, and that clients are told of. That no op changes a state
-// without any event the store itself sees to.
+// TestEveryTransitionIsTold walks the lifecycle. The op of each transition writes an event that appears in a
+// story and that clients receive. The store itself ensures that no op changes a state without an event.
 func TestEveryTransitionIsTold(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

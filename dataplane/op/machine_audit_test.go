@@ -219,7 +219,7 @@ func TestAuditHashIsPermanent(t *testing.T) {
 	}
 }
 
-// A store whose log was changed does not pass the check.
+// A trimmed audit log passes the check, also after a restart and if no record is left.
 func TestTrimmedLogVerifies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -234,7 +234,7 @@ func TestTrimmedLogVerifies(t *testing.T) {
 	w.apply(audited(w, &op.SetQueue{Queue: "q"}))
 	w.check()
 	w.checkReplica()
-	// Not even the newest of the entry itself goes.
+	// A trim cannot remove the records of its own entry.
 	got := w.apply(audited(w, &op.Promote{JobIds: [][]byte{make([]byte, 16)}}), &op.TrimAudit{FirstSeq: 8})
 	if err, ok := got[1].(error); !ok || api.CodeOf(err) != api.StateConflict {
 		t.Errorf("answered %v", got[1])

@@ -264,7 +264,7 @@ func TestKeyBound(t *testing.T) {
 	w.check()
 }
 
-// A fetch takes as many as it may at once, and no more.
+// A fetch leases as many jobs as it asks for, up to job.MaxFetchJobs.
 func TestFetchBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -219,7 +219,8 @@ func TestEachJobIsInOnePlace(t *testing.T) {
 					if from == to {
 						continue
 					}
-					// From the first one kept: mostly some of those have arrived.
+					// The delivery starts with the first op kept, so some of its ops have usually arrived
+					// before.
 					last := from.deliver(to, 0, 1+r.IntN(4))
 					if last > 0 && r.IntN(2) == 0 {
 						from.must(&op.TrimOutbox{Shard: to.number, UpTo: last})
@@ -351,9 +352,8 @@ func TestARepeatedEnqueueFindsJobsThatLeft(t *testing.T) {
 	}
 }
 
-// As many ops wait for a shard as may; the op that finds it so is refused, and
-// one that would go beyond leaves its other jobs where they are. Delivered, there
-// is room again.
+// The number of ops that wait for a shard is limited. The op that reaches the limit moves the jobs that fit
+// and refuses the others. Later ops are refused until a trim makes room.
 func TestOutboxBound(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t, 2)

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// prepare makes a world ready for an op of each kind that claims to repeat, and
-// the op, which must find something to do.
+// prepare has a function for each kind of op that claims to repeat. It makes a world ready for an op of the
+// kind and returns the op, which must find something to do.
 var prepare = map[string]func(w *world) op.Op{
 	"enqueue": func(w *world) op.Op {
 		o := w.newJobs("q", 3)

@@ -68,7 +68,7 @@ func TestQueueDefaults(t *testing.T) {
 		}
 	}
 	w.check()
-	// A job that is put off takes its priority anew.
+	// A postponed job takes the priority of the enqueue that postpones it, here the queue's default.
 	o := w.newJobs("q", 2)
 	for _, nj := range o.Jobs {
 		nj.Opt().DebounceKey, nj.Opt().DebounceMs = "d", 1000
@@ -80,8 +80,8 @@ func TestQueueDefaults(t *testing.T) {
 	}
 }
 
-// Of two delays that contradict each other the one gives way that was said with less
-// weight, as at a request without queue defaults.
+// If the two delays contradict each other, the one from the weaker source gives way: a built-in default to
+// the queue's, and the queue's to the client's.
 func TestQueueDefaultsThatContradict(t *testing.T) {
 	t.Parallel()
 	const both = job.DefaultsBaseDelay | job.DefaultsMaxDelay
@@ -143,8 +143,8 @@ func TestWhatClientsMayNotSay(t *testing.T) {
 	}
 }
 
-// An enqueue that found others in its jobs' places changes nothing when it is
-// repeated, and answers as it did; one that might put a job off is not repeated.
+// An enqueue that found existing jobs in place of its own changes nothing when it is repeated, and answers as
+// before. One that might postpone a job is not repeated.
 func TestEnqueueRepeatsWhatItFound(t *testing.T) {
 	t.Parallel()
 	prepare := func(w *world, made bool) *op.Enqueue {

@@ -118,7 +118,7 @@ func TestResourcesTravel(t *testing.T) {
 	}
 }
 
-// traffic has something come of a provider, as a fetch does.
+// traffic stores traffic of a provider, as a fetch does.
 func traffic(s *shard, id []byte) {
 	head := s.store.Head()
 	at := entry.Applied{Group: fmt.Sprintf("ns/%d", s.number), Incarnation: s.incarnation(), Index: head.Index + 1, Term: 1}
@@ -157,7 +157,7 @@ func TestAResourceOfAnotherHistory(t *testing.T) {
 	}
 }
 
-// No more resources of a kind than there may be, and a replacement is none more.
+// The number of resources of a kind is limited. At the limit, a resource can still be replaced.
 func TestTooManyResources(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

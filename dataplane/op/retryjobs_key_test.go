@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// A unique key whose period is over is free to a job that runs again, as it is to
-// a new one: also before ReleaseUnique came by.
+// A unique key whose period is over is free to a job that runs again, as it is to a new one, even before
+// ReleaseUnique has run.
 func TestRevivedJobTakesAKeyThatIsOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -116,8 +116,7 @@ func (s *story) printSchedules() {
 	})
 }
 
-// The bounds of a schedule: at each it passes, one beyond it is refused by the
-// field's name.
+// A schedule passes at each bound. One beyond a bound is refused with the field's name.
 func TestScheduleBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -197,8 +196,7 @@ func TestRunSchedulesBounds(t *testing.T) {
 	}
 }
 
-// The number of schedules is bounded; one may be replaced when there are as many
-// as there may be.
+// The number of schedules is limited. At the limit, a schedule can still be replaced.
 func TestMaxSchedules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

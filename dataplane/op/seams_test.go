@@ -51,8 +51,8 @@ func TestGateOpensIntoLanes(t *testing.T) {
 	}
 }
 
-// A worker that reports no tokens is not kept to one attempt at a time for ever: its
-// first ack says that hardly any are used.
+// A worker that reports no tokens is not kept to one attempt at a time for ever, because its first ack shows
+// that an attempt uses hardly any tokens.
 func TestProviderLearnsFromAcks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -170,7 +170,7 @@ func TestReplaysKeepTheirSchema(t *testing.T) {
 	}
 }
 
-// How long the first in line has waited is known of jobs with fairness keys, too.
+// OldestReady counts the jobs with fairness keys, too.
 func TestOldestReadyOfKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,8 +196,8 @@ func TestOldestReadyOfKeys(t *testing.T) {
 	}
 }
 
-// One that became ready late, such as a retry, hides none behind it that waits longer,
-// to a bound.
+// OldestReady looks behind jobs that became ready late, such as retries, for one that has waited longer, but
+// behind at most state.OldestLooks of them.
 func TestOldestReadyBehindLateJobs(t *testing.T) {
 	t.Parallel()
 	for late, exact := range map[int]bool{1: true, state.OldestLooks: true, state.OldestLooks + 1: false} {

@@ -71,9 +71,8 @@ func (n *node) hangView() (letGo func()) {
 	}
 }
 
-// TestListsOfAnOldViewAnswerWithTheirAge reads from a view that does not move: queues
-// are counted exactly, all other lists are old and say so, and only a read that insists
-// is refused.
+// TestListsOfAnOldViewAnswerWithTheirAge reads from a view that does not advance. The counts of a queue are
+// exact, all other lists are old and state their age, and only a read that asks for consistency is refused.
 func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *server.Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 50*time.Millisecond })
@@ -124,8 +123,8 @@ func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
 	}
 }
 
-// TestListsAnswerWhileTheViewIsBuiltAnew trims the feed past a view that hangs, so that
-// its file cannot go on: it answers, with its age, until the new one is there.
+// TestListsAnswerWhileTheViewIsBuiltAnew trims the feed past a view that hangs, so that the view must be
+// built anew. Until that is done, lists answer from the old file and state their age.
 func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, host.Config{FeedBytes: 2000}, func(c *server.Config) { c.FreshWait = 20 * time.Millisecond })
@@ -233,8 +232,9 @@ func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	n.enqueued(`{"queue":"q"}`)
 }
 
-// TestAnOldViewAnswersFromTheStart starts a node with a view that is behind the feed's first
-// event: it answers with its age while a new one is built, and reads that insist are refused.
+// TestAnOldViewAnswersFromTheStart starts a node with a view that is behind the feed's first event. Lists
+// answer from it and state their age while a new one is built, and reads that ask for consistency are
+// refused.
 func TestAnOldViewAnswersFromTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -58,7 +58,7 @@ func TestTimers(t *testing.T) {
 	if must(t, err); len(since) != 2 || since[0][15] != 3 || since[1][15] != 1 {
 		t.Errorf("due since 40 are %v", since)
 	}
-	due(TimerScheduled, 1000, 10, 2, 3, 1) // and that hides none of those before
+	due(TimerScheduled, 1000, 10, 2, 3, 1) // DueSince hides none of the timers before its start
 	update(t, s, func(tx *Tx) {
 		edit(t, tx, idOf(2), func(j *job.Job) { j.State = job.Pending }, promoted)
 		edit(t, tx, idOf(4), func(j *job.Job) { j.State, j.ScheduledNs = job.Retrying, 70 }, failed, retrying)
@@ -66,7 +66,8 @@ func TestTimers(t *testing.T) {
 	first(TimerScheduled, "40")
 	first(TimerRetry, "70")
 	first(TimerLease, "none")
-	// The next timers lie below all that the store ever saw, also below reads that found none.
+	// The next timers are earlier than any that the store has had, and than the end of a read that found
+	// none.
 	due(TimerRetry, 65, 10)
 	update(t, s, func(tx *Tx) {
 		j := newJob(5, "q")
