@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +33,7 @@ type stream struct {
 
 	at    int64           // the follower has seen every document up to this number
 	again bool            // the follower had documents before this stream
-	sent  map[string]bool // namespaces that this stream reported as placed on the follower
+	sent  map[string]bool // namespaces that this stream sent with a member on the follower
 	jwks  string          // the JWKS that was sent last
 }
 
@@ -172,24 +173,25 @@ func (f *stream) catchUp(number int64) error {
 }
 
 // share returns the document as the follower may see it; ok is false if the follower may not see it. A
-// gateway sees every document. A host sees the documents of the namespaces placed on it. If a namespace was
-// placed on the host and is now elsewhere, the host receives a reduced document that says leave, or absent if
-// the namespace is being deleted. share returns that document if this stream sent the namespace before. If only
-// an earlier stream may have sent it, there are two conditions: the generation is above 1, because a namespace
-// moves only with a new generation, and the namespace is not being deleted, because a deletion concerns the
-// namespace's own host only. Without the two conditions every host would receive a document for every namespace
+// gateway sees every document. A host sees the documents of the namespaces with a member on one of its stores, also if
+// that member is leaving. If a namespace had a member on the host and has none there now, the host receives a reduced
+// document that says leave, or absent if the namespace is being deleted. share returns that document if this stream sent
+// the namespace before. If only an earlier stream may have sent it, there are two conditions: the generation is above 1,
+// because members change only with a new generation, and the namespace is not being deleted, because a deletion concerns
+// the namespace's own hosts only. Without the two conditions every host would receive a document for every namespace
 // that ever existed.
 //
-// While the document's role is Found, share returns nothing to other hosts, because no copy may be deleted
-// before another one exists. Once the founding is recorded, the namespace gets a new document.
+// While a member's role is Found, share returns nothing to other hosts, because no copy may be deleted before another
+// one exists. Once the founding is recorded, the namespace gets a new document.
 func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
+	founding := slices.ContainsFunc(d.Members, func(m wire.GroupMember) bool { return m.Role == wire.Found })
 	switch {
 	case f.host.Kind == keyring.Gateway:
 		return d, true
-	case d.Host == f.host.ID:
+	case slices.ContainsFunc(d.Members, func(m wire.GroupMember) bool { return m.Host == f.host.ID }):
 		f.sent[d.Namespace] = true
 		return d, true
-	case d.Role == wire.Found:
+	case founding, len(d.Members) == 0:
 	case f.sent[d.Namespace], f.again && d.Desired == wire.Open && d.Generation > 1:
 		delete(f.sent, d.Namespace)
 		desired := wire.Leave
@@ -197,8 +199,8 @@ func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 			desired = wire.Absent
 		}
 		return wire.Doc{
-			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation,
-			Desired: desired, Host: d.Host, Incarnations: d.Incarnations, Keys: []wire.Key{},
+			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation, Desired: desired, Host: d.Host, Incarnations: d.Incarnations,
+			Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations, Keys: []wire.Key{},
 		}, true
 	}
 	return wire.Doc{}, false

@@ -255,8 +255,9 @@ func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uin
 	return applied.Last, nil
 }
 
-// maySend refuses usage that the member may not report. A host reports for the shards of namespaces placed on
-// it, a gateway for the requests of any namespace, in its own stream.
+// maySend refuses usage that the member may not report. A host reports for the shards of namespaces with a member on
+// one of its stores, also if that member is leaving, because it may lead a shard until the last moment. A gateway
+// reports for the requests of any namespace, in its own stream.
 func (s *Server) maySend(r *http.Request, m member, source billing.Source) error {
 	if m.host.Kind == keyring.Gateway {
 		if source.Stream != gatewayStream+m.host.ID {
@@ -268,8 +269,8 @@ func (s *Server) maySend(r *http.Request, m member, source billing.Source) error
 		return api.Errorf(api.Forbidden, "a host reports as %s<n>, and as nothing else", shardStream)
 	}
 	ns, err := s.store.Namespace(r.Context(), "", source.Namespace)
-	if api.CodeOf(err) == api.NotFound || err == nil && ns.HostID != m.host.ID {
-		return api.Errorf(api.Forbidden, "namespace %s is not placed on %s", text.Quote(source.Namespace), m.host.Name)
+	if api.CodeOf(err) == api.NotFound || err == nil && !ns.On(m.host.ID) {
+		return api.Errorf(api.Forbidden, "namespace %s has no member on %s", text.Quote(source.Namespace), m.host.Name)
 	}
 	return err
 }

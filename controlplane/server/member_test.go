@@ -158,23 +158,34 @@ func TestWhoLearnsWhat(t *testing.T) {
 	}
 }
 
-// If a namespace has left a host, the host learns of the departure and nothing else.
+// While a host has a member of a namespace, it sees the namespace's document. If the namespace has left the host, the host
+// learns of the departure and nothing else.
 func TestWhatWasMine(t *testing.T) {
 	t.Parallel()
 	f := startFront(t)
 	s := &stream{Server: f.server, member: member{}, sent: map[string]bool{}}
 	s.host.ID, s.host.Kind = "host_1", keyring.Host
-	d := wire.Doc{Number: 7, Namespace: "ns_1", Name: "orders", Org: "org_1", Generation: 1, Desired: wire.Open, Host: "host_1", Address: "http://one", Keys: []wire.Key{{ID: "k"}}}
-	if got, ok := s.share(d); !ok || got.Name != "orders" {
-		t.Errorf("its own: %+v, %v", got, ok)
+	members := func(stores ...string) (all []wire.GroupMember) {
+		for _, text := range stores {
+			number, role, _ := strings.Cut(text, " ")
+			all = append(all, wire.GroupMember{Store: "store_" + number, Host: "host_" + number, Role: role})
+		}
+		return all
 	}
-	d.Host, d.Number, d.Generation, d.Role, d.Incarnations = "host_2", 8, 2, wire.Found, []entry.Incarnation{{2}}
+	d := wire.Doc{Number: 7, Namespace: "ns_1", Name: "orders", Org: "org_1", Generation: 1, Desired: wire.Open, Keys: []wire.Key{{ID: "k"}}}
+	for _, of := range [][]string{{"1 found", "2 join"}, {"2 found", "1 join"}, {"2 join", "1 leaving"}} {
+		d.Members = members(of...)
+		if got, ok := s.share(d); !ok || got.Name != "orders" {
+			t.Errorf("of %q: %+v, %v", of, got, ok)
+		}
+	}
+	d.Number, d.Generation, d.Members, d.Epoch, d.Incarnations = 8, 2, members("2 found", "3 join"), 1, []entry.Incarnation{{2}}
 	if got, ok := s.share(d); ok {
 		t.Errorf("before another store has founded it: %+v", got)
 	}
-	d.Number, d.Role = 9, wire.Join
+	d.Number, d.Members, d.Configurations = 9, members("2 join", "3 join"), []uint64{4}
 	got, ok := s.share(d)
-	want := wire.Doc{Number: 9, Namespace: "ns_1", Generation: 2, Desired: wire.Leave, Host: "host_2", Incarnations: d.Incarnations}
+	want := wire.Doc{Number: 9, Namespace: "ns_1", Generation: 2, Desired: wire.Leave, Epoch: 1, Members: d.Members, Configurations: d.Configurations, Incarnations: d.Incarnations}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !ok {
 		t.Errorf("what was its own: sent %v (-want +got):\n%s", ok, diff)
 	}
@@ -186,13 +197,17 @@ func TestWhatWasMine(t *testing.T) {
 	if _, ok := s.share(d); !ok {
 		t.Error("a host that was away does not learn that a namespace has moved")
 	}
-	d.Desired = wire.Absent
+	d.Members = nil
 	if got, ok := s.share(d); ok {
-		t.Errorf("a namespace that another host deletes: %+v", got)
+		t.Errorf("a namespace that is nowhere yet: %+v", got)
+	}
+	d.Desired, d.Members = wire.Absent, members("2 join")
+	if got, ok := s.share(d); ok {
+		t.Errorf("a namespace that other hosts delete: %+v", got)
 	}
 	s.sent[d.Namespace] = true
 	if got, ok := s.share(d); !ok || got.Desired != wire.Absent {
-		t.Errorf("a namespace that was its own and that another host deletes: %+v, %v", got, ok)
+		t.Errorf("a namespace that was its own and that other hosts delete: %+v, %v", got, ok)
 	}
 	d.Desired, d.Generation = wire.Open, 1
 	if got, ok := s.share(d); ok {

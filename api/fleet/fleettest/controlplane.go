@@ -154,8 +154,16 @@ func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string
 	return credential
 }
 
-// Put gives a document the next number, signs it, publishes it and returns it.
+// Put gives a document the next number, signs it, publishes it and returns it. If it has members, Put also fills the
+// fields of its first member and, unless the test has set it, the epoch. The streams send it to gateways, to the hosts of
+// its members and to Doc.Host. A document that says leave keeps its Doc.Host, so that a test can name who leaves.
 func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
+	if len(d.Members) > 0 {
+		d.Epoch = cmp.Or(d.Epoch, 1)
+		if first := d.Members[0]; d.Desired != fleet.Leave {
+			d.Host, d.Address, d.Store, d.Role = first.Host, first.URL, first.Store, first.Role
+		}
+	}
 	c.change(func() {
 		c.number++
 		d.Number = c.number
@@ -391,12 +399,17 @@ func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
 		if err := json.Unmarshal(m.Doc, &d); err != nil {
 			panic(err) // Put made it
 		}
-		if m.Number > after && (who.Role == string(tenancy.GatewayMember) || d.Host == who.Subject) {
+		if m.Number > after && (who.Role == string(tenancy.GatewayMember) || on(d, who.Subject)) {
 			all = append(all, m)
 		}
 	}
 	slices.SortFunc(all, func(x, y fleet.Message) int { return cmp.Compare(x.Number, y.Number) })
 	return all
+}
+
+// on reports whether a document is for a host.
+func on(d fleet.Doc, host string) bool {
+	return d.Host == host || slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return m.Host == host })
 }
 
 func (c *ControlPlane) report(w http.ResponseWriter, r *http.Request, _ token.Claims) {
