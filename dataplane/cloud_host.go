@@ -97,6 +97,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		MaxCells: cfg.MaxCells,
 		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
 		Members:  n.agent.Members,
+		Peers:    n.agent.Peers,
 		OnChange: n.agent.Notify,
 		Receiver: n.agent.Member(),
 

@@ -83,6 +83,15 @@ func (a *Agent) Members(ns tenancy.NamespaceID) (list *state.Members, newer <-ch
 	return listOf(p.doc), p.newer
 }
 
+// Peers reports whether a namespace's newest document names a store as a member, also as one that leaves, because that
+// one may still lead: see host.Config.
+func (a *Agent) Peers(ns tenancy.NamespaceID, store string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.placements[string(ns)]
+	return p != nil && p.doc.Desired == fleet.Open && slices.ContainsFunc(membersOf(p.doc), func(m fleet.GroupMember) bool { return m.Store == store })
+}
+
 // listOf returns the list of members that a document wants its groups to have, or nil if it has none.
 func listOf(d fleet.Doc) *state.Members {
 	if d.Desired != fleet.Open || d.Epoch < 1 || d.Generation < 1 || len(d.Members) == 0 {

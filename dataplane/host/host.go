@@ -42,6 +42,9 @@ type Config struct {
 	// Members returns the newest list of members of a namespace's groups, or nil, and a channel that is closed when
 	// there may be a newer one: see cell.Config. nil = no group gets a list.
 	Members func(tenancy.NamespaceID) (newest *state.Members, changed <-chan struct{})
+	// Peers reports whether a store may send to the groups of a namespace here: see cell.Config. nil = every node that
+	// the transport's Identity trusts may.
+	Peers func(ns tenancy.NamespaceID, store string) bool
 	// OnChange is called after a change of what cell.Membership returns of any cell: see cell.Config. nil is not called.
 	OnChange func()
 	// Engine holds the settings of the groups of all cells.
@@ -316,6 +319,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 	}
 	if h.cfg.Members != nil {
 		c.Members = func() (*state.Members, <-chan struct{}) { return h.cfg.Members(ns) }
+	}
+	if h.cfg.Peers != nil {
+		c.Peers = func(id string) bool { return h.cfg.Peers(ns, id) }
 	}
 	if h.cfg.Adopt {
 		c.Rename = func(old string) bool { return !IsStore(old) }
