@@ -34,8 +34,13 @@ const DrainTrailer = "Corvo-Service-Drain"
 // until the host has returned.
 const LeavingHeader = "Corvo-Service-Leaving"
 
-// OutcomeHeader is part of a host's response LEADER_UNAVAILABLE, so that the gateway knows whether it may send the
-// request again. Its values are Unchanged and Unknown.
+// LeaderHeader is part of a host's response for a namespace whose home shard another host leads. Its value is the id
+// of that host's store, as far as the responding host knows it. The gateway sends the namespace's later requests
+// there, because a follower forwards each write to the leader.
+const LeaderHeader = "Corvo-Service-Leader"
+
+// OutcomeHeader is part of a host's responses LEADER_UNAVAILABLE and UNHEALTHY, so that the gateway knows whether it
+// may send the request again. Its values are Unchanged and Unknown.
 const OutcomeHeader = "Corvo-Service-Outcome"
 
 // The values of OutcomeHeader.

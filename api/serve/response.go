@@ -36,7 +36,7 @@ func (w *response) WriteHeader(status int) {
 	c.headers[1] = string(timing)
 	w.Header()["Server-Timing"] = c.headers[1:2:2]
 	if mark := c.server.mark; mark != nil {
-		mark(w.Header(), c.refusal, c.changed.Load())
+		mark(c, w.Header(), c.refusal, c.changed.Load())
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

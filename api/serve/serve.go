@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,8 +40,9 @@ type Config struct {
 	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
 
 	// Mark is called before the header of every response is sent and may add to it. refused is the code of a
-	// refused request and else "". changed reports whether Changed was called for the request. nil = not called.
-	Mark func(h http.Header, refused api.Code, changed bool)
+	// refused request and else "". changed reports whether Changed was called for the request. ctx is the request's:
+	// see Principal. nil = not called.
+	Mark func(ctx context.Context, h http.Header, refused api.Code, changed bool)
 
 	Logger      *slog.Logger    // nil = slog.Default()
 	Metrics     *telemetry.HTTP // nil = a private registry
@@ -53,7 +55,7 @@ type server struct {
 	mux         *http.ServeMux
 	auth        func(*http.Request) (tenancy.Principal, error)
 	refused     func(*http.Request, *Route, tenancy.Principal, error)
-	mark        func(http.Header, api.Code, bool)
+	mark        func(context.Context, http.Header, api.Code, bool)
 	log         *slog.Logger
 	metrics     *telemetry.HTTP
 	tracer      trace.Tracer // nil = no spans

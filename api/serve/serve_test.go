@@ -515,16 +515,20 @@ func TestNewRefusesABadTable(t *testing.T) {
 	}
 }
 
-// TestMark checks that Mark sees the code of a refusal and whether the request has changed something, and that its
-// header is part of the response.
+// TestMark checks that Mark sees the caller, the code of a refusal and whether the request has changed something, and
+// that its header is part of the response.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	h, err := New(Config{
-		Mark: func(h http.Header, refused api.Code, changed bool) {
-			h.Set("Mark", fmt.Sprint(refused, " ", changed))
+		Authenticate: func(*http.Request) (tenancy.Principal, error) {
+			return tenancy.Principal{Namespace: "ns_a", Roles: []tenancy.Role{tenancy.Admin}}, nil
+		},
+		Mark: func(ctx context.Context, h http.Header, refused api.Code, changed bool) {
+			h.Set("Mark", fmt.Sprint(Principal(ctx).Namespace, refused, " ", changed))
 		},
 		Routes: []Route{
 			{Method: "GET", Path: "/ok", Permission: Open, Handler: func(http.ResponseWriter, *http.Request) error { return nil }},
+			{Method: "GET", Path: "/keyed", Permission: tenancy.JobRead, Handler: func(http.ResponseWriter, *http.Request) error { return nil }},
 			{Method: "GET", Path: "/refused", Permission: Open, Handler: func(http.ResponseWriter, *http.Request) error {
 				return api.Errorf(api.NotFound, "no")
 			}},
@@ -542,7 +546,7 @@ func TestMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/ok": " false", "/refused": "NOT_FOUND false", "/changed": "CONFLICT true", "/own": "OVERLOADED false"} {
+	for path, want := range map[string]string{"/ok": " false", "/keyed": "ns_a false", "/refused": "NOT_FOUND false", "/changed": "CONFLICT true", "/own": "OVERLOADED false"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if got := w.Header().Get("Mark"); got != want {

@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"strconv"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 )
 
@@ -76,10 +75,7 @@ func refused(answer *http.Response) bool {
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		return false
 	}
-	var problem struct {
-		Code api.Code `json:"code"`
-	}
-	return json.Unmarshal(peek(answer), &problem) == nil && fleet.Elsewhere(problem.Code)
+	return fleet.Elsewhere(refusalCode(answer))
 }
 
 // peek returns the body of a refusal, or its first maxRefusalBytes. The body can still be read.

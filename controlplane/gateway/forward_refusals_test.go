@@ -42,7 +42,7 @@ func TestErrorsSayTheirCodeOnce(t *testing.T) {
 	host.Start()
 	t.Cleanup(host.Close)
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
-	w.put("ns_a", func(d *fleet.Doc) { d.Address = host.URL })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt(host.URL, 1) })
 	w.settle()
 	front := httptest.NewUnstartedServer(w.gateway)
 	front.Config.Protocols = both

@@ -114,6 +114,8 @@ type Gateway struct {
 	targets   sync.Map // address -> *url.URL
 	failing   sync.Map // id of a host -> struct{}: its last request failed
 	away      awayHosts
+	first     firstMembers
+	probes    sync.WaitGroup // of lookFor
 	waiting   waitingRequests
 	room      room
 }
@@ -170,7 +172,7 @@ func (g *Gateway) open() (err error) {
 		}
 		member.Trusted, member.Last = g.cache.catalogue.Trusted(), g.cache.session
 		for _, d := range docs {
-			g.directory.Put(d)
+			g.directory.Put(listed(d))
 		}
 	}
 	if g.member, err = fleet.NewMember(member); err != nil {
@@ -287,6 +289,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	err := g.member.Run(ctx, g.follow())
 	work.Wait()
+	g.probes.Wait()
 	g.meter.flush()
 	g.member.Close()
 	if g.cache != nil {
@@ -312,12 +315,22 @@ func (g *Gateway) Drain() {
 
 // take applies a document to future requests and to those under way.
 func (g *Gateway) take(d fleet.Doc) error {
+	d = listed(d)
 	g.directory.Put(d)
+	g.first.take(d)
 	if t, ok := g.transport.(*transports); ok {
 		t.take(d)
 	}
 	g.inflight.check(d.Namespace, g.shutOut)
 	return nil
+}
+
+// listed returns a document with its list of members. Documents of control planes that name one host only have none.
+func listed(d fleet.Doc) fleet.Doc {
+	if len(d.Members) == 0 && d.Address != "" {
+		d.Members = []fleet.GroupMember{{Store: d.Store, Host: d.Host, URL: d.Address, Role: fleet.Join}}
+	}
+	return d
 }
 
 // follow returns the configuration of the stream of documents.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // town is a control plane, a host controlled by the test, and a gateway, over real connections.
 type town struct {
-	t       *testing.T
+	t       testing.TB
 	plane   *fleettest.ControlPlane
 	host    *httptest.Server
 	gateway *Gateway
@@ -48,7 +49,7 @@ type town struct {
 }
 
 // newTown returns a town with one namespace, ns_a of organisation org_a, called "mail".
-func newTown(t *testing.T, host http.HandlerFunc, change ...func(*Config)) *town {
+func newTown(t testing.TB, host http.HandlerFunc, change ...func(*Config)) *town {
 	t.Helper()
 	w := &town{t: t, plane: fleettest.New(t), docs: map[string]fleet.Doc{}}
 	w.host = httptest.NewServer(host)
@@ -105,12 +106,19 @@ func (w *town) put(id string, change func(*fleet.Doc)) {
 		if name == "" {
 			name = strings.TrimPrefix(id, "ns_")
 		}
-		d = fleet.Doc{Namespace: id, Name: name, Org: "org_a", Generation: 1, Desired: fleet.Open, Host: "host_1", Address: w.host.URL, Ready: true}
+		d = fleet.Doc{Namespace: id, Name: name, Org: "org_a", Generation: 1, Desired: fleet.Open, Members: memberAt(w.host.URL, 1), Ready: true}
 	}
 	if change != nil {
 		change(&d)
 	}
 	w.docs[id] = w.plane.Put(d)
+}
+
+// memberAt returns the list of a single member with a number.
+func memberAt(url string, number int) []fleet.GroupMember {
+	return []fleet.GroupMember{{
+		Store: fmt.Sprint("store_", number), Host: fmt.Sprint("host_", number), URL: url, Role: fleet.Join,
+	}}
 }
 
 // key generates a credential and adds it to namespaces.

@@ -42,24 +42,37 @@ func (a *awayHosts) has(target *url.URL) bool {
 // back reports whether a host takes requests. If it was away, back probes it, unless another request does so at present
 // or has done so just now.
 func (a *awayHosts) back(ctx context.Context, transport http.RoundTripper, target *url.URL) bool {
+	if !a.has(target) {
+		return true
+	}
+	done := a.begin(target)
+	return done != nil && done(answers(ctx, transport, target))
+}
+
+// begin reserves the probe of a host that is away. It returns nil if the host is not away, or if another goroutine
+// probes it at present or has done so just now. The caller calls done with the result, which done returns.
+func (a *awayHosts) begin(target *url.URL) (done func(back bool) bool) {
 	found, away := a.hosts.Load(target)
 	if !away {
-		return true
+		return nil
 	}
 	host := found.(*awayHost)
 	if !host.probing.TryLock() {
-		return false
+		return nil
 	}
-	defer host.probing.Unlock()
-	if now := time.Now(); now.Before(host.next) {
-		return false
+	if time.Now().Before(host.next) {
+		host.probing.Unlock()
+		return nil
 	}
-	if !answers(ctx, transport, target) {
-		host.next = time.Now().Add(probeEvery)
-		return false
+	return func(back bool) bool {
+		defer host.probing.Unlock()
+		if !back {
+			host.next = time.Now().Add(probeEvery)
+			return false
+		}
+		a.hosts.CompareAndDelete(target, found)
+		return true
 	}
-	a.hosts.CompareAndDelete(target, found)
-	return true
 }
 
 // answers sends a probe to a host, and reports whether the host answers and does not shut down.

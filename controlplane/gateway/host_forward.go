@@ -38,22 +38,25 @@ var polls = map[string]bool{
 // proxiedRequest is the state of a forwarded request. The context of the request to the host holds it.
 type proxiedRequest struct {
 	inflightRequest
-	host         string // its id
-	store        string // of the host
-	serviceToken string // proves to the host that the request comes from a gateway
-	target       *url.URL
-	path         *url.URL   // of the client's request
-	body         clientBody // the body of the client
-	reached      bool       // the host has answered
-	doubt        bool       // a try may have had an effect
-	err          error      // why there is no response
+	members      []fleet.GroupMember // of the namespace, as of the last choice
+	host         string              // id of the chosen member's host
+	store        string              // of the host
+	target       *url.URL            // of the host
+	first        firstMember         // of the namespace, as of the last choice
+	tried        []string            // stores of the members that the request was sent to in this round
+	serviceToken string              // proves to the host that the request comes from a gateway
+	path         *url.URL            // of the client's request
+	body         clientBody          // the body of the client
+	reached      bool                // the host has answered
+	doubt        bool                // a try may have had an effect
+	err          error               // why there is no response
 }
 
 type proxiedKey struct{}
 
 func proxiedOf(ctx context.Context) *proxiedRequest { return ctx.Value(proxiedKey{}).(*proxiedRequest) }
 
-// forward authenticates a request and forwards it to the host of its namespace. It returns the error of a request
+// forward authenticates a request and forwards it to a host of its namespace. It returns the error of a request
 // that gets no response from the host.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -108,7 +111,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) error {
 	return t.err
 }
 
-// findHost authenticates a request, finds its host and adds the request to those under way. The caller
+// findHost authenticates a request, chooses its member and adds the request to those under way. The caller
 // removes it with inflight.end. findHost refuses with LEADER_UNAVAILABLE while the gateway is not ready, the
 // namespace is not open, or the gateway has no service token.
 func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Request) error {
@@ -123,13 +126,13 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 	if !reachable(doc) {
 		return unavailable("the namespace is not open yet: try again")
 	}
-	if t.target, err = g.targetOf(doc); err != nil {
-		return err
+	if !g.choose(t, &doc) {
+		return fmt.Errorf("no member of namespace %s has an address that is a base URL: %v", doc.Namespace, doc.Members)
 	}
 	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
 		return unavailable("the gateway has been without the control plane for too long: try again")
 	}
-	t.namespace, t.host, t.store = doc.Namespace, doc.Host, doc.Store
+	t.namespace = doc.Namespace
 	if err := g.inflight.begin(&t.inflightRequest, g.config.MaxRequests); err != nil {
 		return err
 	}
@@ -145,22 +148,8 @@ func (g *Gateway) findHost(ctx context.Context, t *proxiedRequest, r *http.Reque
 	return nil
 }
 
-// reachable reports whether the host of a namespace has it open.
-func reachable(d fleet.Doc) bool { return d.Ready && d.Address != "" }
-
-// targetOf returns the base URL of the host of a namespace, from a cache by address. It refuses an address that is
-// not an http or https URL.
-func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
-	if u, ok := g.targets.Load(d.Address); ok {
-		return u.(*url.URL), nil
-	}
-	u, err := url.Parse(d.Address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("host %s of namespace %s has the address %q, which is not a base URL", d.Host, d.Namespace, d.Address)
-	}
-	known, _ := g.targets.LoadOrStore(d.Address, u) // one for each address, because awayHosts compares them
-	return known.(*url.URL), nil
-}
+// reachable reports whether members of a namespace have it open.
+func reachable(d fleet.Doc) bool { return d.Ready && len(d.Members) > 0 }
 
 func unavailable(message string) *api.Error {
 	e := api.Errorf(api.LeaderUnavailable, "%s", message)
@@ -218,6 +207,7 @@ func (g *Gateway) answered(r *http.Response) error {
 	r.Header.Del(serverTimingHeader)
 	r.Header.Del(fleet.LeavingHeader)
 	r.Header.Del(fleet.OutcomeHeader)
+	r.Header.Del(fleet.LeaderHeader)
 	return nil
 }
 

@@ -313,12 +313,12 @@ func TestHostAway(t *testing.T) {
 		t.Errorf("the answer tells of the inside: %s", got.body)
 	}
 	other := newTown(t, ok)
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host = other.host.URL, "host_2" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt(other.host.URL, 2) })
 	w.settle()
 	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 200 {
 		t.Errorf("at its new host: %d %s", got.StatusCode, got.body)
 	}
-	w.put("ns_a", func(d *fleet.Doc) { d.Address = "not a URL" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt("not a URL", 2) })
 	w.settle()
 	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 500 || strings.Contains(got.body, "not a URL") {
 		t.Errorf("with an address that is none: %d %s", got.StatusCode, got.body)

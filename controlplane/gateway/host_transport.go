@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/corvo/corvo/api/fleet"
@@ -27,10 +28,43 @@ type transports struct {
 // peer is the member at the other end of a connection to a host; zero for plain HTTP.
 type peer struct{ host, store string }
 
-// calls are the HTTP/2 connections of a namespace.
+// calls are the HTTP/2 connections of a namespace, by member.
 type calls struct {
-	to peer
-	*http.Transport
+	mu sync.Mutex
+	to map[peer]*http.Transport
+}
+
+// transport returns the connections to a member; open makes them.
+func (c *calls) transport(to peer, open func() *http.Transport) *http.Transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.to[to]
+	if known == nil {
+		known = open()
+		c.to[to] = known
+	}
+	return known
+}
+
+// keep drops the connections to hosts that are no members any more. Running calls finish, and their connections close
+// when they have been idle.
+func (c *calls) keep(members []fleet.GroupMember) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for to := range c.to {
+		if to != (peer{}) && !slices.ContainsFunc(members, func(m fleet.GroupMember) bool { return to == peer{m.Host, m.Store} }) {
+			delete(c.to, to)
+		}
+	}
+}
+
+// closeIdle closes unused connections.
+func (c *calls) closeIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, connections := range c.to {
+		connections.CloseIdleConnections()
+	}
 }
 
 func newTransports(held *certificate.Holder) *transports { return &transports{certificate: held} }
@@ -69,20 +103,15 @@ func (t *transports) transport(r *http.Request, to peer) *http.Transport {
 	}
 	namespace := proxiedOf(r.Context()).namespace
 	known, ok := t.calls.Load(namespace)
-	if ok && known.(*calls).to != to { // the namespace has moved
-		t.calls.CompareAndDelete(namespace, known)
-		ok = false
-	}
 	if !ok {
+		known, _ = t.calls.LoadOrStore(namespace, &calls{to: map[peer]*http.Transport{}})
+	}
+	return known.(*calls).transport(to, func() *http.Transport {
 		two := new(http.Protocols)
 		two.SetHTTP2(true)
 		two.SetUnencryptedHTTP2(true)
-		made := &calls{to, t.open(two, to)}
-		if known, _ = t.calls.LoadOrStore(namespace, made); known.(*calls).to != to {
-			return made.Transport // the namespace moves at this moment, and this request is one of the last to its old host
-		}
-	}
-	return known.(*calls).Transport
+		return t.open(two, to)
+	})
 }
 
 // open makes a transport to a host.
@@ -93,11 +122,14 @@ func (t *transports) open(protocols *http.Protocols, to peer) *http.Transport {
 	return newTransport(protocols, fleet.HostClient(t.certificate, to.host, to.store))
 }
 
-// take drops the connections of a namespace that is not open. Running calls finish, and their connections
-// close when they have been idle.
+// take drops the connections of a namespace that is not open, and those to hosts that are no members of it any more.
 func (t *transports) take(d fleet.Doc) {
 	if d.Desired != fleet.Open {
 		t.calls.Delete(d.Namespace)
+		return
+	}
+	if known, ok := t.calls.Load(d.Namespace); ok {
+		known.(*calls).keep(d.Members)
 	}
 }
 
@@ -108,7 +140,7 @@ func (t *transports) CloseIdleConnections() {
 		return true
 	})
 	t.calls.Range(func(_, known any) bool {
-		known.(*calls).CloseIdleConnections()
+		known.(*calls).closeIdle()
 		return true
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/api/rpc"
 )
@@ -73,5 +74,32 @@ func TestNamespacesShareNoConnection(t *testing.T) {
 	defer answer.Body.Close()
 	if got, err := io.ReadAll(answer.Body); err != nil || len(got) != 64<<10 {
 		t.Errorf("another namespace's call: %d bytes, %v", len(got), err)
+	}
+}
+
+// TestConnectionsOfOldMembersAreDropped checks that a namespace's connections for the RPC are kept for each member, and
+// dropped with the member and with the namespace.
+func TestConnectionsOfOldMembersAreDropped(t *testing.T) {
+	t.Parallel()
+	all := newTransports(nil)
+	r := httptest.NewRequest(http.MethodPost, rpc.Prefix+"Ack", nil)
+	of := &proxiedRequest{}
+	of.namespace = "ns_a"
+	r = r.WithContext(context.WithValue(t.Context(), proxiedKey{}, of))
+	a, b := peer{"host_1", "store_1"}, peer{"host_2", "store_2"}
+	first, second := all.transport(r, a), all.transport(r, b)
+	if first == second || all.transport(r, a) != first || all.transport(r, b) != second {
+		t.Error("the connections change with each call")
+	}
+	all.take(fleet.Doc{Namespace: "ns_a", Desired: fleet.Open, Members: memberAt("http://host_2", 2)})
+	if all.transport(r, b) != second {
+		t.Error("the connections to a member were dropped")
+	}
+	if all.transport(r, a) == first {
+		t.Error("the connections to an old member were kept")
+	}
+	all.take(fleet.Doc{Namespace: "ns_a", Desired: fleet.Absent})
+	if _, kept := all.calls.Load("ns_a"); kept {
+		t.Error("the connections of a namespace that is gone were kept")
 	}
 }

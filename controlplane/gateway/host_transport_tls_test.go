@@ -111,13 +111,13 @@ func TestWaitsForItsHostOverTLS(t *testing.T) {
 	w := newTown(t, ok, patient, func(c *Config) { c.Transport = newTransports(gateway) })
 	away, stop := serveHost(t, root, "host_1", "store_1")
 	stop()
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+away, "host_1", "store_1" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt("https://"+away, 1) })
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	answered := make(chan reply, 1)
 	go func() { answered <- w.send("POST", "/api/v1/enqueue", key, "{}") }()
 	w.waits(1)
 	address, _ := serveHost(t, root, "host_2", "store_2")
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+address, "host_2", "store_2" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt("https://"+address, 2) })
 	if got := <-answered; got.StatusCode != http.StatusOK || got.body != "1" {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
@@ -132,7 +132,7 @@ func TestAFailedHandshakeSendsNothing(t *testing.T) {
 	address, _ := serveHost(t, foreign, "host_1", "store_1")
 	w := newTown(t, ok, func(c *Config) { c.Transport = newTransports(gateway) })
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = "https://"+address, "host_1", "store_1" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt("https://"+address, 1) })
 	w.settle()
 	if got := w.send("POST", "/api/v1/enqueue", key, `{}`); got.StatusCode != 503 || !strings.Contains(got.body, "nothing was done") {
 		t.Errorf("%d %s", got.StatusCode, got.body)

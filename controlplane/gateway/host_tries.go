@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -33,29 +34,34 @@ var errHostRefused = errors.New("the host does not know the credential, or not t
 // moment or the gateway has no token for hosts.
 var errHostAway = errors.New("the host is away or shuts down")
 
-// errNotOpen means that the newest document names no host with the namespace open, or an address that is no
-// URL.
+// errNotOpen means that the newest document names no member with the namespace open, or only addresses that are no
+// URLs.
 var errNotOpen = errors.New("the namespace is not open on a host now")
 
-// errRefusedUnchanged and errRefusedUnknown mean that a host answered LEADER_UNAVAILABLE.
+// errRefusedUnchanged and errRefusedUnknown mean that a host answered LEADER_UNAVAILABLE or UNHEALTHY.
 var (
 	errRefusedUnchanged = errors.New("the host refused the request, which changed nothing")
 	errRefusedUnknown   = errors.New("the host could not tell whether the request changed something")
 )
 
-// hostTries sends a request to the host of its namespace. It tries again within the gateway's HostWait if the
+// hostTries sends a request to a member of its namespace. It tries again within the gateway's HostWait if the
 // request had no effect, or if a repeat does no harm: a read, or a request with an Idempotency-Key. In both
-// cases the body must have been kept. Each try goes to the host that the newest document names.
+// cases the body must have been kept. A round of tries goes to each member of the newest document once. A pause
+// follows each round.
 type hostTries struct{ gateway *Gateway }
 
 // RoundTrip implements http.RoundTripper.
 func (h hostTries) RoundTrip(r *http.Request) (*http.Response, error) {
 	g, t := h.gateway, proxiedOf(r.Context())
 	answer, err := g.try(t, r)
-	if errors.Is(err, errHostAway) { // perhaps it has been back for long
-		answer, err = g.tryAgain(t, r)
-	}
 	if err == nil || !mayTryAgain(t, r, err) {
+		return answer, err
+	}
+	if !errors.Is(err, errHostAway) { // else a probe may find that the host has been back for long
+		t.tried = append(t.tried, t.store)
+	}
+	until := time.Now().Add(g.config.HostWait)
+	if answer, err = g.tryMembers(t, r, until, err); err == nil || !mayTryAgain(t, r, err) {
 		return answer, err
 	}
 	if !g.waiting.enter(t.namespace) {
@@ -63,18 +69,19 @@ func (h hostTries) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer g.waiting.leave(t.namespace)
 	go t.body.fill()
-	until := time.NewTimer(g.config.HostWait)
-	defer until.Stop()
+	over := time.NewTimer(time.Until(until))
+	defer over.Stop()
 	for pause := firstPause; mayTryAgain(t, r, err); pause = min(2*pause, longestPause) {
 		select {
 		case <-time.After(pause - rand.N(pause/2)):
-		case <-until.C:
+		case <-over.C:
 			g.waiting.gaveUp.Add(1)
 			return nil, err
 		case <-r.Context().Done():
 			return nil, err
 		}
-		if answer, err = g.tryAgain(t, r); err == nil {
+		t.tried = t.tried[:0]
+		if answer, err = g.tryMembers(t, r, until, errNotOpen); err == nil {
 			g.waiting.served.Add(1)
 			return answer, nil
 		}
@@ -82,32 +89,44 @@ func (h hostTries) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// tryAgain sends a request once more, to the host of the newest document. If that host is away, tryAgain
-// first probes whether it is back.
+// tryMembers sends a request to one member after the other, until a member serves it, the round or the time is over,
+// or the request may not be sent again. before is the error of the try before.
+func (g *Gateway) tryMembers(t *proxiedRequest, r *http.Request, until time.Time, before error) (*http.Response, error) {
+	err := before
+	for time.Now().Before(until) && mayTryAgain(t, r, err) {
+		doc, _ := g.directory.Namespace(t.namespace)
+		if !reachable(doc) {
+			return nil, errNotOpen
+		}
+		if !g.choose(t, &doc) {
+			break
+		}
+		t.tried = append(t.tried, t.store)
+		var answer *http.Response
+		if answer, err = g.tryAgain(t, r); err == nil {
+			return answer, nil
+		}
+	}
+	return nil, err
+}
+
+// tryAgain sends a request once more, to the chosen member. If that host is away, tryAgain first probes whether it
+// is back.
 func (g *Gateway) tryAgain(t *proxiedRequest, r *http.Request) (*http.Response, error) {
-	doc, _ := g.directory.Namespace(t.namespace)
-	if !reachable(doc) {
-		return nil, errNotOpen
-	}
-	target, err := g.targetOf(doc)
-	if err != nil {
-		return nil, errors.Join(errNotOpen, err)
-	}
-	token := g.member.HostToken()
-	if token == "" {
+	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
 		return nil, errHostAway
 	}
-	t.target, t.host, t.store, t.serviceToken = target, doc.Host, doc.Store, token
-	if !g.away.back(r.Context(), g.transport, target) {
+	if !g.away.back(r.Context(), g.transport, t.target) {
 		return nil, errHostAway
 	}
 	out := r.WithContext(r.Context())
 	out.Header = r.Header.Clone()
 	out.URL = new(url.URL)
 	*out.URL = *t.path
-	address(&httputil.ProxyRequest{In: &http.Request{URL: t.path}, Out: out}, target)
-	out.Header.Set(fleet.ServiceHeader, token)
+	address(&httputil.ProxyRequest{In: &http.Request{URL: t.path}, Out: out}, t.target)
+	out.Header.Set(fleet.ServiceHeader, t.serviceToken)
 	if r.Body != nil {
+		var err error
 		if out.Body, err = t.body.try(); err != nil {
 			return nil, err
 		}
@@ -131,7 +150,11 @@ func (g *Gateway) try(t *proxiedRequest, r *http.Request) (*http.Response, error
 	if answer.Header[fleet.LeavingHeader] != nil {
 		g.away.add(t.target)
 	}
-	if err := g.refusal(t, r, answer); err != nil {
+	err = g.refusal(t, r, answer)
+	if refused := answer.Header[fleet.OutcomeHeader] != nil; err == nil || refused {
+		g.learn(t, answer.Header.Get(fleet.LeaderHeader), refused)
+	}
+	if err != nil {
 		_, _ = io.CopyN(io.Discard, answer.Body, maxRefusalBytes) // so that the connection can be used again
 		answer.Body.Close()
 		return nil, err
@@ -157,6 +180,8 @@ func (g *Gateway) refusal(t *proxiedRequest, r *http.Request, answer *http.Respo
 	switch {
 	case outcome == "" || !t.body.repeats():
 		return nil
+	case len(t.members) == 1 && refusalCode(answer) == api.Unhealthy: // only an operator can help
+		return nil
 	case outcome == fleet.Unchanged:
 		return errRefusedUnchanged
 	case idempotent(r):
@@ -164,6 +189,18 @@ func (g *Gateway) refusal(t *proxiedRequest, r *http.Request, answer *http.Respo
 		return errRefusedUnknown
 	}
 	return nil
+}
+
+// refusalCode returns the code of a refusal, in HTTP or in the RPC. The body can still be read.
+func refusalCode(answer *http.Response) api.Code {
+	if code := answer.Header.Get(rpc.CodeHeader); code != "" {
+		return api.Code(code)
+	}
+	var problem struct {
+		Code api.Code `json:"code"`
+	}
+	_ = json.Unmarshal(peek(answer), &problem) // another body has no code
+	return problem.Code
 }
 
 // mayTryAgain reports whether a request that failed with err may be sent again.

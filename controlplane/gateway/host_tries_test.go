@@ -63,7 +63,7 @@ func TestWaitsForItsHost(t *testing.T) {
 		_, _ = fmt.Fprint(out, r.URL.EscapedPath(), "?", r.URL.RawQuery, " ", string(got) == body, err, r.Header.Get(fleet.ServiceHeader) == w.gateway.member.HostToken())
 	}))
 	defer other.Close()
-	w.put("ns_a", func(d *fleet.Doc) { d.Address, d.Host, d.Store = other.URL+"/base", "host_2", "store_2" })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt(other.URL+"/base", 2) })
 	if got := <-answered; got.StatusCode != 200 || got.body != "/base/api/v1/enqueue/a%2Fb?q=50%off true <nil> true" {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
@@ -313,7 +313,7 @@ func TestRepeatsACall(t *testing.T) {
 	t.Cleanup(host.Close)
 	w := newTown(t, ok, patient)
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
-	w.put("ns_a", func(d *fleet.Doc) { d.Address = host.URL })
+	w.put("ns_a", func(d *fleet.Doc) { d.Members = memberAt(host.URL, 1) })
 	w.settle()
 	for name, protocol := range map[string]connect.ClientOption{
 		"connect": connect.WithClientOptions(), "gRPC-Web": connect.WithGRPCWeb(),

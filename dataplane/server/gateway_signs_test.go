@@ -1,13 +1,18 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // TestHostTellsGatewaysWhatToRepeat checks that a host marks a refusal that changed nothing, in HTTP and in the RPC, and
@@ -54,6 +59,59 @@ func TestHostTellsGatewaysWhatToRepeat(t *testing.T) {
 	if got.problem(t).Code != api.LeaderUnavailable || got.header.Get(fleet.OutcomeHeader) != "" || got.header.Get(fleet.LeavingHeader) != "" {
 		t.Errorf("a bare node that shuts down: %v %s", got.header, got.body)
 	}
+}
+
+// TestFollowerNamesTheLeader checks that the responses of a host that does not lead the home shard name the store that
+// does, in HTTP and in the RPC, also after the leader has changed. A bare node names none. A stream of events goes on at
+// the host that led before.
+func TestFollowerNamesTheLeader(t *testing.T) {
+	t.Parallel()
+	members := startPeers(t, 1)
+	hosts := map[string]*tenant{}
+	for _, m := range members {
+		v, directory := &tenant{t: t, ns: tenancy.Default}, fleet.NewDirectory()
+		v.register(directory, fleet.Doc{Number: 1, Name: "default"})
+		var err error
+		if v.server, err = server.New(server.Config{Host: m.host, Authenticator: directoryAuth{directory}, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		hosts[m.id] = v
+	}
+	named := func(by, want string) {
+		t.Helper()
+		v := hosts[by]
+		eventually(t, fmt.Sprintf("host %s names the leader %q", by, want), func() bool {
+			return v.ask("GET", "/api/v1/queues", "").header.Get(fleet.LeaderHeader) == want
+		})
+		for _, got := range []answer{
+			v.ask("POST", "/api/v1/enqueue", `{"queue":"q"}`),
+			v.ask("POST", rpc.Prefix+"Enqueue", `{"queue":"q"}`, "Content-Type: application/json"),
+			v.ask("GET", "/api/v1/jobs/none", ""),
+		} {
+			if got.status >= 500 || got.header.Get(fleet.LeaderHeader) != want {
+				t.Errorf("host %s: %d %v %s, want the leader %q", by, got.status, got.header, got.body, want)
+			}
+		}
+	}
+	named("a", "")
+	named("b", "a")
+	named("c", "a")
+	if got := hosts["b"].ask("GET", "/healthz", ""); got.header.Get(fleet.LeaderHeader) != "" {
+		t.Errorf("a response without a namespace: %v", got.header)
+	}
+	if got := members[1].do("GET", "/api/v1/queues", "", 200, nil); got.header.Get(fleet.LeaderHeader) != "" {
+		t.Errorf("a bare node: %v", got.header)
+	}
+	live := members[0].follow("", "?types=enqueued&queues=mail").begun()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := members[0].cells()[0].Engine().Transfer(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	named("b", "")
+	named("a", "b")
+	members[1].enqueue("mail")
+	live.wants("enqueued mail")
 }
 
 // TestHostNamesNoAddress checks that the status of a host's cluster names no address, because a tenant could not reach

@@ -80,12 +80,7 @@ func openTenants(t *testing.T, change func(*server.Config)) (a, b *tenant) {
 	var both []*tenant
 	for n, name := range []string{"a", "b"} {
 		v := &tenant{t: t, server: s, ns: tenancy.NamespaceID("ns_" + name), secret: "secret-of-" + name, queue: "queue-of-" + name, shared: "shared-key"}
-		var hash [32]byte
-		if v.key, v.keyID, hash, err = keyring.New(rand.Reader, keyring.Namespace); err != nil {
-			t.Fatal(err)
-		}
-		directory.Put(fleet.Doc{Number: int64(n + 1), Namespace: string(v.ns), Name: "name-" + name, Org: "org", Generation: 1, Desired: fleet.Open,
-			Keys: []fleet.Key{{ID: v.keyID, Name: v.secret, Roles: []string{string(tenancy.Admin)}, Hash: hash[:]}}})
+		v.register(directory, fleet.Doc{Number: int64(n + 1), Name: "name-" + name})
 		if err := add(ctx, h, v.ns); err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +91,19 @@ func openTenants(t *testing.T, change func(*server.Config)) (a, b *tenant) {
 		both = append(both, v)
 	}
 	return both[0], both[1]
+}
+
+// register puts the tenant's namespace into a directory, with a key of its own.
+func (v *tenant) register(directory *fleet.Directory, d fleet.Doc) {
+	v.t.Helper()
+	key, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.key, v.keyID = key, id
+	d.Namespace, d.Org, d.Generation, d.Desired = string(v.ns), "org", 1, fleet.Open
+	d.Keys = []fleet.Key{{ID: id, Name: v.secret, Roles: []string{string(tenancy.Admin)}, Hash: hash[:]}}
+	directory.Put(d)
 }
 
 // ask sends a request without the network.
