@@ -26,6 +26,7 @@ type hostConfig struct {
 	process
 	joining
 	measured
+	supervised
 	settings.View
 	Bind      string `flag:"bind" default:":8082" doc:"address for requests of gateways"`
 	Advertise string `flag:"advertise" doc:"URL at which gateways reach the host (default: --bind on loopback)"`
@@ -58,6 +59,8 @@ func (cfg *hostConfig) check(f *misuse.Faults) {
 }
 
 func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
+	ctx, stop := cfg.untilStdinEnds(ctx)
+	defer stop()
 	credential, err := cfg.credential()
 	if err != nil {
 		return err

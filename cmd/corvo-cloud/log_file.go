@@ -8,14 +8,10 @@ import (
 	"sync"
 )
 
-// logFile is the name of a development cloud's full log below its data directory; oldLogFile is the part
-// before it.
-const (
-	logFile    = "cloud.log"
-	oldLogFile = "cloud.log.1"
-)
+// cloudLog is the name of the log of a development cloud, without that of its separate hosts.
+const cloudLog = "cloud"
 
-// maxLogBytes bounds each of the two files.
+// maxLogBytes bounds the file of a log, and the one before it.
 const maxLogBytes = 16 << 20
 
 // rotating is a log file of bounded size. When it is full, it replaces the old file and a new one begins, so

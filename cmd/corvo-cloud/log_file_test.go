@@ -12,7 +12,7 @@ import (
 func TestTheLogFileIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, old := filepath.Join(dir, logFile), filepath.Join(dir, oldLogFile)
+	path, old := filepath.Join(dir, "cloud.log"), filepath.Join(dir, "cloud.log.1")
 	for start := range 2 {
 		r, err := openLog(path, old, 10)
 		if err != nil {

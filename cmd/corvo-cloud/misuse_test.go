@@ -51,6 +51,8 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: dev, more: []string{"--log-level", "loud"}, says: "--log-level"},
 		{line: dev, more: []string{"--otel-endpoint", "frob"}, says: "--otel-endpoint"},
 		{line: dev, more: []string{"--bind", ":8080"}, says: "loopback"},
+		{line: dev, more: []string{"--hosts", "0"}, says: "--hosts is 0; it must be 1 to 9"},
+		{line: dev, more: []string{"--hosts", "10"}, says: "--hosts is 10; it must be 1 to 9"},
 		{line: dev, more: []string{"--config", "/nope"}, says: "--config: open /nope"},
 		{line: dev, more: []string{"--config", file("corvo.yaml", "bindd: x\n")}, says: `unknown setting "bindd"`},
 		{line: dev, env: []string{"CORVO_SHUTDOWN_TIMEOUT=soon"}, says: "CORVO_SHUTDOWN_TIMEOUT"},

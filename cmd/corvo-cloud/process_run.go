@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -88,6 +90,25 @@ func (j *joining) credential() (string, error) {
 		return "", misuse.Errorf("--credential-file %s: %w", j.CredentialFile, err)
 	}
 	return text, nil
+}
+
+// supervised holds the flag of a part that another process starts.
+type supervised struct {
+	StopWithStdin bool `flag:"stop-with-stdin" doc:"shut down when standard input ends, as it does when the parent process ends"`
+}
+
+// untilStdinEnds returns a context that also ends when standard input ends, if the flag asks for it. The parent may be
+// gone then, with the pipes that it read, so a line of the log that nobody reads must not kill the process.
+func (s *supervised) untilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	if s.StopWithStdin {
+		signal.Ignore(syscall.SIGPIPE)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+			stop()
+		}()
+	}
+	return ctx, stop
 }
 
 // measured holds the flag of a part that serves its own metrics.

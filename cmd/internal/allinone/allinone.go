@@ -1,15 +1,18 @@
 // Package allinone runs a whole cloud in one process: control plane, gateway and one host, which speak to
-// each other over loopback exactly as they do between machines. `corvo-cloud dev` runs it, and tests across
-// the planes start it. Besides the command, only this package sees both planes.
+// each other over loopback exactly as they do between machines. With several hosts, each host is a process of its
+// own, and the parts speak TLS. `corvo-cloud dev` runs it, and tests across the planes start it. Besides the command,
+// only this package sees both planes.
 package allinone
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/cmd/internal/front"
@@ -32,9 +37,14 @@ const Region = "local"
 
 // Config says where the cloud keeps its data and listens.
 type Config struct {
-	DataDir         string
-	Listener        net.Listener // the one port for cloud API and gateway
-	Version         string
+	DataDir  string
+	Listener net.Listener // the one port for cloud API and gateway
+	Version  string
+	// Hosts is the number of hosts, at most MaxHosts; 0 = 1. If there are more than one, HostCommand makes the
+	// command that runs `corvo-cloud host` with further flags, and HostLog opens the log of a host.
+	Hosts           int
+	HostCommand     func(ctx context.Context, flags ...string) *exec.Cmd
+	HostLog         func(host string) (io.WriteCloser, error)
 	FeedBytes       uint64               // see cell.Config
 	ViewLagLimit    time.Duration        // see cell.Config
 	ShutdownTimeout time.Duration        // 0 = 30 s
@@ -72,10 +82,11 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = 30 * time.Second
 	}
+	cfg.Hosts = max(cfg.Hosts, 1)
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	c := &Cloud{Endpoint: front.URL(cfg.Listener.Addr()), cfg: cfg, failed: make(chan error, 8)}
+	c := &Cloud{Endpoint: front.URL(cfg.Listener.Addr()), cfg: cfg, failed: make(chan error, 8+MaxHosts)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -89,14 +100,21 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	door, err := c.openGateway(control)
+	door, err := c.openGateway(control, plane.FleetRoot())
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	if err := c.openHost(ctx, control); err != nil {
+	if c.separate() {
+		err = c.openHosts(ctx, control, plane.FleetRoot())
+	} else {
+		err = c.openHost(ctx, control)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	c.serve("cloud API and gateway", cfg.Listener, c.untilReady(Public(plane.Handler(), door)), func() { door.Drain(); plane.Drain() })
+	c.serve("cloud API and gateway", cfg.Listener, front.Config{
+		Handler: c.untilReady(Public(plane.Handler(), door)), Drain: func() { door.Drain(); plane.Drain() },
+	})
 	if c.Access, err = provision(ctx, c.cfg.DataDir, c.Endpoint, operator); err != nil {
 		return nil, fmt.Errorf("first namespace: %w", err)
 	}
@@ -105,6 +123,19 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 		c.cfg.Logger.Warn("the first namespace does not accept its key", "error", err)
 	}
 	return c, nil
+}
+
+// separate reports whether the hosts are processes of their own.
+func (c *Cloud) separate() bool { return c.cfg.Hosts > 1 }
+
+// certificate opens the file with the certificate of a part in its directory. It returns nil if the parts speak plain
+// HTTP, because all of them are in this process.
+func (c *Cloud) certificate(dir string, of certificate.Config) (*certificate.Holder, error) {
+	if !c.separate() {
+		return nil, nil
+	}
+	of.Path, of.Logger = filepath.Join(dir, certificate.FileName), c.cfg.Logger
+	return certificate.Open(of)
 }
 
 // Public returns the handler of a port that serves the cloud API and tenants' traffic.
@@ -142,13 +173,19 @@ func (c *Cloud) secret(name string, kind keyring.Kind) (string, error) {
 
 // openPlane starts the control plane and returns the loopback URL at which the other parts reach it.
 func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane.Plane, control string, err error) {
+	dir := filepath.Join(c.cfg.DataDir, "controlplane")
+	held, err := c.certificate(dir, certificate.Config{Kind: certificate.ControlPlane})
+	if err != nil {
+		return nil, "", err
+	}
 	plane, err := controlplane.Open(ctx, controlplane.Config{
-		DataDir:  filepath.Join(c.cfg.DataDir, "controlplane"),
-		NodeID:   "dev",
-		Endpoint: c.Endpoint,
-		Version:  c.cfg.Version,
-		Tracer:   c.cfg.Tracer,
-		Logger:   c.cfg.Logger,
+		DataDir:     dir,
+		NodeID:      "dev",
+		Endpoint:    c.Endpoint,
+		Version:     c.cfg.Version,
+		Certificate: held,
+		Tracer:      c.cfg.Tracer,
+		Logger:      c.cfg.Logger,
 	})
 	if err != nil {
 		return nil, "", err
@@ -157,16 +194,11 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 	if err := c.revoked("operator", plane.EnsureOperator(ctx, operator)); err != nil {
 		return nil, "", err
 	}
-	for name, kind := range map[string]keyring.Kind{"host": keyring.Host, "gateway": keyring.Gateway} {
-		credential, err := c.secret(name, kind)
-		if err != nil {
-			return nil, "", err
-		}
-		err = plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)
-		if api.CodeOf(err) == api.Conflict { // its file was removed, so that secret made a new one
-			err = plane.ReplaceHostCredential(ctx, "dev-"+name, kind, credential)
-		}
-		if err := c.revoked(name, err); err != nil {
+	if err := c.ensureMember(ctx, plane, "gateway", keyring.Gateway); err != nil {
+		return nil, "", err
+	}
+	for n := 1; n <= c.cfg.Hosts; n++ {
+		if err := c.ensureMember(ctx, plane, hostName(n), keyring.Host); err != nil {
 			return nil, "", err
 		}
 	}
@@ -174,9 +206,30 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 	if err != nil {
 		return nil, "", err
 	}
-	c.listens("control plane", listener)
-	c.serve("control plane", listener, plane.Handler(), plane.Drain)
-	return plane, front.URL(listener.Addr()), nil
+	serving := front.Config{Handler: plane.Handler(), Drain: plane.Drain}
+	if held != nil {
+		serving.TLS = fleet.ControlPlaneServer(held)
+	}
+	c.listens("control plane", serving.URL(listener.Addr()))
+	c.serve("control plane", listener, serving)
+	return plane, serving.URL(listener.Addr()), nil
+}
+
+// ensureMember registers a host or the gateway with its credential.
+func (c *Cloud) ensureMember(ctx context.Context, plane *controlplane.Plane, name string, kind keyring.Kind) error {
+	credential, err := c.secret(name, kind)
+	if err != nil {
+		return err
+	}
+	err = plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)
+	if api.CodeOf(err) == api.Conflict { // its file was removed, so that secret made a new one
+		err = plane.ReplaceHostCredential(ctx, "dev-"+name, kind, credential)
+	}
+	if api.CodeOf(err) == api.NotFound {
+		return fmt.Errorf("dev-%s was removed from the cloud: delete %s and %s to register it anew, or start with fewer hosts",
+			name, filepath.Join(c.cfg.DataDir, secretsDir, name), filepath.Join(c.cfg.DataDir, name))
+	}
+	return c.revoked(name, err)
 }
 
 // revoked lets a start continue without a credential that somebody has revoked or that has expired. A start must
@@ -189,16 +242,22 @@ func (c *Cloud) revoked(name string, err error) error {
 	return err
 }
 
-func (c *Cloud) openGateway(control string) (*gateway.Gateway, error) {
+func (c *Cloud) openGateway(control, root string) (*gateway.Gateway, error) {
 	credential, err := c.secret("gateway", keyring.Gateway)
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Join(c.cfg.DataDir, "gateway")
+	held, err := c.certificate(dir, certificate.Config{Kind: certificate.Gateway, FleetRoot: root})
+	if err != nil {
+		return nil, err
+	}
 	door, err := gateway.New(gateway.Config{
-		DataDir:      filepath.Join(c.cfg.DataDir, "gateway"),
+		DataDir:      dir,
 		ControlPlane: control,
 		Credential:   credential,
 		Version:      c.cfg.Version,
+		Certificate:  held,
 		Tracer:       c.cfg.Tracer,
 		Logger:       c.cfg.Logger,
 	})
@@ -219,13 +278,12 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 		return err
 	}
 	host, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
-		DataDir:      filepath.Join(c.cfg.DataDir, "host"),
-		ControlPlane: control,
-		Credential:   credential,
-		Address:      front.URL(listener.Addr()),
-		Version:      c.cfg.Version,
-		// The machine of a developer may have a full disk for other reasons, and there is no other host.
-		MaxDiskPercent: 100,
+		DataDir:        filepath.Join(c.cfg.DataDir, hostName(1)),
+		ControlPlane:   control,
+		Credential:     credential,
+		Address:        front.URL(listener.Addr()),
+		Version:        c.cfg.Version,
+		MaxDiskPercent: maxDiskPercent,
 		FeedBytes:      c.cfg.FeedBytes,
 		ViewLagLimit:   c.cfg.ViewLagLimit,
 		Tracer:         c.cfg.Tracer,
@@ -235,10 +293,14 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 		return errors.Join(err, listener.Close())
 	}
 	c.started("host", host.Close)
-	c.listens("host", listener)
-	c.serve("host", listener, host.Handler(), host.Drain)
+	c.listens("host", front.URL(listener.Addr()))
+	c.serve("host", listener, front.Config{Handler: host.Handler(), Drain: host.Drain})
 	return nil
 }
+
+// maxDiskPercent bounds nothing, because the machine of a developer may have a full disk for other reasons, and all
+// hosts have the same one.
+const maxDiskPercent = 100
 
 // started adds a part that Close stops.
 func (c *Cloud) started(name string, stop func(context.Context) error) {
@@ -266,17 +328,14 @@ func (c *Cloud) run(name string, run func(context.Context) error) {
 }
 
 // listens adds the address of a part to Ports.
-func (c *Cloud) listens(name string, listener net.Listener) {
-	c.Ports = append(c.Ports, Port{Name: name, URL: front.URL(listener.Addr())})
+func (c *Cloud) listens(name, url string) {
+	c.Ports = append(c.Ports, Port{Name: name, URL: url})
 }
 
 // serve serves the port of a part until Close.
-func (c *Cloud) serve(name string, listener net.Listener, handler http.Handler, drain func()) {
-	c.run("the port of the "+name, func(ctx context.Context) error {
-		return front.Serve(ctx, listener, front.Config{
-			Name: name, Handler: handler, Drain: drain, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
-		})
-	})
+func (c *Cloud) serve(name string, listener net.Listener, serving front.Config) {
+	serving.Name, serving.ShutdownTimeout, serving.Logger = name, c.cfg.ShutdownTimeout, c.cfg.Logger
+	c.run("the port of the "+name, func(ctx context.Context) error { return front.Serve(ctx, listener, serving) })
 }
 
 // Wait returns nil when ctx ends, or the error of a part that stopped by itself.

@@ -1,6 +1,9 @@
 package front
 
-import "log/slog"
+import (
+	"fmt"
+	"log/slog"
+)
 
 // ownFiles is the number of files that a process needs open besides connections of
 // clients: those of logs, stores and views, and connections to other processes.
@@ -20,4 +23,20 @@ func warnOfFiles(log *slog.Logger, c Config, limit int64) {
 		log.Warn("the limit on open files is low: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections",
 			"limit", limit, "needed", needed, "own_files", ownFiles, "max_connections", c.MaxConnections)
 	}
+}
+
+// RequireFiles returns an error if the system allows a process fewer open files than it needs besides those for
+// connections of clients. process names it for people.
+func RequireFiles(process string) error {
+	if limit, ok := openFiles(); ok {
+		return requireFiles(process, limit)
+	}
+	return nil
+}
+
+func requireFiles(process string, limit int64) error {
+	if limit >= ownFiles {
+		return nil
+	}
+	return fmt.Errorf("the limit on open files is %d, and %s needs %d: raise it, such as with ulimit -n %d", limit, process, ownFiles, ownFiles)
 }

@@ -31,3 +31,13 @@ func TestAFileLimitThatIsTooLowIsSaid(t *testing.T) {
 		})
 	}
 }
+
+func TestTooFewFilesAreRefused(t *testing.T) {
+	t.Parallel()
+	if err := requireFiles("a host", ownFiles); err != nil {
+		t.Error(err)
+	}
+	if err := requireFiles("a host", ownFiles-1); err == nil || !strings.Contains(err.Error(), "1023, and a host needs 1024: raise it, such as with ulimit -n 1024") {
+		t.Error(err)
+	}
+}

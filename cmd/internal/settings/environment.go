@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// prefix begins the names of our environment variables.
-const prefix = "CORVO_"
+// Prefix begins the names of our environment variables.
+const Prefix = "CORVO_"
 
 // variables lists the environment variables without a flag: those of clients, workers, the Terraform provider
 // and the scripts that install and try Corvo.
@@ -29,7 +29,7 @@ var foreign = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT(_[0-9]+_(TCP
 // mostUnknown is the largest number of unknown variables that WarnUnknown names.
 const mostUnknown = 10
 
-// WarnUnknown calls warn for each environment variable that begins with prefix and that no command of root
+// WarnUnknown calls warn for each environment variable that begins with Prefix and that no command of root
 // reads, and suggests the name that is probably meant. With nearOnly it warns only of variables for which it
 // has a suggestion, because a command line shares its environment with programs that have settings of their
 // own. For the same reason an unknown variable is never an error.
@@ -38,7 +38,7 @@ func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func
 	told := 0
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || foreign.MatchString(name) {
+		if !strings.HasPrefix(name, Prefix) || slices.Contains(known, name) || foreign.MatchString(name) {
 			continue
 		}
 		near := text.Nearest(name, known)
@@ -46,7 +46,7 @@ func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func
 			continue
 		}
 		if told++; told > mostUnknown {
-			warn(fmt.Sprintf("more than %d environment variables that begin with %s are unknown", mostUnknown, prefix))
+			warn(fmt.Sprintf("more than %d environment variables that begin with %s are unknown", mostUnknown, Prefix))
 			return
 		}
 		message := fmt.Sprintf("environment variable %.100q is unknown and does nothing", name)

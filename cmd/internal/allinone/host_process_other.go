@@ -1,0 +1,7 @@
+//go:build !unix
+
+package allinone
+
+import "os/exec"
+
+func separate(*exec.Cmd) {}
