@@ -14,8 +14,8 @@ import (
 //
 //	available = limit - settled - overrun - reserved
 //
-// Amounts are never negative here. A sum that does not fit a Nano becomes money.Max, because it leaves
-// nothing available of any limit.
+// No amount is negative here except the available one. A sum that does not fit a Nano becomes money.Max, because
+// it leaves nothing available of any limit.
 
 // Sums are the amounts spent in a window.
 type Sums struct {
@@ -37,8 +37,8 @@ func Settle(cost, reserved money.Nano) Sums {
 	return Sums{settled, cost - settled}
 }
 
-// Available returns the part of a limit that is neither spent nor reserved. It is negative if the budget
-// is overrun.
+// Available returns the part of a limit that is neither spent nor reserved. It is negative if more is spent and
+// reserved than the limit.
 func Available(limit, reserved money.Nano, s Sums) money.Nano {
 	return limit - add(reserved, s.Spent())
 }

@@ -12,9 +12,9 @@ const (
 	Month
 )
 
-// Window returns the period around a moment, from midnight to midnight in a time zone. The end of a
-// period is the start of the next one. If a zone skips a midnight, the day starts at the first moment
-// after it. If a midnight comes twice, the day starts at the first one.
+// Window returns the period around a moment, from midnight to midnight in a time zone. The end of a period is
+// the start of the next one. If a zone skips a midnight, the day starts at the first moment after the gap. If a
+// midnight comes twice, the day starts at the first one.
 func (p Period) Window(at time.Time, zone *time.Location) (start, end time.Time) {
 	first := p.first(date(at.In(zone).Date()))
 	// A zone that turns its clock back over midnight returns to the day before. The window that has begun

@@ -14,7 +14,7 @@ import (
 var ErrInUse = errors.New("in use: stop the other process first")
 
 // WriteFile replaces the file at path by data. After a crash the file is either the old or the new one as a
-// whole. WriteFile writes to path + ".tmp" first.
+// whole. WriteFile writes to path + ".tmp" first, so two calls for one path must not run at the same time.
 func WriteFile(path string, data []byte, perm os.FileMode) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Lock locks a directory until the Closer is closed or the process ends, however it ends. It returns ErrInUse
-// while another holds the lock.
+// Lock locks a directory, which must exist, until the Closer is closed or the process ends, however it ends. It
+// returns ErrInUse while another holds the lock, even another part of this process.
 func Lock(dir string) (io.Closer, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 // decimals is the largest number of digits after the decimal point.
 const decimals = 9
 
-// All functions wrap one of these errors, except that the JSON methods return a *json.UnmarshalTypeError for
-// a JSON value that is no number.
+// Every error of this package wraps one of these errors, except that the JSON methods return a
+// *json.UnmarshalTypeError for a JSON value that is no number.
 var (
 	ErrSyntax    = errors.New("not a decimal number")
 	ErrPrecision = errors.New("more than nine decimals")

@@ -43,8 +43,8 @@ type BulkConfig struct {
 // BulkFound is a page of jobs in the order of their numbers.
 type BulkFound struct {
 	IDs     []job.ID
-	Numbers []uint64
-	Cursor  string // start of the next page; "" = this is the last page
+	Numbers []uint64 // of IDs, by position
+	Cursor  string   // start of the next page; "" = this is the last page
 }
 
 // Bulks runs the parts of bulk operations on the shard's leader: one chunk of each part in turn, and the next

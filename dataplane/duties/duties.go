@@ -194,7 +194,8 @@ func (d *Duties) Run(ctx context.Context) error {
 	}
 }
 
-// retryable reports whether a refusal is temporary.
+// retryable reports whether Run tries again after an error. UNHEALTHY ends Run, although it is retryable for
+// clients.
 func retryable(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code.Retryable() && e.Code != api.Unhealthy

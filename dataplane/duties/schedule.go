@@ -121,8 +121,8 @@ func (t times) between(fromNs, toNs int64) (all []int64) {
 }
 
 // due returns the runs to make for a schedule whose next run was due by now. A run that is at most
-// job.MissedAfter late is always made. A later run was missed, because no node was awake or none could lead:
-// the schedule's policy decides about it.
+// job.MissedAfter late is always made. A run that is more than that late was missed, because no node was awake
+// or none could lead: the schedule's policy decides about it.
 func (t times) due(s *state.Schedule, nowNs int64) []int64 {
 	missedNs := nowNs - int64(job.MissedAfter)
 	late := t.between(max(s.NextRunNs, missedNs), nowNs+1)

@@ -74,7 +74,7 @@ type WebhooksConfig struct {
 	NowNs func() int64
 	// Private allows private and reserved addresses and this machine's own.
 	Private bool
-	// Transport makes the calls; nil = a transport that enforces Private.
+	// Transport makes the calls; nil = a transport that refuses the addresses that Private does not allow.
 	Transport http.RoundTripper
 	Logger    *slog.Logger
 }
@@ -348,7 +348,7 @@ func (w *Webhooks) attempt(ctx context.Context, d *state.Delivery) (report *op.D
 	return report, true
 }
 
-// retryDelay returns the pause after a failed attempt.
+// retryDelay returns the pause after a failed attempt that was preceded by a number of other attempts.
 func retryDelay(retries uint32) time.Duration {
 	delay := maxRetryDelay
 	if retries < 16 { // a larger shift overflows

@@ -150,8 +150,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// create makes an empty database at path for a rebuild to load. The database has no log and SQLite never
-// syncs it, because an unfinished rebuild can be repeated.
+// create makes an empty database for a rebuild to load, and deletes a database that is at path already. The
+// new one has no log and SQLite never syncs it, because an unfinished rebuild can be repeated.
 func create(path string) (_ *database, err error) {
 	if err := remove(path); err != nil {
 		return nil, err

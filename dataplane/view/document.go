@@ -52,7 +52,8 @@ func readBlobs(r state.Reader, id job.ID, wanted uint32) (b Blobs, err error) {
 
 // Document converts a job's record to the document that clients see. No other function does, so that a
 // search, which reads the view's rows, and a read by id, which reads the store's records, return the same
-// document. errs are in the store's order, oldest first.
+// document. The payload in blobs must already have the members that the job's origin adds (see composed). errs
+// are in the store's order, oldest first.
 func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {

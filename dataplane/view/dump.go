@@ -22,7 +22,7 @@ var dumped = [...]struct{ table, order string }{
 
 // Dump writes the rows of all tables in dumped as text, in a fixed order, so that equal rows give equal dumps. It
 // is for tests and operators, not for requests. It opens its own connection, obeys no time limit but ctx's,
-// and delays neither queries nor a rebuild.
+// and delays neither queries nor a rebuild. While there is no file to query, it returns VIEW_BEHIND.
 func (v *View) Dump(ctx context.Context, w io.Writer) (err error) {
 	v.swap.RLock()
 	attached := sync.OnceFunc(v.swap.RUnlock)

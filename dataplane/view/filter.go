@@ -15,14 +15,16 @@ import (
 )
 
 // ParseFilter converts a client's filter to a query. Its error names every wrong field. The error's code is
-// INVALID_FILTER if payload_jq alone is wrong, and the error then gives the position.
+// VALIDATION_ERROR, or INVALID_FILTER if only the syntax of payload_jq is wrong. The details give the position
+// of a wrong syntax.
 func ParseFilter(f api.SearchFilter) (Query, error) {
 	var w wrong
 	q := w.filter(&f)
 	return q, w.Err()
 }
 
-// ParseSearch converts a client's search request, which has a filter, an order and a page, to a query.
+// ParseSearch converts a client's search request, which has a filter, an order and a page, to a query. Its
+// errors are those of ParseFilter.
 func ParseSearch(r api.SearchRequest) (Query, error) {
 	var w wrong
 	q := w.filter(&r.SearchFilter)
@@ -45,7 +47,8 @@ func ParseSearch(r api.SearchRequest) (Query, error) {
 	return q, w.Err()
 }
 
-// ParseWords converts a full-text search to a query.
+// ParseWords converts a full-text search to a query. A nil limit means job.DefaultSearchLimit. The code of its
+// error is VALIDATION_ERROR.
 func ParseWords(text string, limit *int, cursor string) (Query, error) {
 	var w wrong
 	q := Query{Words: text, Cursor: cursor, Sort: SortCreated, Order: Descending, Limit: w.limit(limit, job.DefaultSearchLimit)}

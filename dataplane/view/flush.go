@@ -194,7 +194,8 @@ func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
 	return missing.Entry.ClockNs, nil
 }
 
-// awaitReplay returns when the store has reached the file's history mark or cannot reach it.
+// awaitReplay returns nil once the store has reached the file's history mark. It returns a staleError if the
+// store cannot reach the mark or stands still for the replay limit, and errRebuildRequested.
 //
 // After a crash the store replays its log from its last flush, so the file is ahead of the store. The view
 // does not query the file meanwhile, because the file shows jobs that the store does not know yet and may

@@ -9,8 +9,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Wait prompts a flush and returns when everything up to a raft index can be queried. It waits as long as ctx
-// allows, and returns VIEW_BEHIND at the deadline, or UNHEALTHY once the view is closed.
+// Wait prompts a flush and returns when everything up to a raft index can be queried. Index 0 waits only for a
+// file to query. Wait returns VIEW_BEHIND at ctx's deadline, ctx's error if ctx is cancelled, and UNHEALTHY once
+// the view is closed.
 func (v *View) Wait(ctx context.Context, index uint64) error {
 	for {
 		v.mu.Lock()

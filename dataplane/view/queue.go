@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Queues lists, by name, the queues whose names covers accepts, or all queues if covers is nil. Settings and
-// counts come from the store's records, so that an old or missing file does not change them. Only the rates
-// come from the feed, as far as it was read.
+// Queues lists the queues whose names covers accepts, or all queues if covers is nil, in the order of their
+// names. Settings and counts come from the store's records, so that an old or missing file does not change
+// them. Only the rates come from the feed, as far as it was read.
 func (v *View) Queues(ctx context.Context, covers func(name string) bool) ([]api.Queue, error) {
 	found := []api.Queue{}
 	err := v.records(func(snap *state.Snapshot, oldest *state.Oldest) error {

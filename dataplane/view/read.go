@@ -22,7 +22,8 @@ func errBuilding() error {
 }
 
 // read runs f in a read transaction on one of the pool's connections, so that all of f's reads are of one
-// moment. f returns *api.Error if the caller is at fault.
+// moment. f returns *api.Error if the caller is at fault. Besides the errors of f, read returns VIEW_BEHIND while
+// there is no file, OVERLOADED at the time limit, and UNHEALTHY if the file is damaged.
 func (v *View) read(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	return v.readWithin(ctx, v.limits.query, f)
 }

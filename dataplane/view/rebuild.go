@@ -25,7 +25,8 @@ const newSuffix = ".new"
 var errClosed = errors.New("the view is closed")
 
 // Rebuild builds the view again from the store and returns when the new file is in use. Until then the old
-// file, if there is one, answers queries. The end of ctx ends the wait, not the rebuild.
+// file, if there is one, answers queries. The end of ctx ends the wait, not the rebuild. Rebuild fails once the
+// view is closed.
 func (v *View) Rebuild(ctx context.Context) error {
 	done := make(chan error, 1)
 	v.mu.Lock()

@@ -41,7 +41,8 @@ func sortWords() string {
 	return strings.Join(words, ", ")
 }
 
-// Query selects jobs. A job fits if it meets every condition that is given.
+// Query selects jobs. A job fits if it meets every condition that is given. The zero value of a field is no
+// condition.
 type Query struct {
 	Queue string
 	// Queues are the names of the queues to search, which are those that the client may see. Nil means every
@@ -67,7 +68,7 @@ type Query struct {
 
 	AttemptMin, AttemptMax *int
 
-	// The job's time lies after the one and before the other; zero: any.
+	// The job's time lies after the first of a pair and before the second, both exclusive; zero: any.
 	CreatedAfter, CreatedBefore     time.Time
 	ScheduledAfter, ScheduledBefore time.Time
 	StartedAfter, StartedBefore     time.Time

@@ -37,7 +37,8 @@ const (
 	ByTag
 )
 
-// Sums are sums of usage. Each is exact, however large.
+// Sums are sums of usage. Each is exact, however large. Reports counts reports, Jobs the reports that are the
+// first of their job, and Unpriced the reports whose model had no known price.
 type Sums struct {
 	Reports, Jobs, Unpriced                 int64
 	Rejected                                int64 // reports that are set aside, and counted in no other sum

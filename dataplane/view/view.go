@@ -198,7 +198,7 @@ func (v *View) Close() error {
 }
 
 // Cursor returns the sequence number of the first event that is not in the view, and the raft index up to
-// which the view shows everything. Both are 0 while there is no view.
+// which the view shows everything. Both are 0 while there is no file to query.
 func (v *View) Cursor() (seq, index uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -27,7 +27,7 @@ type Expr struct{ root node }
 
 // Error describes a syntax error and its position.
 type Error struct {
-	Position int // in bytes
+	Position int // in bytes, from 0
 	Message  string
 }
 
@@ -48,7 +48,7 @@ func (e *Expr) String() string { return e.root.String() }
 
 // Where returns a condition on a column of JSON texts. The condition is 1 if the expression is true of the
 // text, and 0 if it is not, or if the text is NULL or not JSON. Everything that the expression contains,
-// names included, is passed as parameters.
+// names included, is passed as parameters. But column becomes part of the SQL, so it must not come from a client.
 func (e *Expr) Where(column string) (sql string, args []any) {
 	c := join("coalesce(CASE WHEN json_valid(", column, ") THEN ", compiler{column}.truth(e.root), " END, 0)")
 	return c.sql, c.args

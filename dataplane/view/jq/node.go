@@ -51,9 +51,9 @@ type check struct {
 // not is true if its operand is null or false.
 type not struct{ of node }
 
-// junction joins two conditions by and or or.
+// junction joins two conditions.
 type junction struct {
-	word        string
+	word        string // and, or
 	left, right node
 }
 
