@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SetKey replaces the settings of an API key that a person chooses.
+// SetKey replaces all settings of an API key: name, roles, queue_scope, enabled and expires_ns.
 type SetKey struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -322,7 +322,7 @@ func (x *RotateKeyResult) GetKey() *state.Key {
 type CreateKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // the state sets created_ns
 	First bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
 	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`

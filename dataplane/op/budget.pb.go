@@ -83,7 +83,7 @@ type Turn struct {
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the budget
 	Window        state.Window           `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
 	SeenEndNs     int64                  `protobuf:"varint,3,opt,name=seen_end_ns,json=seenEndNs,proto3" json:"seen_end_ns,omitempty"` // the window's end that the proposer saw
-	StartNs       int64                  `protobuf:"varint,4,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`         // of the present window
+	StartNs       int64                  `protobuf:"varint,4,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`         // of the new window, like end_ns
 	EndNs         int64                  `protobuf:"varint,5,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1625,7 +1625,7 @@ type Failed struct {
 	Refusal           *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	State             job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // RETRYING (also if it may run again at once), PENDING (undelivered), DEAD or CANCELLED
 	Attempt           uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	NextAttemptNs     int64                  `protobuf:"varint,4,opt,name=next_attempt_ns,json=nextAttemptNs,proto3" json:"next_attempt_ns,omitempty"`
+	NextAttemptNs     int64                  `protobuf:"varint,4,opt,name=next_attempt_ns,json=nextAttemptNs,proto3" json:"next_attempt_ns,omitempty"` // only for RETRYING
 	AttemptsRemaining uint32                 `protobuf:"varint,5,opt,name=attempts_remaining,json=attemptsRemaining,proto3" json:"attempts_remaining,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -28,7 +28,7 @@ const (
 type PutSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Schedule      *state.Schedule        `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`                     // next_run_ns computed by the proposer
+	Schedule      *state.Schedule        `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`                     // the proposer computes next_run_ns; the state sets created_ns, last_run_ns and version
 	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refuse if the id or the name is taken
 	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // the version to expect; 0 = any
 	unknownFields protoimpl.UnknownFields

@@ -430,7 +430,7 @@ type DeliveryReport struct {
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of the attempt, from 1
 	Delivered     bool                   `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	Status        uint32                 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
+	Status        uint32                 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"` // HTTP status of the answer; 0 = no answer
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	RetryNs       int64                  `protobuf:"varint,6,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"` // the next attempt; 0 = none
 	unknownFields protoimpl.UnknownFields

@@ -421,9 +421,9 @@ func (Comparison) EnumDescriptor() ([]byte, []int) {
 type Missed int32
 
 const (
-	Missed_MISSED_SKIP Missed = 0
-	Missed_MISSED_ONCE Missed = 1 // one run for all missed ones
-	Missed_MISSED_ALL  Missed = 2
+	Missed_MISSED_SKIP Missed = 0 // it skips them
+	Missed_MISSED_ONCE Missed = 1 // it makes one run for all of them
+	Missed_MISSED_ALL  Missed = 2 // it makes up for each, but only for the last job.MaxMissedRuns
 )
 
 // Enum value maps for Missed.
@@ -1990,7 +1990,7 @@ type Traffic struct {
 	OutputTokens         *job.RateWindow        `protobuf:"bytes,4,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	ReservedInputTokens  uint64                 `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"` // for running attempts
 	ReservedOutputTokens uint64                 `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
-	ExpectedInputTokens  uint64                 `protobuf:"varint,7,opt,name=expected_input_tokens,json=expectedInputTokens,proto3" json:"expected_input_tokens,omitempty"` // moving average of an attempt
+	ExpectedInputTokens  uint64                 `protobuf:"varint,7,opt,name=expected_input_tokens,json=expectedInputTokens,proto3" json:"expected_input_tokens,omitempty"` // moving average of the tokens of an attempt; 0 = unknown
 	ExpectedOutputTokens uint64                 `protobuf:"varint,8,opt,name=expected_output_tokens,json=expectedOutputTokens,proto3" json:"expected_output_tokens,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -3185,9 +3185,9 @@ type Webhook struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Url             string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Secret          string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Events          []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Events          []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"` // none: op.WebhookEvents; "*": all
 	Disabled        bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	RetryLimit      uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
+	RetryLimit      uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`                  // most attempts of a delivery after the first
 	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs of the queues whose events it receives; none: all events
 	SecretOverlapMs int64                  `protobuf:"varint,7,opt,name=secret_overlap_ms,json=secretOverlapMs,proto3" json:"secret_overlap_ms,omitempty"` // how long deliveries are also signed with the previous secret
 	PreviousSecret  string                 `protobuf:"bytes,8,opt,name=previous_secret,json=previousSecret,proto3" json:"previous_secret,omitempty"`       // valid until previous_until_ns
@@ -3895,7 +3895,7 @@ type Schedule struct {
 	MaxAttempts    uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	Priority       uint32                 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
 	Missed         Missed                 `protobuf:"varint,11,opt,name=missed,proto3,enum=corvo.state.v1.Missed" json:"missed,omitempty"`
-	JitterMs       int64                  `protobuf:"varint,12,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
+	JitterMs       int64                  `protobuf:"varint,12,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"` // most time by which a run's job is delayed
 	Paused         bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
 	LastRunNs      int64                  `protobuf:"varint,14,opt,name=last_run_ns,json=lastRunNs,proto3" json:"last_run_ns,omitempty"`
 	NextRunNs      int64                  `protobuf:"varint,15,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // 0 = never
