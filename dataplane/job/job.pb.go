@@ -2550,7 +2550,7 @@ func (x *Retention) GetCancelledMs() int64 {
 }
 
 // Blob is a document. If key_id is empty, data is plain. Otherwise the proposer has sealed data with that key
-// and the nonce. Apply never looks into data.
+// and the nonce. Apply never looks into data, except of the kind ChainConfig, which it writes itself.
 type Blob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeyId         string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`

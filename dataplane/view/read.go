@@ -12,8 +12,9 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// queryLimit is the time limit of one search or list, including the wait for a connection. Readers share few
-// connections, and a reader that runs for long keeps others out and keeps SQLite's log open.
+// queryLimit is the time limit of one read, including the wait for a connection. A search gets 2 * searchTime
+// more. Readers share few connections, and a reader that runs for long keeps others out and keeps SQLite's log
+// open.
 const queryLimit = 300 * time.Millisecond
 
 // errBuilding returns the error for queries that arrive while there is no file to query.

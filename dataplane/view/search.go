@@ -16,9 +16,9 @@ const (
 	// page has at least one job.
 	maxPageBytes = 8 << 20
 	// maxRange is the most jobs that a search examines one by one through an index that does not yield them
-	// by number: the index on ids, or an index on a property that few jobs have. If the counters say that the
-	// queues and states of the query have no more jobs than maxRange, the search examines those, regardless
-	// of the query's other conditions.
+	// by number: the index on ids, or an index on a property that few jobs have. If no such index yields few
+	// jobs and the counters say that the queues and states of the query have no more jobs than maxRange, the
+	// search examines those.
 	maxRange = 10_000
 	// maxQueueBranches is the largest number of queues that a search for a frequent state in all queues reads
 	// one by one. With more queues it walks the jobs.
