@@ -17,13 +17,13 @@ import (
 // alertsEvery is the time between two evaluations of the alert rules, while there are any.
 const alertsEvery = 2 * time.Second
 
-// alerts is the leader's memory of the alert rules. With each leader the time for which a condition has held
-// starts anew, because only the leader knows that time.
+// alerts is the leader's memory of the alert rules. A new leader measures anew how long a condition has held,
+// because only the leader's memory has that time.
 type alerts struct {
 	next      int64 // time of the next evaluation
 	resources *state.ResourceIndex
 	held      map[job.ID]holding
-	blind     int // evaluations in a row in which something could not be measured
+	blind     int // evaluations in a row that could not measure every rule
 
 	dropped atomic.Uint64
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// stuckBudgets is the delay before the duty tries again to turn budgets whose window is over but whose time
-// zone this binary does not know. Until they are turned, the spending of the old window counts.
+// stuckBudgets is the delay before the duty tries again to turn budgets with a time zone that this binary does
+// not know. Until they are turned, the spending of the old window counts.
 const stuckBudgets = time.Second
 
 // periods are the windows of budgets that follow the calendar.

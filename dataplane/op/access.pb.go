@@ -35,9 +35,10 @@ type SetKey struct {
 	Enabled    bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	ExpiresNs  int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
 	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
-	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the target key when the proposer checked that the caller may do this; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the caller's key (meta.principal) when the proposer checked that the caller may do this; 0 = not
+	// checked.
 	CallerVersion uint64 `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -194,9 +195,10 @@ type RotateKey struct {
 	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Hash      []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                             // SHA-256 of the whole key with its new secret
 	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // the time during which the old secret is still accepted
-	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the target key when the proposer checked that the caller may do this; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,5,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the caller's key (meta.principal) when the proposer checked that the caller may do this; 0 = not
+	// checked.
 	CallerVersion uint64 `protobuf:"varint,6,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -324,7 +326,8 @@ type CreateKey struct {
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // the state sets created_ns
 	First bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
-	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the caller's key (meta.principal) when the proposer checked that the caller may do this; 0 = not
+	// checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,9 +441,10 @@ type RevokeKey struct {
 	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refuse to delete the last key that administers the namespace
-	// The version of the target key at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the target key when the proposer checked that the caller may do this; 0 = not checked.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
-	// The version of the key meta.principal at which the proposer found the caller permitted; 0 = not checked.
+	// Version of the caller's key (meta.principal) when the proposer checked that the caller may do this; 0 = not
+	// checked.
 	CallerVersion uint64 `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2517,7 +2517,7 @@ func (*WatchJobResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
 }
 
-// SettleDependency notifies a job that a job on which it depends has settled.
+// SettleDependency tells a waiting job that one of the jobs that it waits for has settled or does not exist.
 type SettleDependency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -23,7 +23,7 @@ var repeatWords = [...]string{"never", "harmless", "answers"}
 
 func (r Repeat) String() string { return repeatWords[r] }
 
-// unsure is an op of a repeatable kind whose content decides whether the op itself is repeatable.
+// unsure is an op of a repeatable kind. Its content decides whether the op itself is repeatable.
 type unsure interface {
 	repeats() bool
 }

@@ -92,7 +92,7 @@ type Webhooks struct {
 	client *http.Client
 	wake   chan struct{}
 	calls  chan struct{} // a token for each call in progress to a webhook whose last attempt did not fail
-	trials chan struct{} // likewise, to the other webhooks
+	trials chan struct{} // a token for each call in progress to another webhook
 
 	queuedUntilNs int64 // deliveries queued before this entry clock were put into lines; only Run's goroutine uses it
 

@@ -25,7 +25,7 @@ func composed(j *job.Job, blobs *Blobs) (*job.Blob, error) {
 	return &job.Blob{Data: job.Compose(payload, j.Origin, previous)}, nil
 }
 
-// documentChain fills in the chain of which the job is a step.
+// documentChain fills in the job's chain if the job is a step of one.
 func documentChain(doc *api.Job, j *job.Job, config *job.Blob) error {
 	if j.Chain == nil {
 		return nil

@@ -42,7 +42,7 @@ func stale(format string, args ...any) error {
 	return &staleError{reason: fmt.Sprintf(format, args...)}
 }
 
-// loadCursor reads the cursor and the lowest job number from which on the file has no document.
+// loadCursor reads the cursor. nextDocument is one more than the highest number of a document in the file, or 0.
 func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 	var highest sql.NullInt64
 	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index, clock_ns,

@@ -55,8 +55,8 @@ func wordTerms(text string) (terms []string, err error) {
 	return terms, nil
 }
 
-// branchByID finds the job whose whole id the full-text query contains, if the rest of the query fits the job
-// and the branch of match does not find the job already.
+// branchByID finds a job by its id, if the full-text query contains the whole id. It leaves out a job that does
+// not fit the rest of the query, and a job that the search for match finds already.
 func branchByID(question, match string) []branch {
 	terms, _ := wordTerms(question) // matchText has reported its errors
 	for i, term := range terms {

@@ -9,8 +9,8 @@ import (
 
 // The view must know whether a file belongs to the store's history. The incarnation alone does not tell,
 // because a log that lost its tail (relaxed durability) grows again with the same indexes and other entries.
-// The newest entry that the file has seen does tell. Index and clock identify this entry: a leader stamps an
-// entry with the nanosecond in which it makes it. Two leaders whose hosts' clocks are behind may start at one
+// The newest entry that the file has seen does tell. Index and clock identify this entry: a leader stamps each
+// entry with the nanosecond of its making. If the clocks of two leaders' hosts are behind, both may start at one
 // clock, but their entries agree only if both make one of this index in the same nanosecond. A log appends an
 // entry once, after all entries before it, so two histories that share an entry are the same up to it; and
 // apply is deterministic, so their records are the same, too. Entries after the history mark made no events,

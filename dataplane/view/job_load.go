@@ -71,8 +71,8 @@ func (l *loadedJob) size() (n int) {
 //
 // The caller writes jobs in the order of their numbers. Concurrent requests get numbers and ids in different
 // orders, and the store has the records in the order of ids. A window of jobs is therefore read in the order
-// of ids, in which the next record is mostly one step away and not a search. If the blobs and errors of a
-// window exceed loadBytes, its other jobs are read one by one.
+// of ids, because the next record is then mostly one step away and needs no search. If the blobs and errors of
+// a window exceed loadBytes, its other jobs are read one by one.
 func loadJobs(r *state.JobIterator, jobs []*loadedJob) iter.Seq2[[]*loadedJob, error] {
 	return func(yield func([]*loadedJob, error) bool) {
 		for window := range slices.Chunk(jobs, loadWindow) {

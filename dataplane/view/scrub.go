@@ -18,12 +18,12 @@ import (
 // The flusher therefore compares some rows with the store from time to time, and all rows in the course of
 // hours. It does so right after a flush, when the rows must agree exactly with the records of its snapshot.
 const (
-	// scrubEvery and scrubJobs limit a scrub to 1 % of a core, at which a million jobs take eleven hours.
+	// scrubEvery and scrubJobs limit the comparison to 1 % of a core, so a million jobs take eleven hours.
 	scrubEvery = 10 * time.Second
 	scrubJobs  = 256
 	// scrubTime ends a scrub of large jobs early, because the feed waits meanwhile.
 	scrubTime = 50 * time.Millisecond
-	// scrubIterations is the largest number of iterations with which a job is still compared.
+	// A job with more than scrubIterations iterations is not compared.
 	scrubIterations = 100
 	// scrubAgain is the time for which no rows are compared after some were wrong. Without it, a mistake of
 	// ours instead of the disk's would have the view built again and again.

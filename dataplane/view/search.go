@@ -54,7 +54,7 @@ type search struct {
 	branches   []branch
 	rest       conditions // conditions that jobs of the branches must still be checked against
 	queueList  string     // Queues, as a list for fromList
-	stateList  string     // States, likewise
+	stateList  string     // States, as a list for fromList
 	listed     int64      // jobs in the queues and states of the query
 	countKnown bool       // the query has no other condition, so the counters give the number of jobs that fit
 	// lo and hi bound the numbers still to examine: lo <= number < hi.
@@ -148,7 +148,7 @@ func (v *View) Search(ctx context.Context, q Query) (page Page, err error) {
 	return page, err
 }
 
-// Found is a page of jobs of which only the ids are returned.
+// Found is a page of the ids and numbers of jobs.
 type Found struct {
 	IDs     []job.ID
 	Numbers []uint64 // of IDs, by position

@@ -20,8 +20,8 @@ type pageStart struct {
 	from int64 // newest first: numbers below it; oldest first: numbers from it on
 	seen int64 // jobs on the previous pages
 
-	// For pages that are not sorted by creation: the end of the window to which they belong, and the last
-	// job of it that was shown.
+	// For pages that are not sorted by creation: the end of their window (to, if bounded), and the window's
+	// last job that was shown (last, if cut).
 	bounded bool
 	to      int64
 	cut     bool
@@ -113,7 +113,7 @@ func (p *pageStart) restrict(s *search) {
 	}
 }
 
-// cursorAfter returns the cursor at which a search continues after so many of the found jobs were shown. It
+// cursorAfter returns the cursor with which a search continues after the first `shown` of the found jobs. It
 // returns "" if no job is left.
 func (s *search) cursorAfter(shown int) string {
 	next := pageStart{from: s.at(), seen: s.start.seen + int64(shown)}

@@ -225,8 +225,7 @@ func (s *search) counts(ctx context.Context) (counts [job.States]int64, err erro
 // planQueues finds jobs in the queues of a list, which may name all but one of thousands. It chooses the
 // cheaper of two ways:
 //
-// It can merge the index ranges of every state of every queue, from each of which a page needs no more than a
-// page of jobs.
+// It can merge the index ranges of every state of every queue. A page needs at most a page of jobs from each.
 //
 // Or it can walk all jobs by number and leave out the jobs of other queues. The fewer jobs the queues have,
 // the more other jobs the walk passes.

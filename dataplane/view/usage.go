@@ -108,8 +108,8 @@ func (w *writer) usage(row state.UsageRow) error {
 		r.GetCostNanoUsd(), reported, computed, u.Unpriced, tags, text(u.FairnessKey), u.ClockNs, text(r.GetRejected()))
 }
 
-// phaseWord returns the kind of request with which a usage report arrived. Rows from before the phase was
-// recorded do not tell; they get "report".
+// phaseWord returns the kind of request that carried a usage report. Rows from before the phase was recorded do
+// not tell; they get "report".
 func phaseWord(p state.UsagePhase) string {
 	switch p {
 	case state.UsagePhase_USAGE_PHASE_ACK:

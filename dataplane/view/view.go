@@ -17,7 +17,7 @@ import (
 // fileName is the view's file in its directory.
 const fileName = "view.db"
 
-// DefaultFlushEvery is the least time between two flushes for which no reader waits.
+// DefaultFlushEvery is the shortest time between two flushes while no reader waits.
 const DefaultFlushEvery = 200 * time.Millisecond
 
 // Options configure a view.
