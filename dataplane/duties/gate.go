@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// openedAtOnce bounds the jobs of a gate that the duty has let go and that are not fetched yet.
+// openedAtOnce bounds the jobs that the duty has let go from one gate and that no worker has fetched yet.
 const openedAtOnce = 64
 
 // openTimeout is the time that a worker has to fetch a job that was let go. After that time the job no longer
@@ -86,8 +86,8 @@ func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	return nil
 }
 
-// passing returns the first jobs of a gate that could pass it together, beside those that have passed and are
-// not fetched yet. It sets the time of the next look.
+// passing returns the first jobs of a gate that could pass together, in addition to the jobs that have passed
+// and are not fetched yet. It sets w.next, the time of the next look.
 func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	snapshot := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()

@@ -11,8 +11,8 @@ import (
 )
 
 // An iteration may call tools, which are jobs of any queues. The ack creates them. The calling job waits until
-// all of them have settled, in any state, and its next iteration receives their outcomes. It waits for them by
-// the steps of dependency.go, on any shards.
+// all of them have settled, in any state, and its next iteration receives their outcomes. The job waits for them
+// by the steps of dependency.go, on any shards.
 //
 // The record of the job's last iteration lists the tools that the job waits for. A SettleDependency about a
 // job that is not in that list belongs to an earlier wait, which a retry or an approval has ended, and is

@@ -15,8 +15,8 @@ import (
 // renewal. The lease never lasts beyond the iteration_timeout of the job's agent. An item is refused with
 // NOT_FOUND if the job is not on this shard. An item that does not prove the job's current lease is refused
 // with LEASE_LOST, which tells the worker to stop. If a job is being cancelled, the answer tells its worker,
-// and the lease is renewed so that the worker has time to stop. The answer also tells a worker if its job has
-// exceeded a budget or the max_cost of the job's agent.
+// and the lease is renewed so that the worker has time to stop. The answer also tells a worker if a budget has no
+// room for more cost of its job, or if the job has exceeded the max_cost of its agent.
 //
 // The usage of a request with an id (meta.request_id) is counted once, because the lease remembers the newest
 // request that reported usage. One is enough, because a worker has the answer to one heartbeat of a job before

@@ -1829,7 +1829,7 @@ type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`                                     // NOT_FOUND: unknown; LEASE_LOST: stop working on it
 	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`                           // positions of renewed jobs that are being cancelled: their workers should stop
-	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that exceed a budget or their agent's max_cost
+	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs with no room for more cost on a budget, or beyond their agent's max_cost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -27,7 +27,7 @@ import (
 // after its last finished job.
 
 // bulkNotifyInterval is the minimum time, by the entry clock, between two reports of a running part to the
-// home shard. A part reports errors that it keeps for the home shard, and its end, at once.
+// home shard. A part that has new errors for the home shard, or has ended, reports at once.
 const bulkNotifyInterval = time.Second
 
 // Validate refuses an op that no state could accept.
