@@ -340,6 +340,9 @@ func (h *host) report() wire.Report {
 			delete(h.histories, d.Namespace)
 		default:
 			c.State, c.Error, c.Incarnations = h.open(d)
+			for range c.Incarnations { // the group of each shard follows the list at once
+				c.Groups = append(c.Groups, wire.GroupReport{Role: wire.Leading, Epoch: d.Epoch, Generation: d.Generation, Configuration: 1, Voters: []string{h.store}})
+			}
 		}
 		r.Cells = append(r.Cells, c)
 	}

@@ -28,6 +28,9 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// MinHostGrace is the least Config.HostGrace, because a host is alive for that long after a report.
+const MinHostGrace = reconcile.AliveLimit
+
 // Config configures a control plane. DataDir and Endpoint are required.
 type Config struct {
 	DataDir  string
@@ -50,6 +53,7 @@ type Config struct {
 
 	SigningPeriod  time.Duration // how long a key signs; 0 = server.DefaultSigningPeriod
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = server.DefaultProposeTimeout
+	HostGrace      time.Duration // time without a report after which a host's members are replaced; 0 = reconcile.HostGrace
 
 	Now     func() time.Time     // nil = time.Now
 	Rand    io.Reader            // nil = crypto/rand
@@ -170,7 +174,7 @@ func (p *Plane) leaderURL() string {
 
 // serve builds the server and starts the loops.
 func (p *Plane) serve(cfg Config) (err error) {
-	observations := reconcile.NewObservations(cfg.Now)
+	observations := reconcile.NewObservations(cfg.Now, cmp.Or(cfg.HostGrace, reconcile.HostGrace))
 	reconciler := reconcile.New(reconcile.Config{
 		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
 	})

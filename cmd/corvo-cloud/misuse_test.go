@@ -75,6 +75,7 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: server, more: []string{"--bootstrap", "--raft-bind", "127.0.0.1:0", "--join-token-file", "/nope"}, says: "--join-token-file: open /nope"},
 		{line: server, more: []string{"--bootstrap", "--raft-bind", "127.0.0.1:0", "--join-token-file", file("token", "short")}, says: "the join token has 5 bytes"},
 		{line: server, more: []string{"--bootstrap", "--advertise", "frob"}, says: `--advertise is "frob"; it must be a URL`},
+		{line: server, more: []string{"--host-grace", "9.999s"}, says: "--host-grace is 9.999s; it must be at least 10s"},
 		{line: server, more: []string{"--endpoint", "frob"}, says: `--endpoint is "frob"; it must be a URL`},
 		{line: []string{"gateway"}, says: "--control-plane is missing"},
 		{line: []string{"gateway", "--rate-limit-per-key=-1"}, says: "--rate-limit-per-key is -1"},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,8 @@ type serverConfig struct {
 	JoinTokenFile string `flag:"join-token-file" doc:"file with the secret that all processes share; or CORVO_JOIN_TOKEN, or the file controlplane/join-token in --data-dir, which the founder creates"`
 	RaftBind      string `flag:"raft-bind" doc:"address for connections of other processes (default \":9400\" with --bootstrap or --join, otherwise none)"`
 	RaftAdvertise string `flag:"raft-advertise" doc:"name or address at which other processes reach --raft-bind (default: its host, or the first address of this machine)"`
+
+	HostGrace time.Duration `flag:"host-grace" default:"10m" doc:"time without a report after which a host counts as dead and its copies are replaced"`
 }
 
 const (
@@ -73,6 +76,7 @@ func (cfg *serverConfig) check(f *misuse.Faults) {
 	cfg.insecurity.checkBind(f, cfg.Bind)
 	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as https://control-1.example.com:8081", cfg.Advertise)
 	cfg.insecurity.checkURL(f, "--advertise", cfg.Advertise)
+	f.Refuse(cfg.HostGrace >= controlplane.MinHostGrace, "--host-grace is %v; it must be at least %v, because hosts report every few seconds", cfg.HostGrace, controlplane.MinHostGrace)
 	f.Refuse(!cfg.Bootstrap || cfg.Join == "", "--bootstrap and --join exclude each other: give one of them")
 	f.Refuse(cfg.clustered() || cfg.RaftBind == "" && cfg.RaftAdvertise == "" && cfg.JoinTokenFile == "", "--raft-bind, --raft-advertise and --join-token-file need --bootstrap or --join")
 	f.Refuse(cfg.RaftBind == "" || settings.IsAddress(cfg.RaftBind), "--raft-bind is %q; it must be host:port or :port", cfg.RaftBind)
@@ -175,6 +179,7 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 		Certificate: held,
 		Names:       cfg.names(),
 		Cluster:     of,
+		HostGrace:   cfg.HostGrace,
 		Tracer:      r.tracer(),
 		Logger:      r.log,
 	})

@@ -15,7 +15,7 @@ func room(id string, cells int, used int64) Host {
 	return h
 }
 
-// A host is full from its bounds on, not before. What it has not reported bounds nothing.
+// A host is full from its bounds on, not before. A capacity that it has not reported bounds nothing.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	unmeasured := room("h1", 9, 0)
@@ -47,7 +47,7 @@ func TestReasonWhenAllHostsAreFull(t *testing.T) {
 		"nh3 (h3): it has 10 of at most 10 cells; and 2 more: start another host there, or make room"
 	n := ns(fleet.Provisioning, "", 1)
 	n.Spec.Shards = 1
-	if step := Next(n, hosts, CellReport{}); step.Kind != Await || step.Reason != want {
+	if step := Next(n, hosts, nil); step.Kind != Await || step.Reason != want {
 		t.Errorf("%+v", step)
 	}
 }

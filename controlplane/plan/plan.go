@@ -20,28 +20,38 @@ type Kind string
 const (
 	None    Kind = ""        // the namespace is as it should be
 	Await   Kind = "await"   // another process must act first: see Reason
-	Place   Kind = "place"   // choose Host for the namespace
-	Replace Kind = "replace" // place the namespace on Host instead of the lost store, with new incarnations
-	Found   Kind = "found"   // record that the host has founded the groups with Incarnations
-	Settle  Kind = "settle"  // the namespace works: finish its create
-	Remove  Kind = "remove"  // the host has deleted the namespace's data, or there was never a host: finish its delete
+	Place   Kind = "place"   // choose Stores for the namespace; the first of them founds
+	Replace Kind = "replace" // place the namespace on Stores instead of the founder's lost store, with new incarnations
+	Found   Kind = "found"   // record that the founder has founded the groups with Incarnations
+	Change  Kind = "change"  // make Stores the namespace's list of members
+	Settle  Kind = "settle"  // the groups have exactly the list of members: end the create or the change
+	Remove  Kind = "remove"  // the members have deleted the namespace's data, or there was never one: finish its delete
 )
 
 // Step is the next action for a namespace.
 type Step struct {
 	Kind   Kind
-	Host   string // of a Place or a Replace
-	Reason string // of an Await, for people
+	Stores []string // of a Place, a Replace or a Change: the list of members, in order
+	Reason string   // of an Await, for people
 	// Incarnations are those of a Found, by shard.
 	Incarnations []entry.Incarnation
+	// Configurations are those of a Settle: by shard, the index of a Raft configuration with exactly the list of members.
+	Configurations []uint64
 }
 
-// Host is a data-plane host as the planner sees it.
+// Host is a data-plane host as the planner sees it. A host that is neither Alive nor Away has not reported to this
+// leader of the control plane, which has not led for long enough to draw a conclusion.
 type Host struct {
 	ID         string
 	Name       string
 	Region     string
+	Zone       string        // members of a namespace are spread over zones
+	Store      string        // its data directory; "" = it has named none, and gets no namespace
+	Raft       string        // where other hosts reach its Raft members; "" = nowhere
 	Alive      bool          // it has reported lately
+	Away       bool          // it has not reported for a while, during all of which this process has led
+	Dead       bool          // it has not reported for so long that its members are replaced
+	Draining   bool          // an operator empties it
 	Namespaces int           // placed on it
 	Cells      int           // of the namespaces that are placed on it
 	Capacity   wire.Capacity // in its last report; zero = not known
@@ -54,186 +64,162 @@ type CellReport struct {
 	Error      string
 	// Incarnations are those of the open groups, by shard.
 	Incarnations []entry.Incarnation
+	Groups       []wire.GroupReport // of the open groups, by shard
+	Lasting      bool               // the host has said the same for a while
 }
 
-// Equal reports whether two reports say the same.
+// Equal reports whether two reports say the same. It ignores Lasting.
 func (c CellReport) Equal(other CellReport) bool {
-	return c.Generation == other.Generation && c.State == other.State && c.Error == other.Error && slices.Equal(c.Incarnations, other.Incarnations)
+	return c.Generation == other.Generation && c.State == other.State && c.Error == other.Error &&
+		slices.Equal(c.Incarnations, other.Incarnations) && slices.EqualFunc(c.Groups, other.Groups, equalGroups)
 }
 
-// Next returns the next step for a namespace. hosts are all data-plane hosts, in any order; cell is the
-// report of the host on which the namespace is placed.
+func equalGroups(a, b wire.GroupReport) bool {
+	return a.Role == b.Role && a.Epoch == b.Epoch && a.Generation == b.Generation && a.Configuration == b.Configuration &&
+		slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners)
+}
+
+// Next returns the next step for a namespace. hosts are all data-plane hosts that have ever joined, in any order; cells
+// are their reports on the namespace, by host id.
 //
 // If an operator has paused the namespace's reconciliation, every step waits for the end of the pause.
 //
-// A namespace keeps its placement all its life, because its data is on that host and nowhere else, and an
-// empty namespace under its name would be worse than none. So if that host does not report, a create or a
-// deletion waits. Only a namespace whose store was lost before its founding was recorded is placed again,
-// because no tenant has written to it.
-func Next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
-	step := next(ns, hosts, cell)
+// A namespace is placed once. From then on its data is on its members and nowhere else, so that the list changes only
+// while a leader of each shard reports: the leader takes the list into the group and adds members before it removes
+// any. One change ends before the next begins, unless a member of the new list is gone too. Only a namespace whose
+// founder was lost before the founding was recorded is placed again, because no tenant has written to it.
+func Next(ns fleet.Namespace, hosts []Host, cells map[string]CellReport) Step {
+	step := view{ns, hosts, cells}.next()
 	if ns.PausedNs != 0 && step.Kind != None {
 		return await("an operator of the cloud paused its reconciliation at %s", time.Unix(0, ns.PausedNs).UTC().Format(time.RFC3339))
 	}
 	return step
 }
 
+// view is everything that the planner knows.
+type view struct {
+	ns    fleet.Namespace
+	hosts []Host
+	cells map[string]CellReport // by host id
+}
+
 // next returns the next step as if the reconciliation were not paused.
-func next(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
-	switch ns.Phase {
+func (v view) next() Step {
+	switch v.ns.Phase {
 	case fleet.Provisioning:
-		return provision(ns, hosts, cell)
-	case fleet.Deleting:
-		return remove(ns, hosts, cell)
+		return v.provision()
 	case fleet.Active:
-		return record(ns, cell)
+		return v.active()
+	case fleet.Deleting:
+		return v.remove()
 	}
 	return Step{}
 }
 
-func provision(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
-	if ns.HostID == "" {
-		return place(Place, ns, hosts)
+func (v view) provision() Step {
+	switch {
+	case len(v.ns.Members) == 0:
+		return v.place(Place)
+	case v.ns.Founded:
+		return v.settle()
+	case v.ns.Listed()[0].Lost:
+		return v.place(Replace)
 	}
-	if ns.StoreLost && !ns.Founded {
-		return place(Replace, ns, hosts)
-	}
-	if wait, ok := follow(ns, hosts, cell); !ok {
-		return wait
-	}
-	switch cell.State {
-	case wire.Opened:
-		return settle(ns, hosts, cell)
-	case wire.Failed:
-		return await("%s cannot open it and tries again: %s", naming(ns, hosts), cell.Error)
-	case wire.Waiting:
-		return await("%s does not open it: %s", naming(ns, hosts), cell.Error)
-	}
-	return await("%s is opening it", naming(ns, hosts))
+	return v.found(v.ns.Listed()[0])
 }
 
-// settle finishes a create once the founding is recorded. These are two steps, so that no tenant writes while a
-// document that lets the host found may still be on its way.
-func settle(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
+// active returns the step towards the namespace's number of members, on hosts that live and do not drain.
+func (v view) active() Step {
 	switch {
-	case len(cell.Incarnations) != ns.Spec.Shards:
-		return await("%s reports the incarnations of %d groups, and the namespace has %d shards: start the control plane's version there", naming(ns, hosts), len(cell.Incarnations), ns.Spec.Shards)
-	case Foreign(ns, cell):
-		return await("%s has %v open, and the namespace's groups are %v: delete the namespace and create it again", naming(ns, hosts), cell.Incarnations, ns.Incarnations)
-	case !ns.Founded:
-		return Step{Kind: Found, Incarnations: cell.Incarnations}
+	case len(v.ns.Members) == 0:
+		return Step{}
+	case !v.ns.Founded:
+		return v.record()
+	case v.ns.Observed < v.ns.Generation:
+		return v.settle()
 	}
-	return Step{Kind: Settle}
+	return v.change()
+}
+
+// found records the founding. Settling is a later step, so that no tenant writes while a document that lets the
+// founder found may still be on its way.
+func (v view) found(founder fleet.GroupMember) Step {
+	if trouble := v.trouble(founder); trouble != "" {
+		return await("%s", trouble)
+	}
+	cell := v.cells[founder.Host]
+	if len(cell.Incarnations) != v.ns.Spec.Shards {
+		return await("%s reports the incarnations of %d groups, and the namespace has %d shards: start the control plane's version there", v.naming(founder.Host), len(cell.Incarnations), v.ns.Spec.Shards)
+	}
+	return Step{Kind: Found, Incarnations: cell.Incarnations}
 }
 
 // record records the first report on a namespace of an earlier version, which knew no incarnations.
-func record(ns fleet.Namespace, cell CellReport) Step {
-	if ns.Founded || ns.HostID == "" || cell.State != wire.Opened || cell.Generation != ns.Generation {
-		return Step{}
-	}
-	if len(cell.Incarnations) != ns.Spec.Shards || Foreign(ns, cell) {
+func (v view) record() Step {
+	cell := v.cells[v.ns.Members[0].Host]
+	if cell.State != wire.Opened || cell.Generation != v.ns.Generation || len(cell.Incarnations) != v.ns.Spec.Shards || Foreign(v.ns, cell) {
 		return Step{}
 	}
 	return Step{Kind: Found, Incarnations: cell.Incarnations}
 }
 
-// Foreign reports whether a host has opened groups of other incarnations than the namespace's.
-func Foreign(ns fleet.Namespace, cell CellReport) bool {
-	return cell.State == wire.Opened && len(cell.Incarnations) > 0 && len(ns.Incarnations) > 0 && !slices.Equal(cell.Incarnations, ns.Incarnations)
-}
-
-// Fault returns, for people, why the host of an active namespace cannot serve the namespace. It returns "" if
-// no reason is known or the namespace is not active. cell is the report of that host.
-func Fault(ns fleet.Namespace, cell CellReport) string {
-	switch {
-	case ns.Phase != fleet.Active:
-		return ""
-	case ns.StoreLost:
-		return fmt.Sprintf("its data is on %s, and host %s has joined with another store since: start the host with the directory of that store, or delete the namespace", ns.Store, ns.HostID)
-	case Foreign(ns, cell):
-		return fmt.Sprintf("host %s has the groups %v open, and the namespace's are %v: stop the host, and start it with the directory of the namespace's", ns.HostID, cell.Incarnations, ns.Incarnations)
-	case cell.State == wire.Failed || cell.State == wire.Waiting:
-		return fmt.Sprintf("host %s does not serve it: %s", ns.HostID, cell.Error)
+// remove ends a delete once each member's host has deleted its copy. A host that is away does not delay the end if
+// another has reported, because each copy has the namespace's usage; it deletes its copy when it returns.
+func (v view) remove() Step {
+	var left []fleet.GroupMember
+	gone := 0
+	for _, m := range v.ns.Members {
+		if cell := v.cells[m.Host]; cell.State == wire.Gone && cell.Generation == v.ns.Generation {
+			gone++ // even if the host has died since
+		} else {
+			left = append(left, m)
+		}
 	}
-	return ""
-}
-
-func remove(ns fleet.Namespace, hosts []Host, cell CellReport) Step {
-	if ns.HostID == "" {
-		return Step{Kind: Remove} // it was never placed
-	}
-	if cell.State == wire.Gone && cell.Generation == ns.Generation {
-		return Step{Kind: Remove} // even if the host has died since
-	}
-	if wait, ok := follow(ns, hosts, cell); !ok {
-		return wait
-	}
-	if cell.State == wire.Failed {
-		return await("%s cannot delete its data and tries again: %s", naming(ns, hosts), cell.Error)
-	}
-	return await("%s is closing it and deleting its data", naming(ns, hosts))
-}
-
-// place returns a step of the given kind for the living host of the region that has room and the fewest
-// namespaces. Among equals it chooses the first by id. If there is no such host, it returns an Await.
-func place(kind Kind, ns fleet.Namespace, hosts []Host) Step {
-	var best *Host
-	var full []string
-	for i := range hosts {
-		h := &hosts[i]
-		if !h.Alive || h.Region != ns.Spec.Region {
+	for _, m := range left {
+		h, known := v.host(m.Host)
+		trouble, cell := v.silence(m.Host), v.cells[m.Host]
+		switch {
+		case gone > 0 && (h.Away || !known):
 			continue
+		case trouble == "" && cell.State == wire.Failed:
+			trouble = fmt.Sprintf("%s cannot delete its data and tries again: %s", v.naming(m.Host), cell.Error)
+		case trouble == "":
+			trouble = fmt.Sprintf("%s is closing it and deleting its data", v.naming(m.Host))
 		}
-		cells := ns.Spec.Shards
-		if h.ID == ns.HostID {
-			cells = 0 // they count already
-		}
-		if reason := Full(*h, cells); reason != "" {
-			full = append(full, fmt.Sprintf("%s (%s): %s", h.Name, h.ID, reason))
-			continue
-		}
-		if best == nil || h.Namespaces < best.Namespaces || h.Namespaces == best.Namespaces && h.ID < best.ID {
-			best = h
-		}
+		return await("%s", trouble)
 	}
-	if best == nil && len(full) > 0 {
-		return Step{Kind: Await, Reason: allFull(ns.Spec.Region, full)}
-	}
-	if best == nil {
-		return await("no host in region %s reports: start one there", ns.Spec.Region)
-	}
-	return Step{Kind: kind, Host: best.ID}
+	return Step{Kind: Remove}
 }
 
-// follow reports whether the host is alive and acts on the present generation; if not, it returns the step
-// that waits for that, with the reason.
-func follow(ns fleet.Namespace, hosts []Host, cell CellReport) (Step, bool) {
-	name := naming(ns, hosts)
-	alive := false
-	for _, h := range hosts {
-		alive = alive || h.ID == ns.HostID && h.Alive
-	}
-	switch {
-	case !alive:
-		return await("%s does not report: start it again", name), false
-	case cell.State == "":
-		return await("%s has not heard of it yet", name), false
-	case cell.Generation < ns.Generation:
-		return await("%s still acts on generation %d of it, not on %d", name, cell.Generation, ns.Generation), false
-	case cell.Generation > ns.Generation:
-		return await("%s acts on generation %d of it, and the control plane knows only %d: has its data been put back?", name, cell.Generation, ns.Generation), false
-	}
-	return Step{}, true
-}
-
-// naming returns the name of the namespace's host for people.
-func naming(ns fleet.Namespace, hosts []Host) string {
-	for _, h := range hosts {
-		if h.ID == ns.HostID && h.Name != "" {
-			return fmt.Sprintf("host %s (%s)", h.Name, h.ID)
+// host returns a host; known is false if it is registered no more.
+func (v view) host(id string) (h Host, known bool) {
+	for _, h := range v.hosts {
+		if h.ID == id {
+			return h, true
 		}
 	}
-	return "host " + ns.HostID
+	return Host{}, false
+}
+
+// gone reports whether a member will not come back by itself: its store is lost, or its host is dead or registered no
+// more.
+func (v view) gone(m fleet.GroupMember) bool {
+	h, known := v.host(m.Host)
+	return m.Lost || h.Dead || !known
+}
+
+// up reports whether a member's host reports that it has the groups open.
+func (v view) up(m fleet.GroupMember) bool {
+	h, _ := v.host(m.Host)
+	return !m.Lost && h.Alive && v.cells[m.Host].State == wire.Opened
+}
+
+// naming returns the name of a host for people.
+func (v view) naming(id string) string {
+	if h, _ := v.host(id); h.Name != "" {
+		return fmt.Sprintf("host %s (%s)", h.Name, id)
+	}
+	return "host " + id
 }
 
 func await(format string, args ...any) Step {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -27,8 +28,16 @@ type scenario struct {
 	cell  CellReport
 }
 
+// ns returns a namespace of one replica, on the store of a host; "" = not placed yet.
 func ns(phase fleet.Phase, host string, generation int64) fleet.Namespace {
-	return fleet.Namespace{ID: "ns_1", Name: "orders", Phase: phase, HostID: host, Generation: generation, Spec: fleet.Spec{Region: "eu", Shards: 1}}
+	n := fleet.Namespace{ID: "ns_1", Name: "orders", Phase: phase, Generation: generation, Spec: fleet.Spec{Region: "eu", Replicas: 1, Shards: 1}}
+	if host != "" {
+		n.Members = []fleet.GroupMember{{Store: "s" + host, Host: host, Raft: host + ":1"}}
+	}
+	if phase == fleet.Active {
+		n.Observed = generation
+	}
+	return n
 }
 
 var own, other = []entry.Incarnation{{1}}, []entry.Incarnation{{2}}
@@ -40,13 +49,35 @@ func minted(n fleet.Namespace, founded bool) fleet.Namespace {
 }
 
 func lost(n fleet.Namespace) fleet.Namespace {
-	n.StoreLost = true
+	n.Members[0].Lost = true
 	return n
 }
 
-// opened returns a report of the generation that the groups are open.
+// opened returns a report that h1 has the groups open, and that it leads them with a list of the generation.
 func opened(generation int64, incarnations []entry.Incarnation) CellReport {
+	return CellReport{Generation: generation, State: wire.Opened, Incarnations: incarnations,
+		Groups: []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: generation, Configuration: 7, Voters: []string{"sh1"}}}}
+}
+
+// listless returns a report without groups, as of a host of an earlier version.
+func listless(generation int64, incarnations []entry.Incarnation) CellReport {
 	return CellReport{Generation: generation, State: wire.Opened, Incarnations: incarnations}
+}
+
+// led returns a report with another generation of the list.
+func led(c CellReport, generation int64) CellReport {
+	c.Groups[0].Generation = generation
+	return c
+}
+
+func following(c CellReport) CellReport {
+	c.Groups = []wire.GroupReport{{Role: wire.Following}}
+	return c
+}
+
+func learning(c CellReport, store string) CellReport {
+	c.Groups[0].Learners = []string{store}
+	return c
 }
 
 func paused(n fleet.Namespace) fleet.Namespace {
@@ -55,7 +86,7 @@ func paused(n fleet.Namespace) fleet.Namespace {
 }
 
 func host(id string, placed int, alive bool) Host {
-	return Host{ID: id, Name: "n" + id, Region: "eu", Alive: alive, Namespaces: placed}
+	return Host{ID: id, Name: "n" + id, Region: "eu", Zone: id, Store: "s" + id, Raft: id + ":1", Alive: alive, Away: !alive, Namespaces: placed}
 }
 
 var (
@@ -67,7 +98,7 @@ var (
 var scenarios = []scenario{
 	{"no host at all", ns(fleet.Provisioning, "", 1), nil, CellReport{}},
 	{"no host alive", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 0, false)}, CellReport{}},
-	{"the only host alive is in another region", ns(fleet.Provisioning, "", 1), []Host{{ID: "h1", Region: "us", Alive: true}}, CellReport{}},
+	{"the only host alive is in another region", ns(fleet.Provisioning, "", 1), []Host{{ID: "h1", Region: "us", Store: "sh1", Alive: true}}, CellReport{}},
 	{"one host", ns(fleet.Provisioning, "", 1), alive, CellReport{}},
 	{"the emptiest host", ns(fleet.Provisioning, "", 1), []Host{host("h1", 2, true), host("h2", 1, true), host("h3", 3, true)}, CellReport{}},
 	{"of equals the first by id", ns(fleet.Provisioning, "", 1), []Host{host("h3", 1, true), host("h2", 1, true)}, CellReport{}},
@@ -89,6 +120,11 @@ var scenarios = []scenario{
 	{"the host died after its founding was recorded, before it was settled", minted(ns(fleet.Provisioning, "h1", 1), true), dead, opened(1, own)},
 	{"the host is registered no more", minted(ns(fleet.Provisioning, "h1", 1), false), nil, opened(1, own)},
 	{"open, not recorded", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(1, own)},
+	{"open and recorded, the list is not in force", minted(ns(fleet.Provisioning, "h1", 2), true), alive, led(opened(2, own), 1)},
+	{"open and recorded, the list is of the future", minted(ns(fleet.Provisioning, "h1", 2), true), alive, led(opened(2, own), 3)},
+	{"open and recorded, nobody leads", minted(ns(fleet.Provisioning, "h1", 1), true), alive, following(opened(1, own))},
+	{"open and recorded, by a host that reports no groups", minted(ns(fleet.Provisioning, "h1", 1), true), alive, listless(1, own)},
+	{"open and recorded, a learner is left", minted(ns(fleet.Provisioning, "h1", 1), true), alive, learning(opened(1, own), "sh9")},
 	{"open and recorded", minted(ns(fleet.Provisioning, "h1", 1), true), alive, opened(1, own)},
 	{"open with other incarnations", minted(ns(fleet.Provisioning, "h1", 1), false), alive, opened(1, other)},
 	{"recorded, open with other incarnations", minted(ns(fleet.Provisioning, "h1", 1), true), alive, opened(1, other)},
@@ -125,12 +161,7 @@ func TestScenarios(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for _, s := range scenarios {
-		step := Next(s.ns, s.hosts, s.cell)
-		word := string(step.Kind)
-		if step.Kind == None {
-			word = "nothing"
-		}
-		fmt.Fprintf(&b, "%s\n    -> %s\n", s.name, strings.TrimSpace(word+" "+step.Host+step.Reason))
+		fmt.Fprintf(&b, "%s\n    -> %s\n", s.name, print(Next(s.ns, s.hosts, map[string]CellReport{"h1": s.cell})))
 	}
 	path := filepath.Join("testdata", "scenarios.golden")
 	if *rewrite {
@@ -147,109 +178,266 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// In 20,000 random situations, Next settles or removes a placed namespace only if its own host reports so
-// about the present generation, places it again only if it lost its store before it was founded, and gives each step all that it needs.
+func print(step Step) string {
+	word := string(step.Kind)
+	if step.Kind == None {
+		word = "nothing"
+	}
+	return strings.TrimSpace(word + " " + strings.Join(step.Stores, " ") + step.Reason)
+}
+
+// In 50,000 random situations Next names a witness for each step, and places members only where they may be.
 func TestNothingIsDoneWithoutAWitness(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	pick := func(words ...string) string { return words[random.IntN(len(words))] }
-	for range 20_000 {
-		n := ns(fleet.Phase(pick("provisioning", "active", "deleting", "deleted")), pick("", "h1", "h2"), random.Int64N(3)+1)
-		var hosts []Host
-		for i := range random.IntN(4) {
-			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3), Cells: random.IntN(12),
-				Capacity: wire.Capacity{MaxCells: 10, DiskTotal: 10, DiskFree: random.Int64N(10), MaxDiskPercent: 80}})
-		}
-		if random.IntN(2) == 0 {
-			n = minted(n, n.HostID != "" && random.IntN(2) == 0)
-		}
-		n.StoreLost = n.HostID != "" && random.IntN(4) == 0
-		cell := CellReport{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
-		cell.Incarnations = [][]entry.Incarnation{nil, own, other}[random.IntN(3)]
-		step := Next(n, hosts, cell)
-		witness := cell.Generation == n.Generation
-		ok := false
-		switch step.Kind {
-		case None:
-			ok = n.Phase == fleet.Active || n.Phase == fleet.Deleted
-		case Await:
-			ok = step.Reason != ""
-		case Place, Replace:
-			ok = n.Phase == fleet.Provisioning && step.Host != "" && !n.Founded
-			ok = ok && (n.HostID == "") == (step.Kind == Place) && n.StoreLost == (step.Kind == Replace)
-			for _, h := range hosts {
-				if h.ID == step.Host {
-					ok = ok && h.Alive && h.Region == n.Spec.Region && (Full(h, n.Spec.Shards) == "" || h.ID == n.HostID && Full(h, 0) == "")
-				}
-			}
-		case Found:
-			ok = (n.Phase == fleet.Provisioning || n.Phase == fleet.Active) && n.HostID != "" && witness && cell.State == wire.Opened && !n.Founded
-			ok = ok && len(cell.Incarnations) == 1 && slices.Equal(step.Incarnations, cell.Incarnations)
-			ok = ok && (n.Incarnations == nil || slices.Equal(n.Incarnations, cell.Incarnations))
-		case Settle:
-			ok = n.Phase == fleet.Provisioning && n.HostID != "" && witness && cell.State == wire.Opened
-			ok = ok && n.Founded && slices.Equal(n.Incarnations, cell.Incarnations)
-		case Remove:
-			ok = n.Phase == fleet.Deleting && (n.HostID == "" || witness && cell.State == wire.Gone)
-		}
-		if !ok {
-			t.Fatalf("%+v with %+v and %+v: %+v", n, hosts, cell, step)
+	kinds := map[Kind]int{}
+	for range 50_000 {
+		v := randomView(random)
+		step := Next(v.ns, v.hosts, v.cells)
+		kinds[step.Kind]++
+		if problem := v.check(step); problem != "" {
+			t.Fatalf("%s: %s %v of\n%+v\n%+v\n%+v", problem, step.Kind, step, v.ns, v.hosts, v.cells)
 		}
 	}
+	for _, kind := range []Kind{None, Await, Place, Replace, Found, Change, Settle, Remove} {
+		if kinds[kind] < 50 {
+			t.Errorf("the situations are poor: %q was chosen %d times", kind, kinds[kind])
+		}
+	}
+}
+
+// randomView returns a situation of a namespace of two shards, whose parts are likely to fit.
+func randomView(random *rand.Rand) view {
+	chance := func(percent int) bool { return random.IntN(100) < percent }
+	phase := []fleet.Phase{fleet.Provisioning, fleet.Active, fleet.Active, fleet.Deleting, fleet.Deleted}[random.IntN(5)]
+	n := fleet.Namespace{ID: "ns_1", Phase: phase, Generation: random.Int64N(3) + 1, Spec: fleet.Spec{Region: "eu", Replicas: 1 + 2*random.IntN(3), Shards: 2}}
+	n.Founded = phase == fleet.Active && chance(95) || chance(50)
+	if chance(80) {
+		n.Incarnations = twoOwn
+	}
+	if phase == fleet.Active {
+		n.Observed = n.Generation - int64(random.IntN(3)/2)
+	}
+	v := view{cells: map[string]CellReport{}}
+	calm := chance(50) // most hosts report
+	for i := range 6 {
+		h := host(fmt.Sprint("h", i), random.IntN(3), chance(70) || calm && chance(90))
+		h.Away = !h.Alive && chance(80)
+		h.Dead, h.Draining, h.Cells = h.Away && chance(60), chance(15), random.IntN(12)
+		h.Capacity = wire.Capacity{MaxCells: 10, DiskTotal: 10, DiskFree: random.Int64N(10), MaxDiskPercent: 80}
+		if chance(10) {
+			h.Raft = ""
+		}
+		if chance(10) {
+			h.Region = "us"
+		}
+		v.hosts = append(v.hosts, h)
+	}
+	listed := 1 + 2*random.IntN(3)
+	for i, at := range random.Perm(6)[:min(6, listed+random.IntN(3))] {
+		if chance(10) && i == 0 || phase == fleet.Provisioning && i == 0 && chance(30) {
+			break // not placed
+		}
+		id := fmt.Sprint("h", at)
+		m := fleet.GroupMember{Store: "s" + id, Host: id, Raft: id + ":1", Leaving: i >= listed, Lost: chance(10)}
+		if m.Lost {
+			v.hosts[at].Store += "b"
+		}
+		n.Members = append(n.Members, m)
+	}
+	if len(n.Members) == 0 {
+		n.Founded = false
+	}
+	v.ns = n
+	var list []string
+	for _, m := range v.ns.Listed() {
+		list = append(list, m.Store)
+	}
+	for _, m := range n.Members {
+		v.cells[m.Host] = randomCell(random, n, list)
+	}
+	return v
+}
+
+var twoOwn, twoOther = []entry.Incarnation{{1}, {1}}, []entry.Incarnation{{1}, {2}}
+
+func randomCell(random *rand.Rand, n fleet.Namespace, list []string) CellReport {
+	chance := func(percent int) bool { return random.IntN(100) < percent }
+	c := CellReport{Generation: n.Generation, State: wire.Opened, Incarnations: twoOwn}
+	if chance(10) {
+		c.Generation = random.Int64N(4)
+	}
+	if chance(20) {
+		c.State = []string{"", wire.Opening, wire.Closing, wire.Failed, wire.Waiting}[random.IntN(5)]
+	}
+	if n.Phase == fleet.Deleting && chance(80) {
+		c.State = wire.Gone
+	}
+	if chance(10) {
+		c.Incarnations = [][]entry.Incarnation{nil, own, twoOther}[random.IntN(3)]
+	}
+	if chance(3) {
+		return c
+	}
+	for range n.Spec.Shards {
+		g := wire.GroupReport{Role: wire.Following}
+		if chance(60) {
+			g = wire.GroupReport{Role: wire.Leading, Epoch: 1, Generation: n.Generation - int64(random.IntN(4)/3), Configuration: 9, Voters: slices.Clone(list)}
+			slices.Reverse(g.Voters)
+		}
+		if chance(10) {
+			g.Voters = append(g.Voters, "s_other")
+		}
+		if chance(10) {
+			g.Learners = []string{"s_other"}
+		}
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// check returns the rule that a step breaks.
+func (v view) check(step Step) string {
+	n := v.ns
+	switch step.Kind {
+	case None:
+		return problem(n.Phase == fleet.Active || n.Phase == fleet.Deleted, "there is something to do")
+	case Await:
+		return problem(step.Reason != "", "it waits for no reason")
+	case Place:
+		return cmp.Or(problem(n.Phase == fleet.Provisioning && len(n.Members) == 0, "it is placed"), v.checkList(step.Stores), problem(len(step.Stores) == n.Spec.Replicas, "the number"))
+	case Replace:
+		return cmp.Or(problem(n.Phase == fleet.Provisioning && !n.Founded && v.ns.Listed()[0].Lost, "the founder is not lost"), v.checkList(step.Stores), problem(len(step.Stores) == n.Spec.Replicas, "the number"))
+	case Found:
+		m := v.ns.Listed()[0]
+		cell := v.cells[m.Host]
+		ok := !n.Founded && n.Phase != fleet.Deleting && cell.Generation == n.Generation && cell.State == wire.Opened
+		ok = ok && (n.Incarnations == nil || slices.Equal(n.Incarnations, cell.Incarnations)) && slices.Equal(step.Incarnations, cell.Incarnations)
+		return problem(ok, "nobody has founded")
+	case Settle:
+		return cmp.Or(problem(n.Founded && (n.Phase == fleet.Provisioning || n.Observed < n.Generation), "it is settled"), v.checkForce(step))
+	case Remove:
+		gone := func(m fleet.GroupMember) bool {
+			return v.cells[m.Host].State == wire.Gone && v.cells[m.Host].Generation == n.Generation
+		}
+		left := v.members(n.Members, func(m fleet.GroupMember) bool { h, _ := v.host(m.Host); return !gone(m) && !h.Away })
+		return problem(n.Phase == fleet.Deleting && len(left) == 0 && (len(n.Members) == 0 || slices.ContainsFunc(n.Members, gone)), "a copy is left")
+	case Change:
+		return cmp.Or(problem(n.Founded && n.Phase != fleet.Deleting, "it has no groups"), v.checkList(step.Stores), v.checkChange(step.Stores))
+	}
+	return "an unknown kind"
+}
+
+func problem(ok bool, text string) string {
+	if ok {
+		return ""
+	}
+	return text
+}
+
+// checkList checks that each new member of a list may be where it is.
+func (v view) checkList(stores []string) string {
+	hosts := map[string]bool{}
+	for _, store := range stores {
+		h, _ := v.host(strings.TrimSuffix(strings.TrimPrefix(store, "s"), "b"))
+		if hosts[h.ID] || h.ID == "" {
+			return "two members on a host, or one on none"
+		}
+		hosts[h.ID] = true
+		if v.ns.Founded && slices.ContainsFunc(v.ns.Listed(), func(m fleet.GroupMember) bool { return m.Store == store }) {
+			continue
+		}
+		cells := v.ns.Spec.Shards
+		if slices.ContainsFunc(v.ns.Members, func(m fleet.GroupMember) bool { return m.Host == h.ID }) {
+			cells = 0
+		}
+		if !h.Alive || h.Draining || h.Store != store || h.Region != "eu" || Full(h, cells) != "" || len(stores) > 1 && h.Raft == "" {
+			return "a member where none may be"
+		}
+	}
+	return ""
+}
+
+// checkForce checks that a leader of each shard has the configuration that a Settle records, with the list of members.
+func (v view) checkForce(step Step) string {
+	if len(step.Configurations) != v.ns.Spec.Shards {
+		return "the number of configurations"
+	}
+	for shard := range v.ns.Spec.Shards {
+		ok := false
+		for _, m := range v.ns.Members {
+			cell := v.cells[m.Host]
+			if h, _ := v.host(m.Host); m.Lost || !h.Alive || cell.State != wire.Opened || shard >= len(cell.Groups) {
+				continue
+			}
+			g := cell.Groups[shard]
+			same := len(g.Voters) == len(v.ns.Listed()) && len(g.Learners) == 0
+			for _, l := range v.ns.Listed() {
+				same = same && slices.Contains(g.Voters, l.Store)
+			}
+			ok = ok || same && g.Role == wire.Leading && g.Generation == v.ns.Generation && step.Configurations[shard] == g.Configuration
+		}
+		if !ok {
+			return fmt.Sprintf("shard %d has another configuration", shard)
+		}
+	}
+	return ""
+}
+
+// checkChange checks that a change keeps the members that it need not drop.
+func (v view) checkChange(stores []string) string {
+	listed := v.ns.Listed()
+	kept := v.members(listed, func(m fleet.GroupMember) bool { return slices.Contains(stores, m.Store) })
+	gone := v.members(listed, func(m fleet.GroupMember) bool {
+		h, _ := v.host(m.Host)
+		return m.Lost || h.Dead
+	})
+	dropped := len(listed) - len(gone) - len(v.members(kept, func(m fleet.GroupMember) bool { return !v.gone(m) }))
+	added := len(stores) - len(kept)
+	settled := v.ns.Observed == v.ns.Generation
+	silent := 0
+	all := 0
+	for _, h := range v.hosts {
+		if h.Region == "eu" {
+			if all++; !h.Alive {
+				silent++
+			}
+		}
+	}
+	switch {
+	case !settled && (len(gone) == 0 || dropped > 0 && len(stores) != v.ns.Spec.Replicas || len(stores) > len(listed)):
+		return "a second change at a time"
+	case (len(gone) > 0 || dropped > 0 && added > 0) && 3*silent > all:
+		return "a replacement during a mass failure"
+	case slices.ContainsFunc(kept, v.gone):
+		return "a list with a member that is gone"
+	case added > 0 && dropped > 1, added > 0 && dropped == 1 && (added != 1 || len(gone) > 0):
+		return "a living member is dropped"
+	case added == 0 && dropped > 0 && (len(stores) != v.ns.Spec.Replicas || 2*len(v.members(kept, v.up)) <= len(stores)):
+		return "the list is too short, or has no majority"
+	case len(stores)%2 == 0, len(stores) == len(listed) && added == 0:
+		return "an even list, or the same"
+	}
+	return ""
 }
 
 // Next spreads namespaces that are created one after the other evenly.
 func TestPlacementSpreads(t *testing.T) {
 	t.Parallel()
-	hosts := []Host{host("h1", 0, true), host("h2", 0, true), host("h3", 0, true)}
-	for range 30 {
-		step := Next(ns(fleet.Provisioning, "", 1), hosts, CellReport{})
+	hosts := []Host{host("h1", 0, true), host("h2", 0, true), host("h3", 0, true), host("h4", 0, true), host("h5", 0, true)}
+	for i := range 30 {
+		n := ns(fleet.Provisioning, "", 1)
+		n.Spec.Replicas = 1 + 2*(i%2)
+		step := Next(n, hosts, nil)
 		for i := range hosts {
-			if hosts[i].ID == step.Host {
+			if slices.Contains(step.Stores, hosts[i].Store) {
 				hosts[i].Namespaces++
 			}
 		}
 	}
 	for _, h := range hosts {
-		if h.Namespaces != 10 {
+		if h.Namespaces != 12 {
 			t.Errorf("%+v", hosts)
-		}
-	}
-}
-
-// An active namespace shows the loss of its store before anything that the host reports. A namespace with an
-// operation has the reason of its plan instead.
-func TestFault(t *testing.T) {
-	t.Parallel()
-	ns := fleet.Namespace{Phase: fleet.Active, HostID: "host_a", Store: "store_a"}
-	lost := ns
-	lost.StoreLost = true
-	creating := ns
-	creating.Phase = fleet.Provisioning
-	for _, c := range []struct {
-		ns   fleet.Namespace
-		cell CellReport
-		want []string
-	}{
-		{ns, CellReport{}, nil},
-		{ns, CellReport{State: wire.Opened}, nil},
-		{ns, CellReport{State: wire.Failed, Error: "no room"}, []string{"host_a", "no room"}},
-		{ns, CellReport{State: wire.Waiting, Error: "elsewhere"}, []string{"host_a", "elsewhere"}},
-		{lost, CellReport{State: wire.Opened}, []string{"host_a", "store_a"}},
-		{minted(ns, true), opened(1, own), nil},
-		{minted(ns, true), opened(1, nil), nil},
-		{minted(ns, true), opened(1, other), []string{"host_a", own[0].String(), other[0].String()}},
-		{ns, opened(1, own), nil},
-		{creating, CellReport{State: wire.Failed, Error: "no room"}, nil},
-	} {
-		got := Fault(c.ns, c.cell)
-		if (got == "") != (c.want == nil) {
-			t.Errorf("%+v, %+v: %q", c.ns, c.cell, got)
-		}
-		for _, part := range c.want {
-			if !strings.Contains(got, part) {
-				t.Errorf("%q does not say %q", got, part)
-			}
 		}
 	}
 }

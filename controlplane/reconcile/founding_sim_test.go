@@ -93,7 +93,7 @@ func newSimWorld(t *testing.T, seed uint64) *simWorld {
 	s, _ := openStore(t)
 	w := &simWorld{t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), s: s, founders: map[entry.Incarnation]string{}, replaced: map[tenancy.NamespaceID]bool{}}
 	now := func() time.Time { return w.now }
-	w.r = New(Config{Store: s, Observations: NewObservations(now), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	w.r = New(Config{Store: s, Observations: NewObservations(now, HostGrace), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	propose(t, s, &store.CreateOrg{Meta: &store.Meta{Principal: "test"}, Id: "org_1", Name: "acme"})
 	for i := range 3 {
 		h := &simHost{id: fmt.Sprint("host_", i)}
@@ -198,7 +198,7 @@ func (w *simWorld) delayStep() {
 		return
 	}
 	ns := work[w.rng.IntN(len(work))]
-	step := plan.Next(ns, hosts, w.r.cfg.Observations.Cell(ns.HostID, string(ns.ID)))
+	step := plan.Next(ns, hosts, w.r.cfg.Observations.Cells(ns))
 	if step.Kind == plan.None || step.Kind == plan.Await {
 		return
 	}
@@ -305,6 +305,7 @@ func (h *simHost) report() (r wire.Report) {
 			c.State, c.Error = wire.Failed, "lost, or another history"
 		case at.complete:
 			c.State, c.Incarnations = wire.Opened, at.groups
+			c.Groups = []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: d.Generation, Configuration: 1, Voters: []string{d.Store}}}
 		}
 		r.Cells = append(r.Cells, c)
 	}

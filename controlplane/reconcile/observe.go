@@ -1,11 +1,11 @@
 package reconcile
 
 import (
-	"maps"
 	"sync"
 	"time"
 
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 )
 
@@ -13,13 +13,20 @@ import (
 // whose disk stalls for a moment is not dead.
 const AliveLimit = 5 * wire.ReportEvery
 
+// HostGrace is the default time without a report after which a host counts as dead, so that its members are replaced.
+// It is long, because a copy of a namespace costs more than a few minutes with a member less.
+const HostGrace = 10 * time.Minute
+
 // Observations holds the last reports of hosts, and the times of the last requests of hosts and gateways.
 // Observations are not state: a process that starts or begins to lead knows nothing and receives all reports
 // within wire.ReportEvery.
 type Observations struct {
 	now   func() time.Time
+	grace time.Duration // time without a report after which a host is dead
 	mu    sync.Mutex
-	term  uint64 // of the leadership in which the reports came
+	term  uint64    // of the leadership in which the reports came
+	since time.Time // since when silence counts in this term; zero = this process has never led
+	watch time.Time // of the last Watch
 	hosts map[string]*observed
 	fresh chan struct{}   // closed and replaced when a report says something new
 	news  map[string]bool // namespaces with something new in a report since the last News
@@ -29,13 +36,20 @@ type Observations struct {
 type observed struct {
 	seen     time.Time // time of its last request of any kind
 	reported time.Time // time of its last report; zero = none since this process started
-	cells    map[string]plan.CellReport
+	cells    map[string]observedCell
 	capacity wire.Capacity // in its last report; zero = not known
 }
 
-// NewObservations returns the empty observations of a process that has just started.
-func NewObservations(now func() time.Time) *Observations {
-	return &Observations{now: now, hosts: make(map[string]*observed), fresh: make(chan struct{}), news: make(map[string]bool)}
+// observedCell is a report on a namespace and the time since when the host has reported the same.
+type observedCell struct {
+	plan.CellReport
+	since time.Time
+}
+
+// NewObservations returns the empty observations of a process that has just started. grace is the time without a
+// report after which a host counts as dead.
+func NewObservations(now func() time.Time, grace time.Duration) *Observations {
+	return &Observations{now: now, grace: grace, hosts: make(map[string]*observed), fresh: make(chan struct{}), news: make(map[string]bool)}
 }
 
 func (o *Observations) host(id string) *observed {
@@ -59,24 +73,27 @@ func (o *Observations) Touch(id string) {
 // Observe records a report that a host sent while this process led in the given term. The report lists all
 // cells of the host. Observe ignores the report if this process has begun to lead in a later term.
 func (o *Observations) Observe(term uint64, id string, r wire.Report) {
-	cells := make(map[string]plan.CellReport, len(r.Cells))
-	for _, c := range r.Cells {
-		cells[c.Namespace] = plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error, Incarnations: c.Incarnations}
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lead(term); term < o.term {
 		return
 	}
 	h := o.host(id)
-	for ns, c := range cells {
-		if !c.Equal(h.cells[ns]) {
-			o.news[ns] = true
+	cells := make(map[string]observedCell, len(r.Cells))
+	changed := len(r.Cells) != len(h.cells)
+	for _, c := range r.Cells {
+		cell := plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error, Incarnations: c.Incarnations, Groups: c.Groups}
+		since := h.seen
+		if was, ok := h.cells[c.Namespace]; ok && cell.Equal(was.CellReport) {
+			since = was.since
+		} else {
+			o.news[c.Namespace], changed = true, true
 		}
+		cells[c.Namespace] = observedCell{cell, since}
 	}
 	revived := !o.alive(h)
 	h.reported = h.seen
-	if revived || !maps.EqualFunc(cells, h.cells, plan.CellReport.Equal) {
+	if revived || changed {
 		close(o.fresh)
 		o.fresh = make(chan struct{})
 	}
@@ -99,7 +116,7 @@ func (o *Observations) lead(term uint64) {
 	if term <= o.term {
 		return
 	}
-	o.term = term
+	o.term, o.since, o.watch = term, o.now(), o.now()
 	clear(o.news)
 	for _, h := range o.hosts {
 		h.reported, h.cells, h.capacity = time.Time{}, nil, wire.Capacity{}
@@ -129,14 +146,67 @@ func (o *Observations) alive(h *observed) bool {
 	return !h.reported.IsZero() && o.now().Sub(h.reported) <= AliveLimit
 }
 
+// Watch notes that this process works. The reconciler calls it before each decision. If it has not done so for AliveLimit,
+// this process stood still and may have missed reports, so that the silence of hosts counts from now on.
+func (o *Observations) Watch() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	if !o.since.IsZero() && now.Sub(o.watch) > AliveLimit {
+		o.since = now
+	}
+	o.watch = now
+}
+
+// Host adds the observations of a host to the planner's view of it. A host is away or dead only if this process has
+// led, and has not stood still, for as long as that takes.
+func (o *Observations) Host(h plan.Host) plan.Host {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var reported time.Time
+	if of := o.hosts[h.ID]; of != nil {
+		h.Alive, h.Capacity = o.alive(of), of.capacity
+		reported = of.reported
+	}
+	if !h.Alive && !o.since.IsZero() {
+		if reported.Before(o.since) {
+			reported = o.since
+		}
+		silent := o.now().Sub(reported)
+		h.Away, h.Dead = silent > AliveLimit, silent > max(AliveLimit, o.grace)
+	}
+	return h
+}
+
 // Cell returns a host's last report on a namespace, or the zero CellReport if the host has reported nothing on it.
 func (o *Observations) Cell(host, namespace string) plan.CellReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if h := o.hosts[host]; h != nil {
-		return h.cells[namespace]
+	h := o.hosts[host]
+	if h == nil {
+		return plan.CellReport{}
 	}
-	return plan.CellReport{}
+	cell := h.cells[namespace]
+	cell.Lasting = !cell.since.IsZero() && o.now().Sub(cell.since) > AliveLimit
+	return cell.CellReport
+}
+
+// Cells returns the last reports on a namespace of the hosts of its members, by host id.
+func (o *Observations) Cells(ns fleet.Namespace) map[string]plan.CellReport {
+	cells := make(map[string]plan.CellReport, len(ns.Members))
+	for _, m := range ns.Members {
+		cells[m.Host] = o.Cell(m.Host, string(ns.ID))
+	}
+	return cells
+}
+
+// Fault returns, for people, why an active namespace is not served as it should be; "" = no reason is known.
+func (o *Observations) Fault(ns fleet.Namespace) string {
+	hosts := make([]plan.Host, 0, len(ns.Members))
+	for _, m := range ns.Members {
+		hosts = append(hosts, o.Host(plan.Host{ID: m.Host}))
+	}
+	return plan.Fault(ns, hosts, o.Cells(ns))
 }
 
 // News returns the namespaces with something new in a host's report since the last call.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,13 +61,20 @@ type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// The loop alone uses these two.
+	// The loop alone uses these three.
 	retries map[string]*retry // by namespace
 	settled map[string]bool   // namespaces without an operation that the next pass looks at
+	known   known
 
 	mu      sync.Mutex
 	waiting map[string]string // by namespace, why its operation waits or how its last step failed
 	foreign map[string]bool   // the namespaces that Foreign counts
+}
+
+// known holds the hosts and gateways as the store had them until the channel is closed.
+type known struct {
+	hosts []fleet.Host
+	until <-chan struct{}
 }
 
 // retry is a namespace whose last step failed.
@@ -166,9 +174,9 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 			sleep = min(sleep, failed.due.Sub(r.cfg.Now()))
 			continue
 		}
-		cell := r.cfg.Observations.Cell(ns.HostID, id)
-		r.compare(ns, cell)
-		step := plan.Next(ns, hosts, cell)
+		cells := r.cfg.Observations.Cells(ns)
+		r.compare(ns, cells)
+		step := plan.Next(ns, hosts, cells)
 		if step.Kind == plan.None {
 			continue
 		}
@@ -185,46 +193,61 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 			r.cfg.Logger.Warn("a step of the reconciler failed; it is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
 			continue
 		}
-		countPlaced(hosts, step, ns.Spec.Shards)
+		countPlaced(hosts, ns, step)
 	}
 	r.retries = retries
 	r.wait(waiting)
 	return max(sleep, 0)
 }
 
-// observe reads the namespaces with work and the hosts. pass reads the reports about each namespace from the
-// Observations.
+// observe reads the namespaces with work and the hosts that have ever joined. pass reads the reports about each
+// namespace from the Observations.
 func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
-	work, err := r.cfg.Store.Unsettled(ctx, nil)
-	if err == nil {
-		work, err = r.addReported(ctx, work)
-	}
-	if err != nil || len(work) == 0 {
-		return nil, nil, err
-	}
-	all, err := r.cfg.Store.Hosts(ctx)
+	r.cfg.Observations.Watch()
+	hosts, err := r.hosts(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var hosts []plan.Host
-	for _, h := range all {
-		if h.Kind == keyring.Host {
-			hosts = append(hosts, plan.Host{
-				ID: h.ID, Name: h.Name, Region: h.Region, Namespaces: h.Namespaces, Cells: h.Cells,
-				Capacity: r.cfg.Observations.Capacity(h.ID),
-				Alive:    h.Address != "" && r.cfg.Observations.Alive(h.ID),
-			})
+	var leave []string // the hosts whose members shall move to others
+	for _, h := range hosts {
+		if h.Dead || h.Draining {
+			leave = append(leave, h.ID)
 		}
 	}
-	return work, hosts, nil
+	work, err := r.cfg.Store.Unsettled(ctx, leave)
+	if err == nil {
+		work, err = r.addReported(ctx, work)
+	}
+	return work, hosts, err
 }
 
-// countPlaced counts a namespace that was just placed, so that the next plans of the pass see it.
-func countPlaced(hosts []plan.Host, step plan.Step, shards int) {
+// hosts returns the planner's view of the hosts that have ever joined. It reads them from the store only after a change
+// there, because the store counts the members of each.
+func (r *Reconciler) hosts(ctx context.Context) ([]plan.Host, error) {
+	if _, changed := r.cfg.Store.Changes(); changed != r.known.until {
+		all, err := r.cfg.Store.Hosts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.known = known{all, changed}
+	}
+	var hosts []plan.Host
+	for _, h := range r.known.hosts {
+		if h.Kind == keyring.Host && h.Address != "" {
+			hosts = append(hosts, r.cfg.Observations.Host(plan.Host{
+				ID: h.ID, Name: h.Name, Region: h.Region, Zone: h.ID, Store: h.Store, Raft: h.Raft, Namespaces: h.Namespaces, Cells: h.Cells,
+			}))
+		}
+	}
+	return hosts, nil
+}
+
+// countPlaced counts the members that a step has placed, so that the next plans of the pass see them.
+func countPlaced(hosts []plan.Host, ns fleet.Namespace, step plan.Step) {
 	for i := range hosts {
-		if (step.Kind == plan.Place || step.Kind == plan.Replace) && hosts[i].ID == step.Host {
+		if _, is := ns.Member(hosts[i].Store); slices.Contains(step.Stores, hosts[i].Store) && !is {
 			hosts[i].Namespaces++
-			hosts[i].Cells += shards
+			hosts[i].Cells += ns.Spec.Shards
 		}
 	}
 }
@@ -260,18 +283,18 @@ func (r *Reconciler) propose(ctx context.Context, term uint64, ns fleet.Namespac
 	id := string(ns.ID)
 	var o store.Op
 	switch step.Kind {
-	case plan.Place:
-		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host}
+	case plan.Place, plan.Change:
+		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, Stores: step.Stores}
 	case plan.Replace:
 		incarnations, err := store.NewIncarnations(r.cfg.Rand, ns.Spec.Shards)
 		if err != nil {
 			return err
 		}
-		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host, Incarnations: incarnations}
+		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, Stores: step.Stores, Incarnations: incarnations}
 	case plan.Found:
 		o = &store.FoundNamespace{Meta: meta, Id: id, Generation: ns.Generation, Incarnations: bytesOf(step.Incarnations)}
 	case plan.Settle:
-		o = &store.SettleNamespace{Meta: meta, Id: id, Generation: ns.Generation}
+		o = &store.SettleNamespace{Meta: meta, Id: id, Generation: ns.Generation, Configurations: step.Configurations}
 	case plan.Remove:
 		o = &store.RemoveNamespace{Meta: meta, Id: id, Generation: ns.Generation}
 	default:

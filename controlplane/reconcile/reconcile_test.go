@@ -72,7 +72,7 @@ func populate(t *testing.T, s *store.Store) {
 	propose(t, s, &store.CreateHost{Meta: meta, Id: "host_1", Name: "h1", Kind: string(keyring.Host), Region: "eu", Credential: &store.Credential{
 		Id: "c1", Kind: string(keyring.Host), Owner: "host_1", Hash: bytes.Repeat([]byte{1}, 32),
 	}})
-	propose(t, s, &store.JoinHost{Meta: meta, Id: "host_1", Address: "http://h1", Version: "v1", Store: "store_1"})
+	propose(t, s, &store.JoinHost{Meta: meta, Id: "host_1", Address: "http://h1", Version: "v1", Store: storeID, Raft: "h1:1"})
 	propose(t, s, &store.CreateOrg{Meta: meta, Id: "org_1", Name: "acme"})
 	propose(t, s, &store.CreateNamespace{
 		Meta: &store.Meta{Principal: "test", Trace: traceparent}, Id: "ns_1", Org: "org_1", Name: "orders", OperationId: "op_1",
@@ -80,13 +80,17 @@ func populate(t *testing.T, s *store.Store) {
 	})
 }
 
+// storeID is the store of host_1.
+const storeID = wire.StorePrefix + "00000000000000000000000001"
+
 // minted are the incarnations of the namespace.
 var minted = []entry.Incarnation{{1, 2}}
 
 // opened is a report of host_1 that it has opened the namespace.
 func opened(t *testing.T, s *store.Store, incarnations []entry.Incarnation) wire.Report {
 	t.Helper()
-	return wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened, Incarnations: incarnations}}}
+	return wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened, Incarnations: incarnations,
+		Groups: []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: generation(t, s), Configuration: 3, Voters: []string{storeID}}}}}}
 }
 
 // logged collects the log of a reconciler.
@@ -108,7 +112,7 @@ func TestStepsAreSpansOfTheOperation(t *testing.T) {
 	s, _ := openStore(t)
 	populate(t, s)
 	spans := tracetest.NewSpanRecorder()
-	observations := NewObservations(time.Now)
+	observations := NewObservations(time.Now, HostGrace)
 	r := New(Config{
 		Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&logged{}, nil)),
 		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)),
@@ -154,13 +158,13 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t)
 	populate(t, s)
-	r := New(Config{Store: s, Observations: NewObservations(time.Now), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Config{Store: s, Observations: NewObservations(time.Now, HostGrace), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	stale, err := s.Namespace(t.Context(), "", "ns_1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	propose(t, s, &store.DeleteNamespace{Meta: &store.Meta{Principal: "test"}, Id: "ns_1", OperationId: "op_2"})
-	for _, step := range []plan.Step{{Kind: plan.Place, Host: "host_1"}, {Kind: plan.Found, Incarnations: minted}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
+	for _, step := range []plan.Step{{Kind: plan.Place, Stores: []string{storeID}}, {Kind: plan.Found, Incarnations: minted}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
 		if err := r.step(t.Context(), leading(t, s), stale, step); err != nil {
 			t.Errorf("%s of an older generation: %v", step.Kind, err)
 		}
@@ -178,13 +182,13 @@ func TestStepsOfAnotherTermDoNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t)
 	populate(t, s)
-	r := New(Config{Store: s, Observations: NewObservations(time.Now), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Config{Store: s, Observations: NewObservations(time.Now, HostGrace), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ns, err := s.Namespace(t.Context(), "", "ns_1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, term := range []uint64{leading(t, s) - 1, leading(t, s) + 1} {
-		if code := api.CodeOf(r.step(t.Context(), term, ns, plan.Step{Kind: plan.Place, Host: "host_1"})); code != api.LeaderUnavailable {
+		if code := api.CodeOf(r.step(t.Context(), term, ns, plan.Step{Kind: plan.Place, Stores: []string{storeID}})); code != api.LeaderUnavailable {
 			t.Errorf("a step of term %d: %s", term, code)
 		}
 	}
@@ -220,7 +224,7 @@ func TestAFailingStore(t *testing.T) {
 	t.Parallel()
 	s, shut := openStore(t)
 	populate(t, s)
-	observations := NewObservations(time.Now)
+	observations := NewObservations(time.Now, HostGrace)
 	observations.Observe(leading(t, s), "host_1", wire.Report{})
 	log := &logged{}
 	r := New(Config{Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
@@ -248,7 +252,7 @@ func TestAFailingStore(t *testing.T) {
 func TestObservations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := NewObservations(time.Now)
+		o := NewObservations(time.Now, HostGrace)
 		if o.Alive("h") {
 			t.Error("a host that never called is alive")
 		}
@@ -322,6 +326,87 @@ func TestObservations(t *testing.T) {
 		o.Lead(3)
 		if !o.Alive("h") {
 			t.Error("a report that came before the loop of its term is dropped")
+		}
+	})
+}
+
+// A host is away after AliveLimit and dead after the grace, both counted from its last report or from the begin of the
+// term, whichever is later. A process that stood still counts anew.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const grace = time.Minute
+		o := NewObservations(time.Now, grace)
+		sleep := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(AliveLimit, time.Until(end))) {
+				o.Watch()
+			}
+			o.Watch()
+		}
+		expect := func(when, id string, alive, away, dead bool) {
+			t.Helper()
+			if h := o.Host(plan.Host{ID: id}); h.Alive != alive || h.Away != away || h.Dead != dead {
+				t.Errorf("%s: %+v", when, h)
+			}
+		}
+		sleep(2 * grace)
+		expect("in a process that never led", "h", false, false, false)
+		o.Lead(1)
+		sleep(AliveLimit)
+		expect("at the limit after the begin of the term", "h", false, false, false)
+		sleep(time.Nanosecond)
+		expect("after the limit", "h", false, true, false)
+		o.Observe(1, "h", wire.Report{})
+		sleep(grace)
+		expect("at the end of the grace", "h", false, true, false)
+		sleep(time.Nanosecond)
+		expect("after the grace", "h", false, true, true)
+		expect("without a report in the term", "g", false, true, true)
+		o.Observe(1, "h", wire.Report{})
+		expect("after a report", "h", true, false, false)
+		sleep(grace + 1)
+		o.Lead(2)
+		sleep(grace)
+		expect("in another term, at the end of the grace", "h", false, true, false)
+		sleep(1)
+		expect("in another term, after the grace", "h", false, true, true)
+		time.Sleep(AliveLimit + 1)
+		o.Watch()
+		expect("after the process stood still", "h", false, false, false)
+		sleep(grace + 1)
+		expect("a grace later", "h", false, true, true)
+	})
+}
+
+// A report is lasting if the host has sent the same for longer than AliveLimit.
+func TestLastingReports(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := NewObservations(time.Now, HostGrace)
+		report := wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", State: wire.Opened, Groups: []wire.GroupReport{{Role: wire.Following}}}}}
+		for range 2 {
+			o.Observe(1, "h", report)
+			time.Sleep(AliveLimit)
+		}
+		if !o.Cell("h", "ns_1").Lasting || o.Cell("h", "ns_2").Lasting {
+			t.Error("an old report is not lasting, or none is")
+		}
+		report.Cells[0].Groups = []wire.GroupReport{{Role: wire.Leading, Voters: []string{"a"}}}
+		o.Observe(1, "h", report)
+		time.Sleep(AliveLimit)
+		if o.Cell("h", "ns_1").Lasting {
+			t.Error("a report is lasting at the limit")
+		}
+		fresh := o.Fresh()
+		report.Cells[0].Groups = []wire.GroupReport{{Role: wire.Leading, Voters: []string{"a", "b"}}}
+		o.Observe(1, "h", report)
+		select {
+		case <-fresh:
+		default:
+			t.Error("another voter is no news")
+		}
+		if news := o.News(); !news["ns_1"] {
+			t.Errorf("the news are %v", news)
 		}
 	})
 }

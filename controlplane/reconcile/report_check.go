@@ -11,9 +11,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// A namespace without an operation needs the reconciler only when its host reports something new. From such a
-// report a namespace of an earlier version gets its first incarnations. A report of other incarnations is an
-// alarm.
+// A settled namespace needs the reconciler only when a host of a member reports something new, dies or drains. From such
+// a report a namespace of an earlier version gets its first incarnations. A report of other incarnations is an alarm.
 
 // addReported adds the namespaces with new reports to work, which holds those with an operation.
 func (r *Reconciler) addReported(ctx context.Context, work []fleet.Namespace) ([]fleet.Namespace, error) {
@@ -43,13 +42,14 @@ func (r *Reconciler) lookAgain(ns fleet.Namespace) {
 	}
 }
 
-// compare logs a host that has opened other groups than the namespace's. It leaves these groups alone,
+// compare logs the first host that has opened other groups than the namespace's. It leaves these groups alone,
 // because tenants may want to keep either history.
-func (r *Reconciler) compare(ns fleet.Namespace, cell plan.CellReport) {
-	foreign := plan.Foreign(ns, cell)
-	if r.setForeign(string(ns.ID), foreign) && foreign {
-		r.cfg.Logger.Error("a host has opened groups that are not the namespace's", "namespace", ns.ID, "host", ns.HostID,
-			"incarnations", ns.Incarnations, "opened", cell.Incarnations)
+func (r *Reconciler) compare(ns fleet.Namespace, cells map[string]plan.CellReport) {
+	at := slices.IndexFunc(ns.Members, func(m fleet.GroupMember) bool { return plan.Foreign(ns, cells[m.Host]) })
+	if r.setForeign(string(ns.ID), at >= 0) && at >= 0 {
+		host := ns.Members[at].Host
+		r.cfg.Logger.Error("a host has opened groups that are not the namespace's", "namespace", ns.ID, "host", host,
+			"incarnations", ns.Incarnations, "opened", cells[host].Incarnations)
 	}
 }
 

@@ -20,9 +20,9 @@ func settled(t *testing.T) (*store.Store, *Reconciler, *logged) {
 	s, _ := openStore(t)
 	populate(t, s)
 	log := &logged{}
-	r := New(Config{Store: s, Observations: NewObservations(time.Now), Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	r := New(Config{Store: s, Observations: NewObservations(time.Now, HostGrace), Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	meta := &store.Meta{Principal: "test"}
-	propose(t, s, &store.PlaceNamespace{Meta: meta, Id: "ns_1", Generation: 1, Stores: []string{"store_1"}})
+	propose(t, s, &store.PlaceNamespace{Meta: meta, Id: "ns_1", Generation: 1, Stores: []string{storeID}})
 	r.report(t, opened(t, s, minted))
 	r.report(t, opened(t, s, minted))
 	if ns := namespace(t, s); ns.Phase != fleet.Active || !ns.Founded {

@@ -7,7 +7,6 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
-	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -119,7 +118,7 @@ func (s *Server) toCluster(n fleet.Namespace, hostName string) api.CloudCluster 
 		return out
 	}
 	cell := s.cfg.Observations.Cell(n.HostID, string(n.ID))
-	out.Status.Fault = plan.Fault(n, cell)
+	out.Status.Fault = s.cfg.Observations.Fault(n)
 	out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
 		Host: n.HostID, HostName: hostName, HostState: s.hostState(n.HostID), Store: n.Store, StoreLost: n.StoreLost,
 		State: cell.State, Generation: cell.Generation, Error: cell.Error,

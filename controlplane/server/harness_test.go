@@ -96,7 +96,7 @@ func startFront(t testing.TB) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observations := reconcile.NewObservations(f.now)
+	observations := reconcile.NewObservations(f.now, reconcile.HostGrace)
 	reconciler := reconcile.New(reconcile.Config{Store: f.store, Observations: observations, Now: f.now, Logger: logger})
 	loop, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup

@@ -82,7 +82,8 @@ func (l *lines) docs() (all []wire.Doc, beat wire.Message) {
 	}
 }
 
-// settle places a namespace on the store of a host that has joined, and reports it open there.
+// settle places a namespace on the store of a host that has joined, and reports it open there. It returns once
+// the reconciler has seen that.
 func (f *front) settle(ns, host string) {
 	f.t.Helper()
 	meta := &store.Meta{Principal: "test"}
@@ -101,6 +102,11 @@ func (f *front) settle(ns, host string) {
 	}
 	f.propose(founded)
 	f.propose(&store.SettleNamespace{Meta: meta, Id: ns, Generation: f.generation(ns)})
+	for limit := time.Now().Add(waitLimit); f.server.cfg.Reconciler.Waiting(ns) != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			f.t.Fatalf("%s still waits: %s", ns, f.server.cfg.Reconciler.Waiting(ns))
+		}
+	}
 }
 
 func (f *front) generation(ns string) int64 {
