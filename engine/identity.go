@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/replica"
 )
 
 // identityName is the file that records the owner of a directory.
@@ -92,6 +93,26 @@ func NodeOf(dir string) (string, error) {
 func IncarnationOf(dir string) (of entry.Incarnation, ok bool, err error) {
 	id, ok, err := readIdentity(dir)
 	return id.Incarnation, ok, err
+}
+
+// ConfiguredAfter returns the newest Raft configuration with an index above after, in the directory of a closed group,
+// that has the directory's node as a member, committed or not; 0 = there is none. t opens the log.
+func ConfiguredAfter(dir string, t Tuning, after uint64) (index uint64, err error) {
+	c := Config{Tuning: t}.withDefaults()
+	id, ok, err := readIdentity(dir)
+	if err != nil || !ok {
+		return 0, err
+	}
+	path := filepath.Join(dir, logDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return replica.ConfiguredAfter(dir, nil, id.NodeID, after)
+	}
+	log, err := c.Logs.Open(path, c.LogKind)
+	if err != nil {
+		return 0, damaged(err)
+	}
+	index, err = replica.ConfiguredAfter(dir, log, id.NodeID, after)
+	return index, errors.Join(err, log.Close())
 }
 
 // readIdentity reads the identity of a directory; ok is false if the directory has none.

@@ -71,6 +71,16 @@ func specOf(d fleet.Doc, own fleet.GroupMember) host.Spec {
 	return host.Spec{Opened: true, Incarnations: d.Incarnations}
 }
 
+// elsewhere returns the groups of a document that wants this host to leave the namespace. The configurations count only
+// if the document names other members and not this store.
+func (a *Agent) elsewhere(d fleet.Doc) host.Elsewhere {
+	by := host.Elsewhere{Incarnations: d.Incarnations}
+	if len(d.Members) > 0 && !slices.ContainsFunc(d.Members, a.isHere) {
+		by.Configurations = d.Configurations
+	}
+	return by
+}
+
 // Members returns the list of members in a namespace's newest document, or nil if the document has none, and
 // a channel that is closed when there is a newer document: see host.Config.
 func (a *Agent) Members(ns tenancy.NamespaceID) (list *state.Members, newer <-chan struct{}) {

@@ -120,6 +120,27 @@ func (c *crew) doc(generation int64, members ...string) fleet.Doc {
 	return d
 }
 
+// leave returns the document for a host that leaves: other members have the namespace, in the given configurations.
+func (c *crew) leave(generation int64, configurations []uint64, members ...string) fleet.Doc {
+	d := c.doc(generation, members...)
+	d.Desired, d.Configurations = fleet.Leave, configurations
+	return d
+}
+
+// lead moves the leadership of both shards to a host.
+func (c *crew) lead(store string) {
+	c.t.Helper()
+	cells, err := c.hosts[store].host.Cells("ns_a")
+	c.must(err)
+	for _, at := range cells {
+		eventually(c.t, store+" leads", func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			return at.Leader() || at.Engine().Transfer(ctx, store) == nil && at.Leader()
+		}, func() any { return c.hosts[store].cell() })
+	}
+}
+
 // tell hands a document to running hosts.
 func (c *crew) tell(d fleet.Doc, stores ...string) fleet.Doc {
 	c.t.Helper()
@@ -414,4 +435,133 @@ func TestAFutureMemberAcceptsTheMembersOfItsDocument(t *testing.T) {
 	}
 	c.tell(c.doc(1, "join:a", "join:b", "join:c"), "b")
 	c.settled(1, "a", "b", "c")
+}
+
+// A leader that was cut off while the namespace moved to other stores comes back with its old document when the copies
+// of the old members are gone. It brings none of them back, and once it has the newer document, it is a member of the
+// new ones and leads by their list.
+func TestAStaleLeaderBringsNobodyBack(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c", "d", "e")
+	c.tell(c.doc(1, "found:a", "join:b", "join:c"), "a", "b", "c")
+	c.settled(1, "a", "b", "c")
+	old := c.tell(c.doc(1, "join:a", "join:b", "join:c"), "a")
+	c.lead("a")
+	for _, store := range []string{"b", "c"} {
+		// A voter that has not yet heard that another has a vote refuses to vote for it.
+		c.has(store, [2][]job.ID{})
+	}
+	c.net.Isolate("a")
+	newer := c.tell(c.doc(2, "join:a", "join:d", "join:e", "leaving:b", "leaving:c"), "b", "c", "d", "e")
+	var configurations []uint64
+	eventually(t, "the others lead and have the new list", func() bool {
+		configurations = make([]uint64, 2)
+		n := 0
+		for _, store := range []string{"d", "e"} {
+			for shard, g := range c.hosts[store].cell().Groups {
+				if g.Generation == 2 && slices.Equal(g.Voters, []string{"a", "d", "e"}) && len(g.Learners) == 0 {
+					configurations[shard] = g.Configuration
+					n++
+				}
+			}
+		}
+		return n == 2
+	}, func() any { return []fleet.CellReport{c.hosts["d"].cell(), c.hosts["e"].cell()} })
+	c.tell(c.leave(2, configurations, "join:a", "join:d", "join:e"), "b", "c")
+	for _, store := range []string{"b", "c"} {
+		c.reports(store, fleet.Gone, 2)
+	}
+	ids := c.enqueue(10, "d", "e")
+	c.net.Heal()
+	old.Number = c.number + 1
+	c.tell(old, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cells, err := c.hosts["a"].host.Cells("ns_a")
+	c.must(err)
+	for _, at := range cells {
+		// The leader's lease has ended, and nobody whom it knows votes for it.
+		eventually(t, "a does not lead", func() bool { return !at.Leader() }, func() any { return c.hosts["a"].cell() })
+	}
+	newer.Number = c.number + 2
+	c.tell(newer, "a")
+	for _, at := range cells {
+		c.must(at.Ready(ctx))
+	}
+	c.has("a", ids)
+	c.lead("a")
+	c.settled(2, "a", "d", "e")
+	c.has("a", c.enqueue(10, "a", "d", "e"))
+	for _, store := range []string{"b", "c"} {
+		if c.onDisk(store) {
+			t.Errorf("%s has the namespace again", store)
+		}
+	}
+}
+
+// A store that left and was added again keeps its data when it gets the document that made it leave once more, because
+// its log has a later configuration than that document.
+func TestAStoreThatWasAddedAgainKeepsItsData(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c")
+	c.tell(c.doc(1, "found:a", "join:b", "join:c"), "a", "b", "c")
+	c.settled(1, "a", "b", "c")
+	c.tell(c.doc(2, "join:a", "leaving:b", "leaving:c"), "a", "b", "c")
+	left := c.settled(2, "a")
+	c.tell(c.doc(3, "join:a", "join:b", "join:c"), "a", "b", "c")
+	c.settled(3, "a", "b", "c")
+	ids := c.enqueue(10, "a")
+	c.has("b", ids)
+	c.tell(c.leave(3, left, "join:a"), "b")
+	if at := c.reports("b", fleet.Failed, 3); !strings.Contains(at.Error, "is kept") || !c.onDisk("b") {
+		t.Errorf("%+v", at)
+	}
+	c.tell(c.doc(3, "join:a", "join:b", "join:c"), "b")
+	c.reports("b", fleet.Opened, 3)
+	c.has("b", ids)
+}
+
+// A namespace with one replica moves from a host to another: the new store is added and leads before the old one is
+// removed and deletes its copy. Then it gets three members and loses two again.
+func TestANamespaceMovesGrowsAndShrinks(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c", "d")
+	c.tell(c.doc(1, "found:a"), "a")
+	c.settled(1, "a")
+	ids := c.enqueue(40, "a")
+	more := func(stores ...string) {
+		t.Helper()
+		for shard, of := range c.enqueue(10, stores...) {
+			ids[shard] = append(ids[shard], of...)
+		}
+	}
+	c.tell(c.doc(2, "join:b", "leaving:a"), "a", "b")
+	more("a", "b")
+	moved := c.settled(2, "b")
+	c.tell(c.leave(2, moved, "join:b"), "a")
+	c.reports("a", fleet.Gone, 2)
+	if c.onDisk("a") {
+		t.Error("the copy of a is there")
+	}
+	more("b")
+	c.has("b", ids)
+	c.stop("b")
+	c.start("b")
+	c.tell(c.doc(2, "join:b"), "b")
+	c.reports("b", fleet.Opened, 2)
+	more("b")
+
+	c.tell(c.doc(3, "join:b", "join:c", "join:d"), "b", "c", "d")
+	more("b", "c", "d")
+	c.settled(3, "b", "c", "d")
+	c.has("d", ids)
+	c.tell(c.doc(4, "join:d", "leaving:b", "leaving:c"), "b", "c", "d")
+	more("b", "d")
+	shrunk := c.settled(4, "d")
+	c.tell(c.leave(4, shrunk, "join:d"), "b", "c")
+	for _, store := range []string{"b", "c"} {
+		c.reports(store, fleet.Gone, 4)
+	}
+	more("d")
+	c.has("d", ids)
 }

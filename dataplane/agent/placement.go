@@ -185,7 +185,7 @@ func (a *Agent) change(d fleet.Doc) error {
 		return a.traced(ctx, telemetry.SpanDropCell, ns, a.host.Remove)
 	case d.Desired == fleet.Leave:
 		return a.traced(ctx, telemetry.SpanDropCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
-			return a.host.Leave(ctx, ns, d.Incarnations)
+			return a.host.Leave(ctx, ns, a.elsewhere(d))
 		})
 	case d.Desired != fleet.Open:
 		return fmt.Errorf("the document wants it %q, which this version does not know", d.Desired)

@@ -25,7 +25,7 @@ func TestLeaveKeepsTheOnlyCopy(t *testing.T) {
 		"one of the groups": {{9}, {2}},
 		"no groups":         nil,
 	} {
-		if err := h.Leave(t.Context(), "a", elsewhere); api.CodeOf(err) != api.StateConflict {
+		if err := h.Leave(t.Context(), "a", Elsewhere{Incarnations: elsewhere}); api.CodeOf(err) != api.StateConflict {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := h.Cells("a"); err == nil {
@@ -35,7 +35,7 @@ func TestLeaveKeepsTheOnlyCopy(t *testing.T) {
 	for _, path := range []string{"shards.json", "0/raft/group.json", "1/raft"} {
 		aside := filepath.Join(t.TempDir(), "aside")
 		must(t, os.Rename(filepath.Join(h.dir("a"), path), aside))
-		if err := h.Leave(t.Context(), "a", []entry.Incarnation{{8}, {9}}); err == nil || !strings.Contains(err.Error(), "is kept") {
+		if err := h.Leave(t.Context(), "a", Elsewhere{Incarnations: []entry.Incarnation{{8}, {9}}}); err == nil || !strings.Contains(err.Error(), "is kept") {
 			t.Errorf("without %s: %v", path, err)
 		}
 		must(t, os.Rename(aside, filepath.Join(h.dir("a"), path)))
@@ -44,7 +44,7 @@ func TestLeaveKeepsTheOnlyCopy(t *testing.T) {
 		t.Errorf("the job of the copy that was kept: %v, %v", j, err)
 	}
 	for range 2 { // the second call finds nothing and returns no error
-		must(t, h.Leave(t.Context(), "a", []entry.Incarnation{{8}, {9}}))
+		must(t, h.Leave(t.Context(), "a", Elsewhere{Incarnations: []entry.Incarnation{{8}, {9}}}))
 		if left := files(t, h, "/a"); len(left) > 0 {
 			t.Errorf("left are %q", left)
 		}
@@ -60,7 +60,7 @@ func TestLeaveDeletesAFoundingThatWasCutShort(t *testing.T) {
 	must(t, h.Shut(t.Context(), "a"))
 	rewrite("ns/a/shards.json", `,"complete":true`, "")(t, dir, "")
 	must(t, os.RemoveAll(filepath.Join(dir, "ns/a/1")))
-	must(t, h.Leave(t.Context(), "a", []entry.Incarnation{{9}}))
+	must(t, h.Leave(t.Context(), "a", Elsewhere{Incarnations: []entry.Incarnation{{9}}}))
 	if left := files(t, h, "/a"); len(left) > 0 {
 		t.Errorf("left are %q", left)
 	}
@@ -74,8 +74,40 @@ func TestLeaveDeliversNoUsage(t *testing.T) {
 	spend(t, add(t, h, "a"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, h.Leave(ctx, "a", []entry.Incarnation{{9}}))
+	must(t, h.Leave(ctx, "a", Elsewhere{Incarnations: []entry.Incarnation{{9}}}))
 	if left := files(t, h, "/a"); len(left) > 0 || to.cost != 0 {
 		t.Errorf("left are %q, and the ledger has %d", left, to.cost)
+	}
+}
+
+// Leave deletes a copy of the groups that serve the namespace only if no configuration in the copy's log is later than
+// the one that the leader has reported for that shard.
+func TestLeaveComparesConfigurations(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	own := []entry.Incarnation{{1}, {2}}
+	cells := ready(t, h, "a", Spec{Incarnations: own})
+	_, first := cells[0].Engine().Configuration()
+	_, second := cells[1].Engine().Configuration()
+	for range 2 { // the second time the manifest of a snapshot has the configuration too
+		for name, by := range map[string]Elsewhere{
+			"none":                    {Incarnations: own},
+			"earlier ones":            {Incarnations: own, Configurations: []uint64{first - 1, second - 1}},
+			"one earlier one":         {Incarnations: own, Configurations: []uint64{first, second - 1}},
+			"one of a shard too few":  {Incarnations: own, Configurations: []uint64{first}},
+			"and incarnations of one": {Incarnations: own[1:], Configurations: []uint64{second}},
+		} {
+			if err := h.Leave(t.Context(), "a", by); api.CodeOf(err) != api.StateConflict || !strings.Contains(err.Error(), "is kept") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		cells = ready(t, h, "a", Spec{Incarnations: own, Opened: true})
+		for _, c := range cells {
+			must(t, c.Engine().Snapshot())
+		}
+	}
+	must(t, h.Leave(t.Context(), "a", Elsewhere{Incarnations: own, Configurations: []uint64{first, second}}))
+	if left := files(t, h, "/a"); len(left) > 0 {
+		t.Errorf("left are %q", left)
 	}
 }

@@ -63,25 +63,35 @@ func (h *Host) Remove(ctx context.Context, ns tenancy.NamespaceID) error {
 	return h.take(ctx, ns, h.drop)
 }
 
-// Leave closes a namespace, if it is open, and deletes this host's copy, because another store serves the
-// namespace. Leave delivers no usage, because the groups that serve the namespace deliver it. elsewhere holds
-// the incarnations of those groups. If it is empty, or the copy here is of one of those groups, Leave returns
-// an error and keeps the closed copy, because it may be the only one.
-func (h *Host) Leave(ctx context.Context, ns tenancy.NamespaceID, elsewhere []entry.Incarnation) error {
+// Elsewhere describes the groups that serve a namespace on other stores.
+type Elsewhere struct {
+	Incarnations []entry.Incarnation // by shard; nil = not known
+	// Configurations holds, by shard, the index of a Raft configuration that a leader has reported as the members
+	// without this store; nil = none is known.
+	Configurations []uint64
+}
+
+// Leave closes a namespace, if it is open, and deletes this host's copy, because other stores serve the
+// namespace. Leave delivers no usage, because the groups that serve the namespace deliver it. If the copy may be one
+// that the namespace needs, Leave returns an error and keeps the closed copy: see checkLeft.
+func (h *Host) Leave(ctx context.Context, ns tenancy.NamespaceID, by Elsewhere) error {
 	return h.take(ctx, ns, func(ctx context.Context, ns tenancy.NamespaceID, t *tenant, _ *change) error {
 		if err := h.shut(ctx, ns, t); err != nil {
 			h.cfg.Logger.Warn("a namespace that this host leaves did not close cleanly", "namespace", ns, "error", err)
 		}
-		if err := h.checkForeign(ns, elsewhere); err != nil {
+		if err := h.checkLeft(ns, by); err != nil {
 			return err
 		}
 		return h.discardAndEmpty(ns)
 	})
 }
 
-// checkForeign refuses a namespace whose copy here may be of the given groups.
-func (h *Host) checkForeign(ns tenancy.NamespaceID, groups []entry.Incarnation) error {
-	if len(groups) == 0 {
+// checkLeft refuses a namespace whose copy here may be the only one or one of a majority: a copy of unknown groups,
+// and a copy of the groups that serve the namespace unless its log ends with a configuration that the leader has
+// replaced by one without this store. A later configuration with this store means that the leader has added the store
+// again since.
+func (h *Host) checkLeft(ns tenancy.NamespaceID, by Elsewhere) error {
+	if len(by.Incarnations) == 0 {
 		return api.Errorf(api.StateConflict, "the copy of namespace %s is kept: the groups that serve the namespace elsewhere are not named", ns)
 	}
 	f, err := readFounding(h.dir(ns))
@@ -90,13 +100,23 @@ func (h *Host) checkForeign(ns tenancy.NamespaceID, groups []entry.Incarnation) 
 	}
 	for shard := range f.Shards {
 		dir := filepath.Join(h.dir(ns), strconv.Itoa(shard), "raft")
-		switch of, ok, err := engine.IncarnationOf(dir); {
+		of, ok, err := engine.IncarnationOf(dir)
+		switch {
 		case err != nil:
 			return fmt.Errorf("the copy of namespace %s is kept: %w", ns, err)
 		case !ok && f.Complete:
 			return damaged("the copy of namespace %s is kept: %s does not say which history it holds", ns, dir)
-		case ok && slices.Contains(groups, of):
+		case !ok || !slices.Contains(by.Incarnations, of):
+			continue
+		case len(by.Configurations) != f.Shards:
 			return api.Errorf(api.StateConflict, "the copy of namespace %s is kept: %s holds history %v, which is the namespace's", ns, dir, of)
+		}
+		later, err := engine.ConfiguredAfter(dir, h.cfg.Engine, by.Configurations[shard])
+		if err != nil {
+			return fmt.Errorf("the copy of namespace %s is kept: %w", ns, err)
+		}
+		if later > 0 {
+			return api.Errorf(api.StateConflict, "the copy of namespace %s is kept: by configuration %d in %s this store is a member, and the leader has reported configuration %d", ns, later, dir, by.Configurations[shard])
 		}
 	}
 	return nil
