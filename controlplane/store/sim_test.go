@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,15 +29,22 @@ var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
 
 // TestSimulation plays random histories. Two machines follow one log. The first never stops. The second lags,
 // is killed, loses unflushed changes, and is replaced by an image of the first. Whenever both are at the same
-// entry they must be equal, and each must be consistent.
+// entry they must be equal, and each must be consistent. After each entry, documents have let at most one store found
+// the groups of the same incarnations.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
+	var changes atomic.Int64
+	t.Cleanup(func() {
+		if changes.Load() == 0 {
+			t.Error("the histories are poor: no member has left a namespace")
+		}
+	})
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}}
+			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}, founders: map[string]string{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, roles: 2, signingKeys: 4, idempotency: 12,
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, stores: 3, keys: 6, roles: 2, signingKeys: 4, idempotency: 12,
 					aside: AsideTotals{Frames: 3, Bytes: 5}, namespaceAside: AsideTotals{Frames: 2, Bytes: 4}}
 			}
 			for range 100 {
@@ -44,6 +52,7 @@ func TestSimulation(t *testing.T) {
 			}
 			s.catchUp()
 			s.compare()
+			changes.Add(int64(s.counts["leaving"]))
 			// A history without refusals or without successes proves little.
 			if s.counts["done"] < 50 || s.counts[string(api.StateConflict)] == 0 || s.counts[string(api.NotFound)] == 0 {
 				t.Errorf("the history is poor: %v", s.counts)
@@ -59,7 +68,8 @@ type simulation struct {
 	clockNs          int64
 	minted           int
 	steady, troubled *world
-	counts           map[string]int // outcomes of ops
+	counts           map[string]int    // outcomes of ops, and how often a member was seen to leave
+	founders         map[string]string // the store that documents have let found, by namespace and incarnations
 }
 
 func (s *simulation) step() {
@@ -92,6 +102,7 @@ func (s *simulation) step() {
 		s.counts["done"]++
 		s.counts[fmt.Sprintf("%T", ops[i])]++
 	}
+	s.inspectFounders()
 	calm := s.trouble()
 	if s.troubled.Applied() == s.steady.Applied() && (!calm || s.rng.IntN(4) == 0) {
 		s.compare()
@@ -220,6 +231,24 @@ func (s *simulation) inspect(w *world) {
 	}
 }
 
+// inspectFounders checks that no other store than before may found the groups of a namespace.
+func (s *simulation) inspectFounders() {
+	s.t.Helper()
+	for _, d := range s.steady.docs(0) {
+		s.counts["leaving"] += len(d.Members) - len(s.steady.namespace(d.Namespace).Listed())
+		for i, m := range d.Members {
+			if m.Role != wire.Found {
+				continue
+			}
+			groups := fmt.Sprint(d.Namespace, d.Incarnations)
+			if by, ok := s.founders[groups]; i > 0 || ok && by != m.Store {
+				s.t.Fatalf("%s may found %s, which %s may found: %+v", m.Store, groups, by, d)
+			}
+			s.founders[groups] = m.Store
+		}
+	}
+}
+
 // inspectMembers checks the members of all namespaces.
 func inspectMembers(r reader) error {
 	homeless, err := number(r, `SELECT COUNT(*) FROM members m LEFT JOIN stores s ON s.id = m.store LEFT JOIN hosts h ON h.id = s.host
@@ -286,7 +315,11 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(30) {
+	switch s.rng.IntN(42) {
+	case 30, 31, 32, 33:
+		return s.drawHost()
+	case 34, 35, 36, 37, 38, 39, 40, 41:
+		return s.drawStep(n, generation)
 	case 28:
 		return &PauseReconcile{Id: string(n.ID)}
 	case 29:
@@ -298,14 +331,11 @@ func (s *simulation) drawBare() op {
 	case 1:
 		return &CreateOrg{Id: s.mint("org_"), Name: "o" + word(6)}
 	case 2:
-		o := newHost("h")
-		o.Id, o.Name, o.Ensure = s.mint("host_"), "h"+word(7), s.rng.IntN(2) == 0
-		o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
-		return o
+		return s.drawNewHost()
 	case 3, 4:
-		o := &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2), Raft: []string{"", "a:1", "a:1", "b:1"}[s.rng.IntN(4)]}
-		if s.rng.IntN(4) > 0 { // few stores, so that hosts meet those of others and go back to lost ones
-			o.Store, o.Run = fmt.Sprintf("store_%d", s.rng.IntN(6)), s.rng.Int64N(4)
+		o := s.drawHost()
+		if joins, ok := o.(*JoinHost); ok && s.rng.IntN(4) == 0 {
+			joins.Store, joins.Run = "", 0
 		}
 		return o
 	case 5, 6, 7:
@@ -322,7 +352,7 @@ func (s *simulation) drawBare() op {
 	case 11, 12:
 		return s.drawPlace(n, generation)
 	case 13, 14:
-		return &SettleNamespace{Id: string(n.ID), Generation: generation, Configurations: []uint64{s.rng.Uint64N(9)}[:s.rng.IntN(2)]}
+		return s.drawSettle(n, generation)
 	case 15:
 		return &RemoveNamespace{Id: string(n.ID), Generation: generation}
 	case 16, 17:
@@ -352,6 +382,56 @@ func (s *simulation) drawBare() op {
 	return s.drawUsage(n)
 }
 
+func (s *simulation) drawNewHost() op {
+	o := newHost("h")
+	o.Id, o.Name, o.Ensure = s.mint("host_"), fmt.Sprint("h", s.rng.IntN(7)), s.rng.IntN(2) == 0
+	o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
+	return o
+}
+
+// drawHost draws the join of a host with one of few stores, so that hosts meet those of others and go back to lost ones.
+// While there are few hosts, it rather draws a new one.
+func (s *simulation) drawHost() op {
+	host := s.some("SELECT id FROM hosts ORDER BY id", "host_none")
+	hosts := ask(s.steady, func(r reader) (int64, error) { return number(r, "SELECT COUNT(*) FROM hosts") })
+	if s.rng.Int64N(5) >= hosts {
+		return s.drawNewHost()
+	}
+	return &JoinHost{
+		Id: host, Address: fmt.Sprint("http://", s.rng.IntN(3)), Version: fmt.Sprint(s.rng.IntN(2)), Raft: []string{"", "a:1", "a:1", "b:1"}[s.rng.IntN(4)],
+		Store: fmt.Sprintf("store_%d", s.rng.IntN(8)), Run: max(0, s.rng.Int64N(6)-2),
+	}
+}
+
+// drawStep draws a step that fits a namespace, as the reconciler would plan it.
+func (s *simulation) drawStep(n fleet.Namespace, generation int64) op {
+	switch {
+	case n.PausedNs != 0:
+		return &ResumeReconcile{Id: string(n.ID)}
+	case n.Phase == fleet.Deleting && s.rng.IntN(4) == 0:
+		return &RemoveNamespace{Id: string(n.ID), Generation: generation}
+	case len(n.Members) == 0, lostFounder(n), n.Phase == fleet.Deleted:
+		return s.drawPlace(n, generation)
+	case !n.Founded:
+		o := &FoundNamespace{Id: string(n.ID), Generation: generation}
+		for _, i := range n.Incarnations {
+			o.Incarnations = append(o.Incarnations, i[:])
+		}
+		return o
+	case n.Observed < n.Generation && s.rng.IntN(3) > 0:
+		return s.drawSettle(n, generation)
+	}
+	return s.drawPlace(n, generation)
+}
+
+func (s *simulation) drawSettle(n fleet.Namespace, generation int64) op {
+	o := &SettleNamespace{Id: string(n.ID), Generation: generation}
+	if s.rng.IntN(4) > 0 {
+		o.Configurations = []uint64{uint64(n.Generation) + s.rng.Uint64N(3)}
+	}
+	return o
+}
+
 // drawPlace draws a list of members, often of as many stores as the namespace has replicas.
 func (s *simulation) drawPlace(n fleet.Namespace, generation int64) op {
 	o := &PlaceNamespace{Id: string(n.ID), Generation: generation}
@@ -361,8 +441,8 @@ func (s *simulation) drawPlace(n fleet.Namespace, generation int64) op {
 		stores := ask(s.steady, func(r reader) ([]string, error) {
 			return list(r, scalar[string], "SELECT id FROM stores WHERE lost_ns = 0 OR id = 'store_0' ORDER BY id")
 		})
-		stores = append(stores, "store_none")
 		s.rng.Shuffle(len(stores), func(i, j int) { stores[i], stores[j] = stores[j], stores[i] })
+		stores = append(stores, "store_none")
 		many := n.Spec.Replicas
 		if many == 0 || s.rng.IntN(6) == 0 || len(stores) < many {
 			many = 1
