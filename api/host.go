@@ -27,7 +27,21 @@ type HostStatus struct {
 	Full     string        `json:"full,omitempty"` // why the host gets no new namespace; absent = it may get some
 	// LostNamespaces counts the namespaces of the host whose data lies on a store that the host used before.
 	LostNamespaces int `json:"lost_namespaces,omitempty"`
+	// Drain is set while an operator empties the host. The host is empty when Namespaces is 0.
+	Drain *HostDrain `json:"drain,omitempty"`
 }
+
+// HostDrain says who empties a host, and since when.
+type HostDrain struct {
+	By string `json:"by"` // id of the credential
+	At Time   `json:"at"`
+}
+
+// The statuses in the response of a request that drains a host.
+const (
+	HostDraining = "draining" // namespaces are left on it
+	HostDrained  = "drained"  // none is, so that it can be removed
+)
 
 // HostCapacity is the room of a host for namespaces.
 type HostCapacity struct {

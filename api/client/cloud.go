@@ -361,6 +361,20 @@ func (c *Cloud) RemoveHost(ctx context.Context, host string, version int64) erro
 	return err
 }
 
+// DrainHost empties a host, by id or name: it gets no namespaces, and those that are there move to other hosts. The
+// status is api.HostDrained once none is left, and api.HostDraining before. The error is STATE_CONFLICT for a gateway.
+// It needs an operator's key.
+func (c *Cloud) DrainHost(ctx context.Context, host string) (status string, err error) {
+	a, err := send[api.Status](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts", host, "drain"), repeat: repeatAlways})
+	return a.Status, err
+}
+
+// UndrainHost ends the drain of a host, by id or name. It needs an operator's key.
+func (c *Cloud) UndrainHost(ctx context.Context, host string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("hosts", host, "undrain"), repeat: repeatAlways})
+	return err
+}
+
 // Hosts lists hosts and gateways. It needs an operator's key.
 func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ func cloudHosts(r *remote) *cobra.Command {
 			return maybe(h.Status.Capacity, func(c api.HostCapacity) string { return fmt.Sprintf("%d of %d", c.OpenCells, c.MaxCells) })
 		}},
 		{"DISK FREE", diskFree},
+		{"DRAINS", hostDrain},
 		{"FULL", func(h api.Host) string { return h.Status.Full }},
 		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
 	}
@@ -36,11 +38,74 @@ func cloudHosts(r *remote) *cobra.Command {
 		alias("get", onCloud(r, "show HOST", "Show a host or gateway", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Host, error) {
 			return c.Host(cmd.Context(), args[0])
 		}, func(w io.Writer, h api.Host) { showOne(w, h, columns...) })),
-		createHost(r),
+		createHost(r), drainHost(r),
+		onCloud(r, "undrain HOST", "Let a drained host have namespaces again", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+			return done("undrained"), c.UndrainHost(cmd.Context(), args[0])
+		}, showStatus),
 		onCloud(r, "remove HOST", "Remove a host or gateway for ever", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			return done("removed"), c.RemoveHost(cmd.Context(), args[0], 0)
 		}, showStatus),
 	)
+}
+
+// hostDrain returns since when a host drains, and who drains it.
+func hostDrain(h api.Host) string {
+	return maybe(h.Status.Drain, func(d api.HostDrain) string { return fmt.Sprintf("since %s by %s", clock(d.At), d.By) })
+}
+
+// drainHost makes the command that empties a host.
+func drainHost(r *remote) *cobra.Command {
+	var wait bool
+	var most time.Duration
+	cmd := onCloud(r, "drain HOST", "Move all namespaces away from a host", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+		if most < 0 {
+			return api.Status{}, misusef("--timeout is %v; it must be 0, for no limit, or more", most)
+		}
+		status, err := c.DrainHost(cmd.Context(), args[0])
+		if err == nil && wait && status == api.HostDraining {
+			err = awaitDrained(cmd, c, args[0], most)
+			status = api.HostDrained
+		}
+		return done(status), err
+	}, showStatus)
+	cmd.Long = "Move all namespaces away from a host. The host gets none until corvo cloud hosts undrain. The exit code with --wait\n" +
+		"is 0 when no namespace is left, and 3 when --timeout is over first. The drain goes on in any case."
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no namespace is left")
+	cmd.Flags().DurationVar(&most, "timeout", 0, "longest wait; 0 for no limit")
+	return cmd
+}
+
+// awaitDrained waits until a host has no namespaces, and shows on a terminal how many are left. most bounds the wait;
+// 0 = no bound.
+func awaitDrained(cmd *cobra.Command, c *client.Cloud, host string, most time.Duration) error {
+	var over <-chan time.Time
+	if most > 0 {
+		over = time.After(most)
+	}
+	p := newProgress(cmd)
+	defer p.clear()
+	first := 0
+	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
+		h, err := c.Host(cmd.Context(), host)
+		switch {
+		case err != nil:
+			return err
+		case h.Status.Drain == nil:
+			return fmt.Errorf("host %s drains no more: another client has undrained it", host)
+		case h.Status.Namespaces == 0:
+			return nil
+		}
+		left := h.Status.Namespaces
+		first = max(first, left)
+		p.show(uint64(first-left), uint64(first), fmt.Sprintf("namespaces left on %s: %d of %d", host, left, first))
+		select {
+		case <-over:
+			return timedOut{fmt.Errorf("namespaces left on %s after %v: %d; the drain goes on, and corvo cloud clusters says what each waits for", host, most, left)}
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		case <-time.After(wait):
+		}
+	}
 }
 
 // diskFree returns the free and the whole space of a host's disk.

@@ -187,6 +187,8 @@ var examples = map[string]string{
 	"cloud hosts":             "corvo cloud hosts",
 	"cloud hosts list":        "corvo cloud hosts list",
 	"cloud hosts show":        "corvo cloud hosts show host-1",
+	"cloud hosts drain":       "corvo cloud hosts drain host-1 --wait --timeout 10m",
+	"cloud hosts undrain":     "corvo cloud hosts undrain host-1",
 	"cloud hosts remove":      "corvo cloud hosts remove host-1",
 	"cloud hosts create":      "corvo cloud hosts create host-2 --kind host --region local --secret-file host-2.credential",
 

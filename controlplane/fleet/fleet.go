@@ -152,6 +152,9 @@ type Host struct {
 	Store      string // id of its data directory; "" = it has named none
 	Run        int64  // number of its newest process; 0 = it has named no store
 	Lost       int    // number of its members on lost stores
+	Draining   bool   // an operator empties it: it gets no namespaces, and loses those that it has
+	DrainingBy string // principal that drains it
+	DrainingNs int64  // since when
 }
 
 // Credential is the record of a key of any kind: its owner and its rights, without the secret.

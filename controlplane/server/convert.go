@@ -105,6 +105,9 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 		Spec:     api.HostSpec{Kind: kindWords[h.Kind], Region: h.Region},
 		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces, Store: h.Store, LostNamespaces: h.Lost},
 	}
+	if h.Draining {
+		out.Status.Drain = &api.HostDrain{By: h.DrainingBy, At: timeOf(h.DrainingNs)}
+	}
 	if h.Store != "" {
 		out.Status.StoreState = s.hostState(h.ID)
 	}

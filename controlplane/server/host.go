@@ -116,19 +116,10 @@ func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
 // removeHost removes a host or gateway. Its service tokens are refused from then on, because
 // authenticateMember finds no host.
 func (s *Server) removeHost(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	_, err := s.changeHost(r, func(meta *store.Meta, id string, version int64) store.Op {
+		return &store.RemoveHost{Meta: meta, Id: id, ExpectVersion: version}
+	})
 	if err != nil {
-		return err
-	}
-	host, err := s.hostNamed(r)
-	if err != nil {
-		return err
-	}
-	version, err := expected(r, host.Version)
-	if err != nil {
-		return err
-	}
-	if _, err := propose[any](r.Context(), s, &store.RemoveHost{Meta: q.meta, Id: host.ID, ExpectVersion: version}); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})

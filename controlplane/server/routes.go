@@ -85,7 +85,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.getHost),
 			Summary: "Get a host or gateway by id or name", Response: api.Host{}},
 		{Method: "DELETE", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.removeHost, Conditions: versioned,
-			Summary: "Remove a host or gateway for ever", Description: "Its credentials and service tokens stop working at once. A host on which namespaces are placed is refused.", Response: api.Status{}},
+			Summary: "Remove a host or gateway for ever", Description: "Its credentials and service tokens stop working at once. A host with namespaces is refused: drain it first.", Response: api.Status{}},
 
 		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,
 			Summary: "List all changes and refused requests, oldest first", Description: "The list includes requests without an organisation.", Response: auditPage{}},
@@ -107,6 +107,7 @@ func (s *Server) routes() []serve.Route {
 	}
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
+	built = append(built, s.hostDrainRoutes()...)
 	built = append(built, s.clusterRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)

@@ -42,8 +42,6 @@ var unbuilt = []struct {
 
 	{"GET", "/regions", tenancy.NamespaceRead},
 	{"GET", "/prices", tenancy.UsageRead},
-
-	{"POST", "/hosts/{host}/drain", tenancy.FleetOperate},
 }
 
 // unbuiltRoutes returns the rows of the routes table for unimplemented routes.

@@ -57,6 +57,10 @@ func everyOp() []struct {
 		{&RemoveAsideUsage{Meta: by("op"), Seq: 23}, "org_acme op remove-aside-usage ns_a/23"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
+		{drain("h1"), " op drain-host host_h1"},
+		{drain("h1"), ""}, // a repeat
+		{undrain("h1"), " op undrain-host host_h1"},
+		{undrain("h1"), ""},
 		{dropHost("h1"), " op remove-host host_h1"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}

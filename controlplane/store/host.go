@@ -15,10 +15,13 @@ const selectHost = `SELECT id, name, kind, region, address, binary, version, cre
 	COALESCE((SELECT s.id FROM stores s WHERE s.host = hosts.id AND s.lost_ns = 0), ''),
 	COALESCE((SELECT MAX(s.run) FROM stores s WHERE s.host = hosts.id), 0),
 	(SELECT COUNT(*) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0 WHERE s.host = hosts.id AND s.lost_ns > 0),
-	raft FROM hosts`
+	raft, COALESCE((SELECT d.principal FROM drains d WHERE d.host = hosts.id), ''),
+	COALESCE((SELECT d.at_ns FROM drains d WHERE d.host = hosts.id), 0) FROM hosts`
 
 func scanHost(rows *sql.Rows) (h fleet.Host, err error) {
-	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces, &h.Cells, &h.Store, &h.Run, &h.Lost, &h.Raft)
+	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces, &h.Cells, &h.Store, &h.Run, &h.Lost, &h.Raft,
+		&h.DrainingBy, &h.DrainingNs)
+	h.Draining = h.DrainingNs != 0
 	return h, err
 }
 
@@ -31,6 +34,16 @@ func (tx *Tx) host(id string) (fleet.Host, error) {
 	h, found, err := first(tx, scanHost, selectHost+" WHERE id = ?", id)
 	if err == nil && !found {
 		err = noHost(id)
+	}
+	return h, err
+}
+
+// hostAt finds a host or gateway by id like host. It refuses with PRECONDITION_FAILED a version other than the expected
+// one (0 = any).
+func (tx *Tx) hostAt(id string, expect int64) (fleet.Host, error) {
+	h, err := tx.host(id)
+	if err == nil && expect != 0 && expect != h.Version {
+		err = api.Errorf(api.PreconditionFailed, "%s is at version %d, the request was made for %d: read it again", h.Name, h.Version, expect)
 	}
 	return h, err
 }

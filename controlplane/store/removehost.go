@@ -23,12 +23,9 @@ func (o *RemoveHost) Validate() error {
 // other than the expected one (0 = any). It refuses with STATE_CONFLICT a host that still has namespaces,
 // even if all of them are being deleted.
 func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
-	h, err := tx.host(o.Id)
+	h, err := tx.hostAt(o.Id, o.ExpectVersion)
 	if err != nil {
 		return nil, err
-	}
-	if o.ExpectVersion != 0 && o.ExpectVersion != h.Version {
-		return nil, api.Errorf(api.PreconditionFailed, "%s is at version %d, the request was made for %d: read it again", h.Name, h.Version, o.ExpectVersion)
 	}
 	if err := tx.holdsNothing(h); err != nil {
 		return nil, err
@@ -45,6 +42,9 @@ func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	if _, err := tx.exec("UPDATE stores SET lost_ns = ? WHERE host = ? AND lost_ns = 0", tx.clockNs(), h.ID); err != nil {
 		return nil, err
 	}
+	if _, err := tx.exec("DELETE FROM drains WHERE host = ?", h.ID); err != nil {
+		return nil, err
+	}
 	if err := tx.put("DELETE FROM hosts WHERE id = ?", h.ID); err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	return &RemoveHostResult{}, tx.audit(o.Meta, "", h.ID)
 }
 
-// holdsNothing refuses the removal of a host that has namespaces, because their data is there and nowhere
-// else.
+// holdsNothing refuses the removal of a host with members of namespaces, because their groups need them, and some may
+// be the only ones.
 func (tx *Tx) holdsNothing(h fleet.Host) error {
 	if h.Namespaces == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (tx *Tx) holdsNothing(h fleet.Host) error {
 	placed := int64(h.Namespaces) - deleting
 	refused := api.Errorf(api.StateConflict, "%s is still deleting the data of %s: keep it running until their operations have ended", h.Name, namespaces(deleting))
 	if placed > 0 {
-		refused = api.Errorf(api.StateConflict, "%s holds the only data of %s: delete the namespaces and wait until their operations have ended", h.Name, namespaces(placed))
+		refused = api.Errorf(api.StateConflict, "%s has data of %s: drain it, or delete the namespaces, and wait until it has none", h.Name, namespaces(placed))
 	}
 	refused.Details = map[string]any{"namespaces": placed, "deleting": deleting}
 	return refused

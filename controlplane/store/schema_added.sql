@@ -42,3 +42,10 @@ CREATE TABLE IF NOT EXISTS pauses (
     principal TEXT NOT NULL, -- who paused it
     at_ns     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The hosts that shall have no namespaces.
+CREATE TABLE IF NOT EXISTS drains (
+    host      TEXT PRIMARY KEY,
+    principal TEXT NOT NULL, -- who drains it
+    at_ns     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

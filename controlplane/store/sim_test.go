@@ -315,11 +315,15 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(42) {
+	switch s.rng.IntN(44) {
 	case 30, 31, 32, 33:
 		return s.drawHost()
 	case 34, 35, 36, 37, 38, 39, 40, 41:
 		return s.drawStep(n, generation)
+	case 42:
+		return &DrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
+	case 43:
+		return &UndrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
 	case 28:
 		return &PauseReconcile{Id: string(n.ID)}
 	case 29:

@@ -40,6 +40,8 @@ const (
 	numRemoveHost       entry.Number = 26
 	numPauseReconcile   entry.Number = 27
 	numResumeReconcile  entry.Number = 28
+	numDrainHost        entry.Number = 29
+	numUndrainHost      entry.Number = 30
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -83,6 +85,9 @@ var table = optable.New([]*kind{
 	// An operator pauses a namespace before the next step is made, so the pause has the steps' class.
 	numPauseReconcile:  newKind("pause-reconcile", urgent, (*PauseReconcile).Apply),
 	numResumeReconcile: newKind("resume-reconcile", people, (*ResumeReconcile).Apply),
+	// Nothing more is placed on a host that is about to go, so its drain comes before requests of people.
+	numDrainHost:   newKind("drain-host", urgent, (*DrainHost).Apply),
+	numUndrainHost: newKind("undrain-host", people, (*UndrainHost).Apply),
 })
 
 // op is one change.
