@@ -3,8 +3,10 @@ package server
 import (
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/corvo/corvo/api"
@@ -32,7 +34,7 @@ const (
 )
 
 // join exchanges a fleet credential for a service token, and for a gateway also for the token that it
-// presents to hosts. It records the member's address, version and store if they have changed, before the member
+// presents to hosts. It records the member's addresses, version and store if they have changed, before the member
 // gets a token, so that two hosts never have one store.
 func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	var body wire.JoinRequest
@@ -57,10 +59,10 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	run := body.Run
-	if body.Address != host.Address || body.Version != host.Binary || body.Store != host.Store || run != host.Run || run == 0 && body.Store != "" {
+	if body.Address != host.Address || body.Raft != host.Raft || body.Version != host.Binary || body.Store != host.Store || run != host.Run || run == 0 && body.Store != "" {
 		q.meta.Idempotency = nil // each process that starts gets a number of its own
 		joined, err := propose[*store.JoinHostResult](r.Context(), s, &store.JoinHost{
-			Meta: q.meta, Id: host.ID, Address: body.Address, Version: body.Version, Store: body.Store, Run: run,
+			Meta: q.meta, Id: host.ID, Address: body.Address, Raft: body.Raft, Version: body.Version, Store: body.Store, Run: run,
 		})
 		if err != nil {
 			return err
@@ -71,7 +73,7 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	return s.admit(w, host, body, run)
 }
 
-// member validates what a member reports about itself: address, store, run and version. Only a host has an
+// member validates what a member reports about itself: addresses, store, run and version. Only a host has an
 // address. Therefore an address from a gateway, or none from a host, shows that the process was started with
 // a credential of the other kind.
 func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
@@ -91,12 +93,28 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	case kind == keyring.Host && r.Address != "" && !resourceid.Has(r.Store, wire.StorePrefix):
 		f.add("store", "%s is no id of a store, %s and 26 characters: start a host that names its own", text.Quote(r.Store), wire.StorePrefix)
 	}
+	switch {
+	case r.Raft == "":
+	case kind == keyring.Gateway:
+		f.add("raft", "is set: only a host has Raft members")
+	case len(r.Raft) > store.MaxRaftAddress:
+		f.add("raft", "has %d bytes: at most %d are allowed", len(r.Raft), store.MaxRaftAddress)
+	case !isHostPort(r.Raft):
+		f.add("raft", "%s is not host:port, such as 10.0.0.7:8083: correct the host's --raft-advertise", text.Quote(r.Raft))
+	}
 	if r.Run < 0 {
 		f.add("run", "is %d: it is the number of an earlier answer, or 0", r.Run)
 	}
 	if len(r.Version) > store.MaxVersion {
 		f.add("version", "has %d bytes: at most %d are allowed", len(r.Version), store.MaxVersion)
 	}
+}
+
+// isHostPort reports whether an address has a host and the number of a port.
+func isHostPort(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	n, notNumber := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && notNumber == nil && n > 0
 }
 
 // admit writes a service token, for a gateway a second one that the gateway presents to hosts, and a certificate if

@@ -321,6 +321,56 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// A join records the address of a host's Raft members. A change gives the documents of its namespaces new numbers, and
+// an address that other hosts could not connect to is refused.
+func TestJoinWithARaftAddress(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	id, credential := f.host("one", keyring.Host)
+	_, gateway := f.host("g", keyring.Gateway)
+	store := newStoreID(t)
+	join := func(credential, address, raft string) answer {
+		return f.send("POST", wire.JoinPath, credential, fmt.Sprintf(`{"address":%q,"store":%q,"raft":%q}`, address, store, raft))
+	}
+	long := strings.Repeat("h", 255-len(":1")) + ":1"
+	for _, c := range []struct{ raft, says string }{
+		{"h", "is not host:port"}, {":8083", "is not host:port"}, {"h:0", "is not host:port"}, {"h:raft", "is not host:port"}, {"h:65536", "is not host:port"},
+		{"h" + long, "raft has 256 bytes: at most 255 are allowed"},
+	} {
+		if p := join(credential, "http://one.test", c.raft).problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, c.says) {
+			t.Errorf("%q: %+v", c.raft, p)
+		}
+	}
+	a := f.send("POST", wire.JoinPath, gateway, `{"raft":"h:1"}`)
+	if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, "only a host has Raft members") {
+		t.Errorf("a gateway: %+v", p)
+	}
+	ns := f.namespace("acme", "mine")
+	if a := join(credential, "http://one.test", long); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	f.settle(ns, id)
+	number := func() int64 {
+		t.Helper()
+		n, err := f.store.Namespace(t.Context(), "", ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.DocNumber
+	}
+	before := number()
+	if a := join(credential, "http://one.test", "[2001:db8::7]:8083"); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	host, err := f.store.Host(t.Context(), id)
+	if err != nil || host.Raft != "[2001:db8::7]:8083" {
+		t.Errorf("the host is reached at %q: %v", host.Raft, err)
+	}
+	if after := number(); after <= before {
+		t.Errorf("the document kept number %d", before)
+	}
+}
+
 // frame returns a frame of usage in the present hour.
 func (f *front) frame(ns, stream string, from, to uint64) string {
 	hour := f.now().Truncate(time.Hour).UnixNano()
