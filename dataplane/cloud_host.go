@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/dataplane/agent"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/transport"
 )
 
 // HostConfig configures a host of the cloud.
@@ -27,8 +30,13 @@ type HostConfig struct {
 	Credential   string // cv_host_..., with which the host joins
 	Address      string // base URL where gateways reach this host
 	Version      string
-	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
-	MaxCells     int                 // namespaces open at once; 0 = host.DefaultMaxCells
+	Certificate  *certificate.Holder // of the host; nil = it has none and speaks plain HTTP
+	// Raft accepts the connections of the Raft members on other hosts, which reach it at the address RaftAddress. It needs
+	// a Certificate. OpenHost closes it if it fails, and otherwise Close does. nil = the host has only namespaces with one
+	// replica.
+	Raft        net.Listener
+	RaftAddress string
+	MaxCells    int // namespaces open at once; 0 = host.DefaultMaxCells
 	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace; 0 = fleet.DefaultMaxDiskPercent.
 	MaxDiskPercent int
 	FeedBytes      uint64               // see cell.Config
@@ -45,7 +53,8 @@ const segmentBytes = 1 << 20
 
 // CloudHost is an open host of the cloud. It serves many namespaces to gateways.
 type CloudHost struct {
-	lock   io.Closer // of the data directory
+	lock   io.Closer            // of the data directory
+	peers  *transport.Transport // to the Raft members on other hosts; nil = none
 	agent  *agent.Agent
 	host   *host.Host
 	server *server.Server
@@ -58,19 +67,26 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	n := &CloudHost{}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if cfg.Raft != nil && n.peers == nil {
+			err = errors.Join(err, cfg.Raft.Close())
+		}
+		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+	}()
 	store, err := host.OpenStore(cfg.DataDir, rand.Reader, time.Now().UnixNano())
 	if err != nil {
 		return nil, err
 	}
-	n := &CloudHost{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
-		}
-	}()
 	// OpenStore comes first, because its file tells the directory of a host from that of a node.
 	if n.lock, err = durable.Lock(cfg.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", cfg.DataDir, err)
+	}
+	if n.peers, err = openPeers(cfg, store); err != nil {
+		return nil, err
 	}
 	n.agent, err = agent.Open(agent.Config{
 		DataDir:      cfg.DataDir,
@@ -78,6 +94,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
 		Address:      cfg.Address,
+		Raft:         n.raftAddress(),
 		Version:      cfg.Version,
 		Certificate:  cfg.Certificate,
 
@@ -95,7 +112,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		NodeID:   store,
 		Adopt:    true,
 		MaxCells: cfg.MaxCells,
-		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
+		Engine:   engine.Tuning{Transport: n.peers, SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
 		Members:  n.agent.Members,
 		Peers:    n.agent.Peers,
 		OnChange: n.agent.Notify,
@@ -126,6 +143,28 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 	return n, nil
 }
 
+// openPeers opens the transport to the Raft members on other hosts, where the node's id is the store's. It returns
+// nil if the host has none. The transport gets no key of this node, because a host that joins anew has another one.
+func openPeers(cfg HostConfig, store string) (*transport.Transport, error) {
+	if cfg.Raft == nil {
+		return nil, nil
+	}
+	if cfg.Certificate == nil {
+		return nil, errors.New("a host without a certificate cannot speak Raft with other hosts")
+	}
+	return transport.Open(transport.Config{
+		NodeID: store, Listener: cfg.Raft, Advertise: cfg.RaftAddress, Identity: fleet.NewHostPeer(cfg.Certificate), Logger: cfg.Logger,
+	})
+}
+
+// raftAddress returns the address at which other hosts reach the Raft members of this one; "" = nowhere.
+func (n *CloudHost) raftAddress() string {
+	if n.peers == nil {
+		return ""
+	}
+	return n.peers.Address()
+}
+
 // Handler returns the handler of the gateways' requests.
 func (n *CloudHost) Handler() http.Handler { return n.server }
 
@@ -148,6 +187,9 @@ func (n *CloudHost) Close(ctx context.Context) error {
 	}
 	if n.host != nil {
 		errs = append(errs, n.host.Close(ctx))
+	}
+	if n.peers != nil { // after the groups, which hand over their leadership
+		errs = append(errs, n.peers.Close())
 	}
 	if n.lock != nil {
 		errs = append(errs, n.lock.Close())

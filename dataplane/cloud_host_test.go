@@ -38,6 +38,7 @@ type cloud struct {
 	dir        string
 	credential string // the host's
 	pass       string // a gateway's service token for hosts
+	tune       func(*dataplane.HostConfig)
 	spans      *tracetest.SpanRecorder
 	logger     *slog.Logger
 	host       *dataplane.CloudHost
@@ -48,20 +49,20 @@ func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{t: t, plane: fleettest.New(t), dir: filepath.Join(t.TempDir(), "data"), spans: tracetest.NewSpanRecorder(), logger: slog.New(slog.DiscardHandler)}
 	c.credential = c.plane.Register("host_1", keyring.Host)
-	c.pass = c.join(keyring.Gateway).HostToken
+	c.pass = c.join(http.DefaultClient, keyring.Gateway).HostToken
 	t.Cleanup(c.close)
 	return c
 }
 
-// join registers a member with the control plane and returns its service tokens.
-func (c *cloud) join(kind keyring.Kind) (a fleet.JoinAnswer) {
+// join registers a member with the control plane, to which the client connects, and returns its service tokens.
+func (c *cloud) join(client *http.Client, kind keyring.Kind) (a fleet.JoinAnswer) {
 	c.t.Helper()
 	r, err := http.NewRequest("POST", c.plane.URL+fleet.JoinPath, strings.NewReader("{}"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+c.plane.Register("m_"+string(kind), kind))
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -74,11 +75,15 @@ func (c *cloud) join(kind keyring.Kind) (a fleet.JoinAnswer) {
 
 func (c *cloud) open() {
 	c.t.Helper()
-	h, err := dataplane.OpenHost(context.Background(), dataplane.HostConfig{
+	cfg := dataplane.HostConfig{
 		DataDir: c.dir, ControlPlane: c.plane.URL, Credential: c.credential,
 		Address: "http://127.0.0.1:1", Version: "test", Logger: c.logger,
 		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(c.spans)),
-	})
+	}
+	if c.tune != nil {
+		c.tune(&cfg)
+	}
+	h, err := dataplane.OpenHost(context.Background(), cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -232,8 +237,8 @@ func TestHostServesWhatItIsTold(t *testing.T) {
 		"an unknown key":            c.send("GET", "/api/v1/queues", unknown, ""),
 		"no key":                    c.send("GET", "/api/v1/queues", "", ""),
 		"no service token":          c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "),
-		"a host's service token":    c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "+c.join(keyring.Host).Token),
-		"a gateway's for the plane": c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "+c.join(keyring.Gateway).Token),
+		"a host's service token":    c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "+c.join(http.DefaultClient, keyring.Host).Token),
+		"a gateway's for the plane": c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "+c.join(http.DefaultClient, keyring.Gateway).Token),
 		"the key as service token":  c.send("GET", "/api/v1/queues", text, "", fleet.ServiceHeader+": "+text),
 	} {
 		if a.status != 401 {

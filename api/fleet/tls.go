@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet/certificate"
 )
 
@@ -11,6 +13,7 @@ import (
 //
 //	host, gateway -> control plane   any process of it
 //	gateway -> host                  the host and the store that a document names
+//	host -> host                     any host with the store that is called; the groups decide what it may send
 //
 // A certificate only proves an identity. Service tokens and documents say what the member may do.
 
@@ -37,6 +40,32 @@ func HostServer(held *certificate.Holder) *tls.Config {
 func HostClient(held *certificate.Holder, host, store string) *tls.Config {
 	return codeless(held.Client(certificate.Only(certificate.Identity{Kind: certificate.Host, ID: host, Store: store})))
 }
+
+// HostPeer is a host's side of the connections between the Raft members on different hosts. The id of a node there is
+// the id of its store.
+type HostPeer struct{ held *certificate.Holder }
+
+// NewHostPeer returns the side of the host with a certificate. Until the host has joined, each handshake fails.
+func NewHostPeer(held *certificate.Holder) HostPeer { return HostPeer{held} }
+
+// Server returns the configuration for accepted connections. It lets in hosts only.
+func (p HostPeer) Server() *tls.Config { return p.held.Server(certificate.Any(certificate.Host)) }
+
+// Client returns the configuration for connections to the host with a store, or with "" to any host.
+func (p HostPeer) Client(store string) *tls.Config {
+	return p.held.Client(func(got certificate.Identity) error {
+		if err := certificate.Any(certificate.Host)(got); err != nil {
+			return err
+		}
+		if store != "" && got.Store != store {
+			return api.Errorf(api.Unauthorized, "%s is at the other end, where store %s was expected: has its address been given to another?", got, store)
+		}
+		return nil
+	})
+}
+
+// NodeID returns the store in a certificate that one of the configurations has verified.
+func (p HostPeer) NodeID(c *x509.Certificate) string { return certificate.StoreOf(c) }
 
 // codeless removes the code from the errors of a client's handshakes. They are UNAUTHORIZED, and in a response that
 // code would mean that the server refuses the caller's credential: a member would join again, and a

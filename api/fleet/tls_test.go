@@ -116,6 +116,13 @@ func TestConnectionsOfTheFleet(t *testing.T) {
 			server: hostMember, client: gatewayMember, serving: fleet.HostServer, calling: toHost,
 			strangeServers: []certificate.Identity{otherHost, otherStore, planeMember, gatewayMember}, strangeClients: []certificate.Identity{otherHost, planeMember},
 		},
+		"a host calls another host": {
+			server: hostMember, client: otherHost,
+			serving: func(h *certificate.Holder) *tls.Config { return fleet.NewHostPeer(h).Server() },
+			calling: func(h *certificate.Holder) *tls.Config { return fleet.NewHostPeer(h).Client(hostMember.Store) },
+
+			strangeServers: []certificate.Identity{otherStore, planeMember, gatewayMember}, strangeClients: []certificate.Identity{gatewayMember, planeMember},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

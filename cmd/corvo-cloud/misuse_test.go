@@ -97,6 +97,9 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: host, more: []string{"--control-plane", "http://a,b"}, says: `--control-plane is "b"; it must be a URL`},
 		{line: host, more: []string{"--control-plane", strings.Repeat("http://a,", 16) + "http://a"}, says: "--control-plane has 17 URLs; it must have at most 16"},
 		{line: host, more: []string{"--advertise", "10.0.0.7:8082"}, says: `--advertise is "10.0.0.7:8082"; it must be a URL`},
+		{line: host, more: []string{"--raft-bind", "frob"}, says: `--raft-bind is "frob"; it must be host:port or :port`},
+		{line: host, more: []string{"--raft-bind", "127.0.0.1:0"}, says: "--raft-bind and --raft-advertise need a certificate"},
+		{line: host, more: []string{"--raft-advertise", ":1"}, says: `--raft-advertise is ":1"; it must be a name or an address`},
 		{line: host, more: []string{"--metrics-bind", "frob"}, says: `--metrics-bind is "frob"; it must be host:port`},
 	} {
 		args := append(append([]string{}, c.line...), c.more...)

@@ -23,7 +23,7 @@ import (
 // A restarted host has another address.
 func (p *parts) startDirectHost() {
 	p.t.Helper()
-	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--fleet-root", p.root,
+	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0", "--fleet-root", p.root,
 		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", secure(p.control), "--credential-file", p.hostCredential)
 }
 

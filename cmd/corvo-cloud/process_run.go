@@ -150,6 +150,13 @@ func checkBind(f *misuse.Faults, flag, address string) {
 	f.Refuse(settings.IsAddress(address), "%s is %q; it must be host:port or :port, such as :8080", flag, address)
 }
 
+// checkRaft refuses invalid addresses for Raft. Both may be empty.
+func checkRaft(f *misuse.Faults, bind, advertise, example string) {
+	f.Refuse(bind == "" || settings.IsAddress(bind), "--raft-bind is %q; it must be host:port or :port", bind)
+	_, _, err := net.SplitHostPort(advertise)
+	f.Refuse(err != nil || settings.IsPeer(advertise), "--raft-advertise is %q; it must be a name or an address, with a port or without, such as %s", advertise, example)
+}
+
 // checkURL refuses a missing or invalid URL.
 func checkURL(f *misuse.Faults, flag, url, what, example string) {
 	f.Refuse(url != "", "%s is missing: %s", flag, what)

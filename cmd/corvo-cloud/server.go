@@ -79,12 +79,10 @@ func (cfg *serverConfig) check(f *misuse.Faults) {
 	f.Refuse(cfg.HostGrace >= controlplane.MinHostGrace, "--host-grace is %v; it must be at least %v, because hosts report every few seconds", cfg.HostGrace, controlplane.MinHostGrace)
 	f.Refuse(!cfg.Bootstrap || cfg.Join == "", "--bootstrap and --join exclude each other: give one of them")
 	f.Refuse(cfg.clustered() || cfg.RaftBind == "" && cfg.RaftAdvertise == "" && cfg.JoinTokenFile == "", "--raft-bind, --raft-advertise and --join-token-file need --bootstrap or --join")
-	f.Refuse(cfg.RaftBind == "" || settings.IsAddress(cfg.RaftBind), "--raft-bind is %q; it must be host:port or :port", cfg.RaftBind)
+	checkRaft(f, cfg.RaftBind, cfg.RaftAdvertise, "control-1.example.com")
 	for _, address := range settings.List(cfg.Join) {
 		f.Refuse(settings.IsPeer(address), "--join has %q; it must be host:port, such as control-1.example.com%s", address, defaultRaftBind)
 	}
-	_, _, err := net.SplitHostPort(cfg.RaftAdvertise)
-	f.Refuse(err != nil || settings.IsPeer(cfg.RaftAdvertise), "--raft-advertise is %q; it must be a name or an address, with a port or without, such as control-1.example.com", cfg.RaftAdvertise)
 	f.Refuse(len(cfg.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(cfg.NodeID), engine.MaxGroupName)
 }
 

@@ -193,7 +193,7 @@ func TestTheLeaderMayBeKilled(t *testing.T) {
 	door, far := proctest.NewRelay(t), proctest.NewRelay(t)
 	m := startMembers(t, 3, door.URL)
 	hostCredential, gatewayCredential := m.register(ctx, "host"), m.register(ctx, "gateway")
-	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", secure(far), "--data-dir", filepath.Join(m.dir, "h"),
+	host := start(t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0", "--advertise", secure(far), "--data-dir", filepath.Join(m.dir, "h"),
 		"--control-plane", m.urls(), "--fleet-root", m.root, "--credential-file", hostCredential, "--max-disk-percent", "100")
 	far.To(listening(host))
 	gateway := start(t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0", "--data-dir", filepath.Join(m.dir, "g"),

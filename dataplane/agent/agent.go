@@ -60,6 +60,7 @@ type Config struct {
 	ControlPlane string // base URLs of its processes, separated by commas
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
+	Raft         string // host:port at which other hosts reach its Raft members; "" = nowhere
 	Version      string
 	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
 	// MaxDiskPercent is the used share of the disk at which the host stops getting new namespaces; 0 =
@@ -131,7 +132,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 	a.member, err = fleet.NewMember(fleet.MemberConfig{
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
-		Join:         fleet.JoinRequest{Address: cfg.Address, Version: cfg.Version, Store: cfg.Store},
+		Join:         fleet.JoinRequest{Address: cfg.Address, Raft: cfg.Raft, Version: cfg.Version, Store: cfg.Store},
 		Trusted:      a.catalogue.Trusted(),
 		Certificate:  cfg.Certificate,
 		HTTP:         cfg.HTTP,

@@ -112,6 +112,15 @@ func identityOf(c *x509.Certificate) (Identity, error) {
 	return i, nil
 }
 
+// StoreOf returns the store in a certificate, or "" if it is not of a host.
+func StoreOf(c *x509.Certificate) string {
+	i, err := identityOf(c)
+	if err != nil {
+		return ""
+	}
+	return i.Store
+}
+
 // url returns the URI for a certificate.
 func (i Identity) url() (*url.URL, error) {
 	if err := i.Validate(); err != nil {

@@ -50,6 +50,7 @@ type ControlPlane struct {
 	members  map[string]member        // by credential
 	runs     map[string]int64         // of the newest process, by member
 	stores   map[string]string        // the one of the last join, by member
+	rafts    map[string]string        // the Raft address of the last join, by member
 	down     bool
 	silent   bool
 	ends     int // how often End closed all streams
@@ -85,7 +86,7 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime, root: NewRoot(tb, time.Now()),
-		docs: map[string]fleet.Message{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{},
+		docs: map[string]fleet.Message{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
 		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
@@ -247,6 +248,9 @@ func (c *ControlPlane) Store(id string) string {
 	return read(c, func() string { return c.stores[id] })
 }
 
+// Raft returns the Raft address that a member last joined with; "" = none.
+func (c *ControlPlane) Raft(id string) string { return read(c, func() string { return c.rafts[id] }) }
+
 // Refused counts the refused joins.
 func (c *ControlPlane) Refused() int { return read(c, func() int { return c.refused }) }
 
@@ -290,6 +294,7 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.joins++
+	c.rafts[m.id] = request.Raft
 	key := c.keys[len(c.keys)-1]
 	sign := func(role tenancy.Role, audience string) string {
 		// The token is valid by the real clock. ExpiresAt alone makes it look shorter.

@@ -37,11 +37,12 @@ type hostProcess struct {
 	last      atomic.Pointer[string] // last line that the process wrote to standard error
 }
 
-// hostPorts lists the ports of a host: the flag of its address, and the words of the process before its URL. The
+// hostPorts lists the ports of a host: the flag of its address, and the words of the process before its URL or address. The
 // address is kept in a file with the name of the flag in the directory of the host, so that the host has it again
 // after a restart.
 var hostPorts = []struct{ flag, says string }{
 	{"bind", "the host listens on "},
+	{"raft-bind", "other hosts reach it at "},
 }
 
 // pidFile is the name of the file with the number of the process in the directory of a host.
