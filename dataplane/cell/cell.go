@@ -374,7 +374,7 @@ func (c *Cell) Close(ctx context.Context) error {
 	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
 }
 
-// SettleUsage waits until the receiver has all usage of the shard. The host calls it before it deletes the
+// SettleUsage waits until the receiver has all usage in the store, whether this member leads or not. The host calls it before it deletes the
 // shard's data, when new requests are refused. Without a receiver it returns at once.
 func (c *Cell) SettleUsage(ctx context.Context) error {
 	if c.usage == nil {

@@ -81,6 +81,12 @@ func (c *Cell) onChange() {
 	}
 }
 
+// Alone reports whether this member is the only one of its group, so that it can lead without others.
+func (c *Cell) Alone() bool {
+	members := c.group.Members()
+	return len(members) == 1 && members[0].ID == c.cfg.NodeID
+}
+
 // Membership is this member's part in its group. Only a leader knows more than whether it has the log, because
 // the others may be behind.
 type Membership struct {

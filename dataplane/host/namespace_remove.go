@@ -188,14 +188,24 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 	return t, nil
 }
 
-// openToSettle opens the cells and waits until they take writes. After an error none is open.
+// leaderLimit is how long the deletion of a closed namespace waits for the leaders of groups with other members, from
+// which it could learn of entries after a crash. The others may have deleted the namespace already.
+const leaderLimit = 5 * time.Second
+
+// openToSettle opens the cells and waits until they have applied their logs. After an error none is open.
 func (h *Host) openToSettle(ctx context.Context, ns tenancy.NamespaceID, of *change) (*tenant, error) {
 	t, err := h.open(ctx, ns, Spec{}, of)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.ready(ctx, ns); err != nil {
-		return nil, errors.Join(err, t.close(context.WithoutCancel(ctx), ns))
+	led, cancel := context.WithTimeout(ctx, leaderLimit)
+	defer cancel()
+	for _, c := range t.cells {
+		if !c.Alone() {
+			_ = c.Ready(led) // without a leader its store has all that it can deliver
+		} else if err := c.Ready(ctx); err != nil {
+			return nil, errors.Join(err, t.close(context.WithoutCancel(ctx), ns))
+		}
 	}
 	return t, nil
 }

@@ -66,14 +66,17 @@ type Usage struct {
 	mu         sync.Mutex
 	ackChanged chan struct{} // closed when acked rises; nil while nothing waits for it
 
-	known bool // last is the receiver's answer; only Run's goroutine uses these fields
-	last  uint64
-	down  bool // a failure was logged, and no success since
+	delivering chan struct{} // holds a token while a goroutine delivers, which alone uses the fields below
+
+	known   bool // last is the receiver's answer
+	last    uint64
+	down    bool // a failure was logged, and no success since
+	follows bool // the shard may not lead, so that the receiver may have rows that the store lacks
 }
 
 // NewUsage returns the usage sink of a shard; Run starts it.
 func NewUsage(cfg UsageConfig) *Usage {
-	return &Usage{cfg: cfg, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1)}
+	return &Usage{cfg: cfg, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), delivering: make(chan struct{}, 1)}
 }
 
 // OnUsage implements the store's hook for new rows.
@@ -99,8 +102,17 @@ func (u *Usage) Err() error {
 }
 
 // Run delivers usage until ctx ends. The caller runs it while the shard leads, once at a time.
-func (u *Usage) Run(ctx context.Context) {
-	u.known = false
+func (u *Usage) Run(ctx context.Context) { u.deliver(ctx, false) }
+
+// deliver delivers usage until ctx ends, when no other goroutine does any more.
+func (u *Usage) deliver(ctx context.Context, follows bool) {
+	select {
+	case u.delivering <- struct{}{}:
+		defer func() { <-u.delivering }()
+	case <-ctx.Done():
+		return
+	}
+	u.known, u.follows = false, follows
 	backoff := minBackoff
 	for ctx.Err() == nil {
 		err := u.ship(ctx)
@@ -133,11 +145,23 @@ func (u *Usage) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Settle waits until the receiver has every row. It is called before a store is deleted, when no rows are
-// added any more, and needs Run to be running. If ctx ends first, the error says how many rows are left. From
-// this call on the receiver sets refused frames aside, because they would keep the store from being deleted.
+// Settle waits until the receiver has every row of the store. It is called before a store is deleted, when no rows are
+// added any more. If ctx ends first, the error says how many rows are left. From this call on the receiver sets refused
+// frames aside, because they would keep the store from being deleted.
+//
+// Settle delivers the rows itself unless Run does, because all members of a group delete their stores at once, and the
+// last ones have no leader any more. Members that deliver the same rows do no harm, because the receiver takes
+// each row once.
 func (u *Usage) Settle(ctx context.Context) error {
 	u.settling.Store(true)
+	if u.Owed() == 0 {
+		return nil
+	}
+	delivery, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { u.deliver(delivery, true) })
+	defer running.Wait()
+	defer stop()
 	for {
 		ackChanged := u.nextAck()
 		owed := u.Owed()
@@ -327,6 +351,7 @@ func (u *Usage) agree(ctx context.Context) (billing.Source, error) {
 	}
 	head := u.cfg.Store.Head()
 	switch first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq(); {
+	case last >= next && u.follows: // the leader, or another member, has delivered all that the store has and more
 	case last >= next:
 		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's last is %d: has the store lost its tail?",
 			last, incarnation, next-1)}

@@ -365,6 +365,51 @@ func TestSettleWithoutSettingAside(t *testing.T) {
 	}
 }
 
+// Settle delivers the rows of a member that does not lead. Members of one group that settle at the same time deliver each
+// row once, and one that is behind the receiver has nothing to deliver.
+func TestMembersSettleWithoutALeader(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.report(10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		behind := NewUsage(w.usage.cfg)
+		members := []*Usage{w.usage, NewUsage(w.usage.cfg), NewUsage(w.usage.cfg)}
+		errs := make(chan error)
+		for _, u := range members {
+			go func() { errs <- u.Settle(ctx) }()
+		}
+		for range members {
+			must(t, <-errs)
+		}
+		w.exact()
+		w.receiver.last[w.source()] = 11 // by a member that has one row more
+		must(t, behind.Settle(ctx))
+		if behind.Owed() != 0 || behind.Err() != nil {
+			t.Errorf("a member that is behind owes %d rows: %v", behind.Owed(), behind.Err())
+		}
+	})
+}
+
+// A member whose leadership ends while it settles goes on without it.
+func TestSettleGoesOnAfterTheLeadership(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.receiver.before = func() error { return api.Errorf(api.LeaderUnavailable, "away") }
+		w.report(3)
+		stop := w.run()
+		settled := make(chan error)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { settled <- w.usage.Settle(ctx) }()
+		pass(time.Second)
+		stop()
+		w.receiver.mu.Lock()
+		w.receiver.before = nil
+		w.receiver.mu.Unlock()
+		must(t, <-settled)
+		w.exact()
+	})
+}
+
 // TestTheBoundsOfAgreement uses the exact bounds: one row less or more would be a disagreement.
 func TestTheBoundsOfAgreement(t *testing.T) {
 	for _, last := range []uint64{4, 10} { // just before the first row kept, and the last row
