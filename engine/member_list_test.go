@@ -167,3 +167,27 @@ func TestMembersLevel(t *testing.T) {
 		}
 	}, func(c *engine.Config) { c.MaxLevel = levels[c.Transport.ID()] })
 }
+
+// TestALearnerCountsForTheLevel checks that the level of a group does not rise above the level of a member that is on
+// its way into the group, nor before that member has answered.
+func TestALearnerCountsForTheLevel(t *testing.T) {
+	levels := map[string]uint32{"a": 5, "b": 3, "c": 4, "d": 4}
+	inList(t, func(c *cluster, l *lists) {
+		a, b, d := c.members[0], c.members[1], c.members[3]
+		l.see(b.id, false)
+		d.stop()
+		l.set(a, b, d)
+		c.until("b and d are learners", func() bool { return shape(a) == "Abd" })
+		time.Sleep(time.Minute) // virtual
+		if level, ok := a.MembersLevel(); ok {
+			t.Errorf("the level is %d, and d has not answered", level)
+		}
+		l.set(a)
+		c.until("a is alone", func() bool { return shape(a) == "A" })
+		l.set(b)
+		c.until("the level is the learner's", func() bool {
+			level, ok := a.MembersLevel()
+			return shape(a) == "Ab" && ok && level == 3
+		})
+	}, func(c *engine.Config) { c.MaxLevel = levels[c.Transport.ID()] })
+}
