@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // ledger takes each row of a source once and in order, while it can be reached.
@@ -160,4 +162,48 @@ func TestTheLastMemberDeliversTheUsage(t *testing.T) {
 	if got := to.sum(); got != 200 {
 		t.Errorf("the ledger has %d of 200", got)
 	}
+}
+
+// A host that closes hands the leadership of all its groups over at the same time, and ends their waiting fetches.
+func TestAClosingHostHandsItsGroupsOver(t *testing.T) {
+	t.Parallel()
+	const namespaces = 10
+	c := newCrew(t, "a", "b", "c")
+	of := func(i int) tenancy.NamespaceID { return tenancy.NamespaceID(fmt.Sprintf("ns_%d", i)) }
+	for i := range namespaces {
+		d := c.doc(1, "found:a", "join:b", "join:c")
+		d.Namespace = string(of(i))
+		c.tell(d, "a", "b", "c")
+	}
+	leads := func(store string) (n int) {
+		for _, r := range c.hosts[store].report().Cells {
+			for _, g := range r.Groups {
+				if g.Role == fleet.Leading && len(g.Voters) == 3 && len(g.Learners) == 0 {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	eventually(t, "a leads all groups of three", func() bool { return leads("a") == 2*namespaces }, func() any { return leads("a") })
+	ended := make(chan error)
+	for i := range namespaces {
+		go func() {
+			ended <- c.hosts["a"].host.Park(context.Background(), of(i), []string{"q"}, func() error { return nil })
+		}()
+		eventually(t, "the fetch waits", func() bool {
+			p, err := c.hosts["a"].host.Polls(of(i))
+			return err == nil && p.Parked == 1
+		}, func() any { return i })
+	}
+	began := time.Now()
+	c.stop("a")
+	t.Logf("the host closed after %v", time.Since(began))
+	for range namespaces {
+		if err := <-ended; api.CodeOf(err) != api.LeaderUnavailable {
+			t.Errorf("a waiting fetch ended with %v", err)
+		}
+	}
+	eventually(t, "the others lead all groups", func() bool { return leads("b")+leads("c") == 2*namespaces }, func() any { return []int{leads("b"), leads("c")} })
+	t.Logf("the others led after %v", time.Since(began))
 }
