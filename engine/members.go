@@ -57,6 +57,10 @@ func (g *Group) Configuration() (members []Member, index uint64) {
 	return members, index
 }
 
+// Voter reports whether the configuration that this member has applied gives it a vote. A member gets its vote when it
+// has caught up with the leader. A group decodes each configuration once for it, so that every request may ask.
+func (g *Group) Voter() bool { return g.replica.Voter() }
+
 // voters returns the number of members with a vote.
 func (g *Group) voters() (n int) {
 	for _, p := range g.replica.Members() {

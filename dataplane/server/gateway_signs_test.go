@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/dataplane/host"
-	"github.com/corvo/corvo/dataplane/server"
-	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
 // TestHostTellsGatewaysWhatToRepeat checks that a host marks a refusal that changed nothing, in HTTP and in the RPC, and
@@ -69,13 +69,7 @@ func TestFollowerNamesTheLeader(t *testing.T) {
 	members := startPeers(t, 1)
 	hosts := map[string]*tenant{}
 	for _, m := range members {
-		v, directory := &tenant{t: t, ns: tenancy.Default}, fleet.NewDirectory()
-		v.register(directory, fleet.Doc{Number: 1, Name: "default"})
-		var err error
-		if v.server, err = server.New(server.Config{Host: m.host, Authenticator: directoryAuth{directory}, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
-		hosts[m.id] = v
+		hosts[m.id] = m.inTheCloud()
 	}
 	named := func(by, want string) {
 		t.Helper()
@@ -112,6 +106,48 @@ func TestFollowerNamesTheLeader(t *testing.T) {
 	named("a", "b")
 	members[1].enqueue("mail")
 	live.wants("enqueued mail")
+}
+
+// TestHostWithoutAVoteServesNobody checks that a host refuses a namespace that it has joined and not caught up with, and
+// names the leader as soon as it knows it. It serves as soon as it has a vote.
+func TestHostWithoutAVoteServesNobody(t *testing.T) {
+	t.Parallel()
+	identities := transporttest.Identities("a", "b")
+	a := startPeer(t, "a", identities["a"], host.Spec{})
+	a.ready()
+	a.enqueue("q")
+	group := a.cells()[0].Engine()
+	b := startPeer(t, "b", identities["b"], host.Spec{Shards: 1, Join: []entry.Incarnation{group.Incarnation()}})
+	v := b.inTheCloud()
+	refuses := func(leader string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the host names the leader %q", leader), func() bool {
+			return v.ask("GET", "/api/v1/queues", "").header.Get(fleet.LeaderHeader) == leader
+		})
+		for name, got := range map[string]answer{
+			"a read":  v.ask("GET", "/api/v1/queues", ""),
+			"a write": v.ask("POST", "/api/v1/enqueue", `{"queue":"q"}`),
+			"a call":  v.ask("POST", rpc.Prefix+"Enqueue", `{"queue":"q"}`, "Content-Type: application/json"),
+		} {
+			if got.status != 503 || got.header.Get(fleet.OutcomeHeader) != fleet.Unchanged {
+				t.Errorf("%s, with the leader %q: %d %v %s", name, leader, got.status, got.header, got.body)
+			}
+		}
+	}
+	refuses("")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := group.AddLearner(ctx, "b", b.transport.Address()); err != nil {
+		t.Fatal(err)
+	}
+	refuses("a")
+	if err := group.Promote(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the host serves", func() bool {
+		got := v.ask("GET", "/api/v1/queues/q", "")
+		return got.status == 200 && got.header.Get(fleet.LeaderHeader) == "a"
+	})
 }
 
 // TestHostNamesNoAddress checks that the status of a host's cluster names no address, because a tenant could not reach

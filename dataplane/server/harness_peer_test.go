@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
@@ -95,6 +96,22 @@ func startPeer(t *testing.T, id string, identity transport.Identity, spec host.S
 	t.Cleanup(func() { s.Drain(); front.Close() })
 	m.node = &node{t: t, server: s, dir: dir, url: front.URL}
 	return m
+}
+
+// inTheCloud serves the member's namespace as a host of the cloud does, beside the bare node.
+func (m *peer) inTheCloud() *tenant {
+	m.t.Helper()
+	v, directory := &tenant{t: m.t, ns: tenancy.Default}, fleet.NewDirectory()
+	v.register(directory, fleet.Doc{Number: 1, Name: "default"})
+	var err error
+	v.server, err = server.New(server.Config{
+		Host: m.host, Authenticator: directoryAuth{directory}, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return v
 }
 
 // cells returns the member's cells of all shards.

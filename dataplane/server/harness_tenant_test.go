@@ -40,7 +40,7 @@ func (d directoryAuth) Ready() error { return nil }
 // tenant is a namespace with data of its own. No request of another tenant contains its secrets, so no answer
 // to another tenant may contain them either.
 type tenant struct {
-	t      *testing.T
+	t      testing.TB
 	server *server.Server
 	cell   *cell.Cell
 	ns     tenancy.NamespaceID

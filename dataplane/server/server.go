@@ -239,15 +239,38 @@ func unscoped(h serve.Handler) serve.Handler {
 	}
 }
 
+// visiting keeps the caller's namespace open while a handler runs. A host of the cloud refuses a namespace whose shards
+// it has not caught up with, because it would answer by old data. A bare node's operator decides who asks it.
 func (s *Server) visiting(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		leave, err := s.cfg.Host.Visit(serve.Principal(r.Context()).Namespace)
+		ns := serve.Principal(r.Context()).Namespace
+		leave, err := s.cfg.Host.Visit(ns)
 		if err != nil {
 			return err
 		}
 		defer leave()
+		if s.cloud() {
+			if err := s.checkVotes(ns); err != nil {
+				return err
+			}
+		}
 		return h(w, r)
 	}
+}
+
+// checkVotes returns LEADER_UNAVAILABLE if this host has no vote in a shard of a namespace, as far as it knows: the
+// shard's leader has not added the host, the host still catches up, or the leader has removed it.
+func (s *Server) checkVotes(ns tenancy.NamespaceID) error {
+	cells, err := s.cfg.Host.Cells(ns)
+	if err != nil {
+		return err
+	}
+	for _, c := range cells {
+		if !c.Engine().Voter() {
+			return again(api.Errorf(api.LeaderUnavailable, "this host is not yet, or no longer, a full member of the namespace's shard %d: nothing was done, try again", c.Shard()))
+		}
+	}
+	return nil
 }
 
 // cloud reports whether this server is a host of the cloud.

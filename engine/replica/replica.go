@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -119,6 +120,7 @@ type Replica struct {
 	verifying     verifier
 	applyWaiters  indexWaiters
 	changed       chan struct{} // a token causes one call of Config.Changed
+	vote          atomic.Pointer[vote]
 
 	failing sync.Once
 	failed  chan struct{}

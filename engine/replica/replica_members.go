@@ -53,6 +53,25 @@ func (r *Replica) Configured() bool {
 	return slices.ContainsFunc(members, func(p Peer) bool { return p.ID == string(r.id) })
 }
 
+// vote says whether the configuration of entry index gives this member a vote.
+type vote struct {
+	index uint64
+	has   bool
+}
+
+// Voter reports whether the configuration in the machine gives this member a vote. It decodes each configuration once,
+// so that every request may ask.
+func (r *Replica) Voter() bool {
+	_, index := r.machine.Configuration()
+	known := r.vote.Load()
+	if known == nil || known.index != index {
+		members, of := r.AppliedMembers()
+		known = &vote{of, slices.ContainsFunc(members, func(p Peer) bool { return p.ID == string(r.id) && p.Voter })}
+		r.vote.Store(known)
+	}
+	return known.has
+}
+
 // Leader returns the id and address of the leader that this replica knows, or "" if it knows none.
 func (r *Replica) Leader() (id, address string) {
 	at, leader := r.raft.LeaderWithID()
