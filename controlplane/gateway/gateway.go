@@ -115,7 +115,8 @@ type Gateway struct {
 	failing   sync.Map // id of a host -> struct{}: its last request failed
 	away      awayHosts
 	first     firstMembers
-	probes    sync.WaitGroup // of lookFor
+	watch     hostWatch
+	probes    sync.WaitGroup // in the background
 	waiting   waitingRequests
 	room      room
 }
@@ -361,8 +362,8 @@ func (g *Gateway) session() *fleet.Session {
 	return &s
 }
 
-// recheck ends requests whose credential expires while they run, and drops the rate limit buckets of idle
-// keys, namespaces and organisations.
+// recheck ends requests whose credential expires while they run, watches the hosts of requests that run long, and drops
+// the rate limit buckets of idle keys, namespaces and organisations.
 func (g *Gateway) recheck(ctx context.Context) {
 	tick := time.NewTicker(RecheckEvery)
 	defer tick.Stop()
@@ -370,6 +371,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 		select {
 		case <-tick.C:
 			g.inflight.checkAll(g.shutOut)
+			g.watchHosts(ctx)
 			g.rates.forget(g.config.Now())
 		case <-ctx.Done():
 			return

@@ -41,12 +41,12 @@ func (a *awayHosts) has(target *url.URL) bool {
 
 // back reports whether a host takes requests. If it was away, back probes it, unless another request does so at present
 // or has done so just now.
-func (a *awayHosts) back(ctx context.Context, transport http.RoundTripper, target *url.URL) bool {
+func (a *awayHosts) back(ctx context.Context, transport http.RoundTripper, to peer, target *url.URL) bool {
 	if !a.has(target) {
 		return true
 	}
 	done := a.begin(target)
-	return done != nil && done(answers(ctx, transport, target))
+	return done != nil && done(answers(ctx, transport, to, target))
 }
 
 // begin reserves the probe of a host that is away. It returns nil if the host is not away, or if another goroutine
@@ -76,19 +76,25 @@ func (a *awayHosts) begin(target *url.URL) (done func(back bool) bool) {
 }
 
 // answers sends a probe to a host, and reports whether the host answers and does not shut down.
-func answers(ctx context.Context, transport http.RoundTripper, target *url.URL) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.JoinPath("/healthz").String(), nil)
-	if err != nil {
-		return false
-	}
-	answer, err := transport.RoundTrip(r)
+func answers(ctx context.Context, transport http.RoundTripper, to peer, target *url.URL) bool {
+	answer, err := probe(ctx, transport, to, target, probeTimeout)
 	if err != nil {
 		return false
 	}
 	answer.Body.Close()
 	return answer.Header[fleet.LeavingHeader] == nil
+}
+
+// probe asks a host for its health.
+func probe(ctx context.Context, transport http.RoundTripper, to peer, target *url.URL, limit time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ctx = context.WithValue(ctx, proxiedKey{}, &proxiedRequest{host: to.host, store: to.store})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.JoinPath("/healthz").String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return transport.RoundTrip(r)
 }
 
 const (

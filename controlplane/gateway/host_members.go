@@ -150,10 +150,8 @@ func (g *Gateway) lookFor(t *proxiedRequest, target *url.URL) {
 		return
 	}
 	at := slices.IndexFunc(t.members, func(m fleet.GroupMember) bool { return m.Store == t.first.store })
-	probe := &proxiedRequest{host: t.members[at].Host, store: t.first.store}
-	g.probes.Go(func() {
-		done(answers(context.WithValue(context.Background(), proxiedKey{}, probe), g.transport, target))
-	})
+	to := peer{t.members[at].Host, t.first.store}
+	g.probes.Go(func() { done(answers(context.Background(), g.transport, to, target)) })
 }
 
 // targetOf returns a base URL of a host, from a cache by address. It returns nil for an address that is not an http or

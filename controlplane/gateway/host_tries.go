@@ -116,7 +116,7 @@ func (g *Gateway) tryAgain(t *proxiedRequest, r *http.Request) (*http.Response, 
 	if t.serviceToken = g.member.HostToken(); t.serviceToken == "" {
 		return nil, errHostAway
 	}
-	if !g.away.back(r.Context(), g.transport, t.target) {
+	if !g.away.back(r.Context(), g.transport, peer{t.host, t.store}, t.target) {
 		return nil, errHostAway
 	}
 	out := r.WithContext(r.Context())
@@ -139,7 +139,14 @@ func (g *Gateway) try(t *proxiedRequest, r *http.Request) (*http.Response, error
 	if g.away.has(t.target) {
 		return nil, errHostAway
 	}
-	answer, err := g.transport.RoundTrip(r)
+	answer, err := g.transport.RoundTrip(t.stay.begin(t, r))
+	if !t.stay.answered() {
+		t.doubt = true
+		if err == nil {
+			answer.Body.Close()
+		}
+		return nil, errHostSilent
+	}
 	if err != nil {
 		if r.Context().Err() == nil && !t.body.broken.Load() {
 			t.doubt = t.doubt || !unsent(err)

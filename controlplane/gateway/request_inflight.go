@@ -15,6 +15,7 @@ type inflightRequest struct {
 	stream           bool   // its body is a stream of frames
 	cancel           context.CancelCauseFunc
 	closeBody        func() // ends the body of a stream, as if the client had
+	stay             stay
 }
 
 // drain cancels a poll, or ends the body of a stream. Other requests continue.
@@ -96,6 +97,18 @@ func (f *inflight) check(namespace string, shutOut func(*inflightRequest) error)
 			p.cancel(err)
 		}
 	}
+}
+
+// all returns the requests under way.
+func (f *inflight) all() (all []*inflightRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, of := range f.requests {
+		for p := range of {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 func (f *inflight) checkAll(shutOut func(*inflightRequest) error) {
