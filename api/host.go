@@ -11,6 +11,9 @@ type Host struct {
 type HostSpec struct {
 	Kind   string `json:"kind"` // host (default) or gateway
 	Region string `json:"region"`
+	// Zone is a word for hosts that may be lost together; the members of a namespace are spread over zones. It is the
+	// id of a host that was registered without one, and absent for a gateway.
+	Zone string `json:"zone,omitempty"`
 }
 
 // HostStatus is the state of a host. After the control plane has restarted, LastSeenAt is null and StoreState
@@ -62,6 +65,7 @@ type CreateHostRequest struct {
 	Name   string `json:"name"`             // [a-z][a-z0-9-]{0,62}, unique
 	Kind   string `json:"kind,omitempty"`   // host (the default) or gateway
 	Region string `json:"region,omitempty"` // default local
+	Zone   string `json:"zone,omitempty"`   // of a host; default its id; cannot change
 }
 
 // CreatedHost is the response of a request that creates a host. No other response contains the credential.

@@ -18,6 +18,7 @@ func cloudHosts(r *remote) *cobra.Command {
 		{"ID", func(h api.Host) string { return h.ID }},
 		{"KIND", func(h api.Host) string { return h.Spec.Kind }},
 		{"REGION", func(h api.Host) string { return h.Spec.Region }},
+		{"ZONE", func(h api.Host) string { return h.Spec.Zone }},
 		{"NAMESPACES", func(h api.Host) string { return count(h.Status.Namespaces) }},
 		{"VERSION", func(h api.Host) string { return h.Status.Version }},
 		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
@@ -136,6 +137,7 @@ func createHost(r *remote) *cobra.Command {
 	made.bind(cmd,
 		set("kind", "kind of machine: host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
 		set("region", "region of the machine", words, func(r *api.CreateHostRequest) *string { return &r.Region }),
+		set("zone", "zone of a host, such as its rack; replicas are spread over zones (default its id)", words, func(r *api.CreateHostRequest) *string { return &r.Zone }),
 	)
 	return cmd
 }

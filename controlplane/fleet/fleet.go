@@ -142,6 +142,7 @@ type Host struct {
 	Name       string
 	Kind       keyring.Kind // keyring.Host or keyring.Gateway
 	Region     string
+	Zone       string // hosts with one zone may be lost together; its id if none was given, "" for a gateway
 	Address    string // base URL; "" until it has joined, and for gateways
 	Raft       string // host:port where other hosts reach its Raft members; "" = nowhere
 	Binary     string // version of its binary; "" until it has joined

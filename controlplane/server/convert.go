@@ -102,7 +102,7 @@ var kindWords = map[keyring.Kind]string{keyring.Host: "host", keyring.Gateway: "
 func (s *Server) toHost(h fleet.Host) api.Host {
 	out := api.Host{
 		Resource: api.Resource{ID: h.ID, Name: h.Name, ResourceVersion: h.Version, Generation: 1, CreatedAt: timeOf(h.CreatedNs)},
-		Spec:     api.HostSpec{Kind: kindWords[h.Kind], Region: h.Region},
+		Spec:     api.HostSpec{Kind: kindWords[h.Kind], Region: h.Region, Zone: h.Zone},
 		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces, Store: h.Store, LostNamespaces: h.Lost},
 	}
 	if h.Draining {

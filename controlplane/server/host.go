@@ -50,6 +50,9 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 	default:
 		f.add("kind", "%s is none: use host or gateway", text.Quote(body.Kind))
 	}
+	if body.Zone != "" && kind == keyring.Gateway {
+		f.add("zone", "is %s, and a gateway has none: leave it out", text.Quote(body.Zone))
+	}
 	if err := f.err(); err != nil {
 		return err
 	}
@@ -61,6 +64,7 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	o.Zone = body.Zone
 	made, err := propose[*store.CreateHostResult](r.Context(), s, o)
 	if err != nil {
 		return err

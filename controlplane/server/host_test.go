@@ -1,10 +1,12 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -53,6 +55,29 @@ func TestARemovedMemberIsRefused(t *testing.T) {
 			t.Errorf("the audit log ends with %+v", last)
 		}
 		f.host(name, kind) // its name is free
+	}
+}
+
+// A host is registered in a zone, and a gateway in none.
+func TestZoneOfAHost(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	ops := f.cloud(f.operator)
+	made, err := ops.CreateHost(t.Context(), api.CreateHostRequest{Name: "one", Zone: "rack-1"})
+	if err != nil || made.Spec.Zone != "rack-1" {
+		t.Errorf("the answer has zone %q, %v", made.Spec.Zone, err)
+	}
+	if h, err := ops.Host(t.Context(), "one"); err != nil || h.Spec.Zone != "rack-1" {
+		t.Errorf("the host has zone %q, %v", h.Spec.Zone, err)
+	}
+	if made, err = ops.CreateHost(t.Context(), api.CreateHostRequest{Name: "two"}); err != nil || made.Spec.Zone != made.ID {
+		t.Errorf("a host without a zone has %q, %v", made.Spec.Zone, err)
+	}
+	if a := f.send("POST", cloud+"/hosts", f.operator, `{"name":"g","kind":"gateway","zone":"rack-1"}`); a.problem(t).Code != api.ValidationError {
+		t.Errorf("a gateway in a zone: %d %s", a.status, a.body)
+	}
+	if a := f.send("POST", cloud+"/hosts", f.operator, `{"name":"three","zone":"`+strings.Repeat("z", store.MaxZone+1)+`"}`); a.problem(t).Code != api.ValidationError {
+		t.Errorf("a zone that is too long: %d %s", a.status, a.body)
 	}
 }
 

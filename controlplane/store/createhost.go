@@ -18,6 +18,10 @@ func (o *CreateHost) Validate() error {
 	p.add("id", checkID(o.Id))
 	p.add("name", checkName(o.Name))
 	p.add("region", checkText(o.Region, MaxRegion))
+	p.add("zone", checkText(o.Zone, MaxZone))
+	if o.Zone != "" && keyring.Kind(o.Kind) == keyring.Gateway {
+		p.add("zone", fmt.Errorf("is %q: a gateway has none", o.Zone))
+	}
 	if k := keyring.Kind(o.Kind); k != keyring.Host && k != keyring.Gateway {
 		p.add("kind", fmt.Errorf("is %q: use %s or %s", o.Kind, keyring.Host, keyring.Gateway))
 	}
@@ -58,6 +62,11 @@ func (o *CreateHost) Apply(tx *Tx) (*CreateHostResult, error) {
 		o.Id, o.Name, o.Kind, o.Region, tx.clockNs())
 	if err != nil {
 		return nil, err
+	}
+	if o.Zone != "" {
+		if err := tx.put("INSERT INTO zones (host, zone) VALUES (?, ?)", o.Id, o.Zone); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.addCredential(c, 0); err != nil {
 		return nil, err

@@ -315,7 +315,7 @@ func TestHosts(t *testing.T) {
 	s := w.store()
 	for _, name := range []string{"h1", "host_h1"} {
 		h, err := s.Host(t.Context(), name)
-		if want := (fleet.Host{ID: "host_h1", Name: "h1", Kind: keyring.Host, Region: "here", Address: "http://h1", Raft: "h1:7000", Binary: "v1", Version: 4, CreatedNs: epochNs, Namespaces: 1, Cells: 1,
+		if want := (fleet.Host{ID: "host_h1", Name: "h1", Kind: keyring.Host, Region: "here", Zone: "host_h1", Address: "http://h1", Raft: "h1:7000", Binary: "v1", Version: 4, CreatedNs: epochNs, Namespaces: 1, Cells: 1,
 			Store: "store_h1", Run: 1}); err != nil || h != want {
 			t.Errorf("%s is %+v, %v", name, h, err)
 		}

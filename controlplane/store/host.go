@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 const selectHost = `SELECT id, name, kind, region, address, binary, version, created_ns,
@@ -16,11 +17,15 @@ const selectHost = `SELECT id, name, kind, region, address, binary, version, cre
 	COALESCE((SELECT MAX(s.run) FROM stores s WHERE s.host = hosts.id), 0),
 	(SELECT COUNT(*) FROM stores s JOIN members m ON m.store = s.id AND m.deleted = 0 WHERE s.host = hosts.id AND s.lost_ns > 0),
 	raft, COALESCE((SELECT d.principal FROM drains d WHERE d.host = hosts.id), ''),
-	COALESCE((SELECT d.at_ns FROM drains d WHERE d.host = hosts.id), 0) FROM hosts`
+	COALESCE((SELECT d.at_ns FROM drains d WHERE d.host = hosts.id), 0),
+	COALESCE((SELECT z.zone FROM zones z WHERE z.host = hosts.id), '') FROM hosts`
 
 func scanHost(rows *sql.Rows) (h fleet.Host, err error) {
 	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces, &h.Cells, &h.Store, &h.Run, &h.Lost, &h.Raft,
-		&h.DrainingBy, &h.DrainingNs)
+		&h.DrainingBy, &h.DrainingNs, &h.Zone)
+	if h.Zone == "" && h.Kind == keyring.Host {
+		h.Zone = h.ID
+	}
 	h.Draining = h.DrainingNs != 0
 	return h, err
 }

@@ -33,6 +33,7 @@ const (
 	MaxID             = 64  // bytes of an id
 	MaxName           = 63  // bytes of the name of an organisation, namespace or host
 	MaxRegion         = 63  // bytes
+	MaxZone           = 63  // bytes of the zone of a host
 	MaxShards         = 64  // of a namespace
 	MaxReplicas       = 5   // of a namespace
 	MaxAddress        = 512 // bytes of a host's base URL

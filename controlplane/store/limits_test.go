@@ -135,6 +135,8 @@ func TestValidate(t *testing.T) {
 		{"kind", nil, func() op {
 			return host(func(o *CreateHost) { o.Kind, o.Credential.Kind, o.Credential.Roles = "org", "org", []string{"admin"} })
 		}},
+		{"zone", func() op { return host(func(o *CreateHost) { o.Zone = long(MaxZone) }) }, func() op { return host(func(o *CreateHost) { o.Zone = long(MaxZone + 1) }) }},
+		{"zone", nil, func() op { o := newGateway("a"); o.Zone = "rack-1"; return o }},
 		{"address", func() op { return join("a", long(MaxAddress)) }, func() op { return join("a", long(MaxAddress+1)) }},
 		{"version", nil, func() op { return &JoinHost{Id: "h", Version: long(MaxVersion + 1)} }},
 		{"store", nil, func() op { return &JoinHost{Id: "h", Store: long(MaxID + 1)} }},

@@ -2030,6 +2030,7 @@ type CreateHost struct {
 	Region        string                 `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
 	Credential    *Credential            `protobuf:"bytes,6,opt,name=credential,proto3" json:"credential,omitempty"`
 	Ensure        bool                   `protobuf:"varint,7,opt,name=ensure,proto3" json:"ensure,omitempty"` // as in CreateCredential
+	Zone          string                 `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`      // of a host; "" = it is its own zone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2111,6 +2112,13 @@ func (x *CreateHost) GetEnsure() bool {
 		return x.Ensure
 	}
 	return false
+}
+
+func (x *CreateHost) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
 }
 
 type CreateHostResult struct {
@@ -3920,7 +3928,7 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x0ejudged_version\x18\t \x01(\x03R\rjudgedVersion\x12%\n" +
 	"\x0ecaller_version\x18\n" +
 	" \x01(\x03R\rcallerVersion\"\x15\n" +
-	"\x13SetCredentialResult\"\xe8\x01\n" +
+	"\x13SetCredentialResult\"\xfc\x01\n" +
 	"\n" +
 	"CreateHost\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -3931,7 +3939,8 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x06 \x01(\v2!.corvo.controlplane.v1.CredentialR\n" +
 	"credential\x12\x16\n" +
-	"\x06ensure\x18\a \x01(\bR\x06ensure\"\"\n" +
+	"\x06ensure\x18\a \x01(\bR\x06ensure\x12\x12\n" +
+	"\x04zone\x18\b \x01(\tR\x04zone\"\"\n" +
 	"\x10CreateHostResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xbb\x01\n" +
 	"\bJoinHost\x12/\n" +

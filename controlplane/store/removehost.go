@@ -42,8 +42,10 @@ func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	if _, err := tx.exec("UPDATE stores SET lost_ns = ? WHERE host = ? AND lost_ns = 0", tx.clockNs(), h.ID); err != nil {
 		return nil, err
 	}
-	if _, err := tx.exec("DELETE FROM drains WHERE host = ?", h.ID); err != nil {
-		return nil, err
+	for _, statement := range []string{"DELETE FROM drains WHERE host = ?", "DELETE FROM zones WHERE host = ?"} {
+		if _, err := tx.exec(statement, h.ID); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.put("DELETE FROM hosts WHERE id = ?", h.ID); err != nil {
 		return nil, err

@@ -49,3 +49,9 @@ CREATE TABLE IF NOT EXISTS drains (
     principal TEXT NOT NULL, -- who drains it
     at_ns     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The zones of hosts that were registered with one.
+CREATE TABLE IF NOT EXISTS zones (
+    host TEXT PRIMARY KEY,
+    zone TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

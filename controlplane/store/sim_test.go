@@ -389,6 +389,7 @@ func (s *simulation) drawBare() op {
 func (s *simulation) drawNewHost() op {
 	o := newHost("h")
 	o.Id, o.Name, o.Ensure = s.mint("host_"), fmt.Sprint("h", s.rng.IntN(7)), s.rng.IntN(2) == 0
+	o.Zone = []string{"", "z1", "z2"}[s.rng.IntN(3)]
 	o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
 	return o
 }
