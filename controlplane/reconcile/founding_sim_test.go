@@ -21,25 +21,28 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-var seeds = flag.Uint64("sim.seeds", 12, "histories that TestFoundingSimulation plays")
+var seeds = flag.Uint64("sim.seeds", 8, "histories that TestFoundingSimulation plays")
 
-// TestFoundingSimulation plays random histories of the reconciler on a real store with three modelled hosts. Reports are
-// lost or late, and so are documents and the steps of a second reconciler. Hosts crash between any two effects, join with
-// an empty store and go back to a lost one. Each incarnation has at most one founder, a store whose founding is recorded
-// keeps the data until the namespace is deleted, and every operation ends once the faults do.
+// TestFoundingSimulation plays random histories of the reconciler on a real store with modelled hosts and groups. Reports
+// are lost or late, and so are documents and the steps of a second reconciler. Hosts crash between any two effects, join
+// with an empty store and go back to a lost one. Namespaces get more and fewer replicas. Each incarnation has at most one
+// founder. The groups of a namespace whose founding is recorded keep a copy on each voter and every acknowledged write until
+// the namespace is deleted, so that no act of the control plane takes a majority from them. A settled namespace has exactly
+// its list of members, and every operation ends once the faults do.
 func TestFoundingSimulation(t *testing.T) {
 	t.Parallel()
-	var replaced atomic.Int64
+	var replaced, left, settled atomic.Int64
 	t.Cleanup(func() {
-		if replaced.Load() == 0 {
-			t.Error("the histories are poor: no founder was replaced")
+		if replaced.Load() == 0 || left.Load() == 0 || settled.Load() == 0 {
+			t.Errorf("the histories are poor: %d founders were replaced, %d changes of members have settled, and %d copies have left",
+				replaced.Load(), settled.Load(), left.Load())
 		}
 	})
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newSimWorld(t, seed)
-			for range 150 {
+			for range 800 {
 				w.step()
 				w.check()
 			}
@@ -48,6 +51,8 @@ func TestFoundingSimulation(t *testing.T) {
 				t.Errorf("the history is poor: it has %d foundings", w.founded)
 			}
 			replaced.Add(int64(len(w.replaced)))
+			left.Add(int64(w.left))
+			settled.Add(int64(w.settled))
 		})
 	}
 }
@@ -62,8 +67,13 @@ type simWorld struct {
 	hosts    []*simHost
 	late     []func()                     // reports and steps that have not arrived
 	founders map[entry.Incarnation]string // the store that has founded a group
-	minted   int                          // ids
+	groups   map[entry.Incarnation]*simGroup
+	minted   int // ids
 	founded  int
+	left     int // copies of the namespace's own history that were deleted by leave
+	first    map[tenancy.NamespaceID]entry.Incarnation
+	observed map[tenancy.NamespaceID]int64 // generations
+	settled  int                           // changes of members
 	replaced map[tenancy.NamespaceID]bool
 }
 
@@ -86,16 +96,22 @@ type simStore struct {
 // simCopy is the data of a namespace in one store.
 type simCopy struct {
 	groups   []entry.Incarnation
-	complete bool
+	complete bool   // a founding that was not cut short, or a future member that waits for a leader
+	log      int    // writes in it
+	config   uint64 // index of the newest configuration in it that has the store; 0 = none
 }
 
 func newSimWorld(t *testing.T, seed uint64) *simWorld {
 	s, _ := openStore(t)
-	w := &simWorld{t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), s: s, founders: map[entry.Incarnation]string{}, replaced: map[tenancy.NamespaceID]bool{}}
+	w := &simWorld{
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), s: s,
+		founders: map[entry.Incarnation]string{}, groups: map[entry.Incarnation]*simGroup{},
+		first: map[tenancy.NamespaceID]entry.Incarnation{}, observed: map[tenancy.NamespaceID]int64{}, replaced: map[tenancy.NamespaceID]bool{},
+	}
 	now := func() time.Time { return w.now }
-	w.r = New(Config{Store: s, Observations: NewObservations(now, HostGrace), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	w.r = New(Config{Store: s, Observations: NewObservations(now, 3*AliveLimit), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	propose(t, s, &store.CreateOrg{Meta: &store.Meta{Principal: "test"}, Id: "org_1", Name: "acme"})
-	for i := range 3 {
+	for i := range 5 {
 		h := &simHost{id: fmt.Sprint("host_", i)}
 		hash := make([]byte, 32)
 		hash[0] = byte(i)
@@ -120,8 +136,12 @@ func (w *simWorld) newStore(h *simHost) *simStore {
 
 // start starts a new process of a host on a store.
 func (w *simWorld) start(h *simHost, at *simStore) {
+	raft := h.id + ":7000"
+	if h == w.hosts[0] {
+		raft = "" // it has no certificate
+	}
 	joined, err := store.Propose[*store.JoinHostResult](w.t.Context(), w.s, &store.JoinHost{
-		Meta: &store.Meta{Principal: h.id}, Id: h.id, Address: "http://" + h.id, Version: "v1", Store: at.id,
+		Meta: &store.Meta{Principal: h.id}, Id: h.id, Address: "http://" + h.id, Version: "v1", Store: at.id, Raft: raft,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -129,41 +149,59 @@ func (w *simWorld) start(h *simHost, at *simStore) {
 	h.run, h.store, h.alive = joined.Run, at, true
 }
 
-// step lets one random thing happen.
+// step lets one random thing happen. Faults are rare enough that changes of members end between them, at the latest in a
+// calm spell.
 func (w *simWorld) step() {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
-	switch n := w.rng.IntN(40); {
-	case n < 3:
+	switch n := w.rng.IntN(100); {
+	case n < 2:
 		w.create()
-	case n < 11:
+	case n < 5:
+		w.scale()
+	case n < 16:
 		w.r.pass(w.t.Context(), leading(w.t, w.s))
-	case n < 13:
+	case n < 18:
 		w.delayStep()
-	case n < 21:
+	case n < 32:
 		w.deliver(h, w.rng.IntN(3))
-	case n < 28:
+	case n < 48:
 		w.act(h)
-	case n < 34:
+	case n < 64:
 		w.report(h)
-	case n < 36 && len(w.late) > 0:
+	case n < 88:
+		w.leadSome()
+	case n < 91 && len(w.late) > 0:
 		i := w.rng.IntN(len(w.late))
 		arrive := w.late[i]
 		w.late = slices.Delete(w.late, i, i+1)
 		arrive()
-	case n == 36:
-		h.alive = false
-	case n == 37:
-		w.start(h, h.stores[w.rng.IntN(len(h.stores))])
-	case n == 38 && len(h.stores) < 4:
-		w.start(h, w.newStore(h))
+	case n < 96:
+		w.trouble(h)
+	case n == 96:
+		w.settle(w.rng.IntN(12))
 	default:
 		w.now = w.now.Add(time.Duration(w.rng.Int64N(int64(AliveLimit / 2))))
 	}
 }
 
+// trouble crashes a host, starts one that has crashed, or starts one with another store.
+func (w *simWorld) trouble(h *simHost) {
+	crashed := slices.IndexFunc(w.hosts, func(h *simHost) bool { return !h.alive })
+	switch n := w.rng.IntN(8); {
+	case crashed >= 0 && n < 6:
+		w.start(w.hosts[crashed], w.hosts[crashed].store)
+	case n < 6:
+		h.alive = false
+	case n == 6:
+		w.start(h, h.stores[w.rng.IntN(len(h.stores))])
+	case len(h.stores) < 4:
+		w.start(h, w.newStore(h))
+	}
+}
+
 func (w *simWorld) create() {
 	all := w.namespaces()
-	if len(all) > 3 && w.rng.IntN(2) == 0 {
+	if len(all) > 4 || len(all) > 2 && w.rng.IntN(3) == 0 {
 		w.delete(all[w.rng.IntN(len(all))])
 		return
 	}
@@ -173,7 +211,21 @@ func (w *simWorld) create() {
 	}
 	id := w.id("ns_")
 	propose(w.t, w.s, &store.CreateNamespace{Meta: &store.Meta{Principal: "test"}, Id: id, Org: "org_1", Name: "n" + id[3:], OperationId: w.id("op_"),
-		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: 1, Shards: 1}, Incarnations: incarnations})
+		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: w.replicas(), Shards: 1}, Incarnations: incarnations})
+}
+
+func (w *simWorld) replicas() uint32 { return 1 + 2*w.rng.Uint32N(2) }
+
+// scale changes the number of replicas of a namespace.
+func (w *simWorld) scale() {
+	all := w.namespaces()
+	if len(all) == 0 {
+		return
+	}
+	ns, replicas := all[w.rng.IntN(len(all))], w.replicas()
+	if ns.Phase != fleet.Deleting {
+		propose(w.t, w.s, &store.UpdateNamespace{Meta: &store.Meta{Principal: "test"}, Id: string(ns.ID), Replicas: &replicas})
+	}
 }
 
 func (w *simWorld) delete(ns fleet.Namespace) {
@@ -220,11 +272,11 @@ func (w *simWorld) deliver(h *simHost, missing int) {
 	}
 	for _, d := range docs[:max(0, len(docs)-missing)] {
 		known, heard := h.store.docs[d.Namespace]
-		if d.Host != h.id {
-			if d.Role == wire.Found || !heard && d.Generation == 1 || d.Desired == wire.Absent && !heard {
+		if !slices.ContainsFunc(d.Members, func(m wire.GroupMember) bool { return m.Host == h.id }) {
+			founding := slices.ContainsFunc(d.Members, func(m wire.GroupMember) bool { return m.Role == wire.Found })
+			if founding || len(d.Members) == 0 || !heard && d.Generation == 1 || d.Desired == wire.Absent && !heard {
 				continue
 			}
-			d.Store, d.Role = "", ""
 			if d.Desired == wire.Open {
 				d.Desired = wire.Leave
 			}
@@ -247,15 +299,34 @@ func (w *simWorld) act(h *simHost) {
 	slices.Sort(ids)
 	id := ids[w.rng.IntN(len(ids))]
 	d, at := h.store.docs[id], h.store.copies[id]
+	role := h.store.role(d)
 	switch {
-	case d.Desired == wire.Absent, d.Desired == wire.Leave && at != nil && !slices.Equal(at.groups, d.Incarnations):
+	case d.Desired == wire.Absent:
 		delete(h.store.copies, id)
-	case d.Desired != wire.Open || d.Store != h.store.id || d.Role != wire.Found:
-	case at == nil:
+	case d.Desired == wire.Leave && at != nil && !slices.Equal(at.groups, d.Incarnations):
+		delete(h.store.copies, id)
+	case d.Desired == wire.Leave && at != nil && role == "" && len(d.Configurations) > 0 && at.config <= d.Configurations[0]:
+		delete(h.store.copies, id)
+		w.left++
+	case d.Desired != wire.Open:
+	case at == nil && role == wire.Found:
 		w.found(h, id, d)
-	case slices.Equal(at.groups, d.Incarnations):
-		at.complete = true
+	case at == nil && role == wire.Join && len(d.Members) > 1:
+		h.store.copies[id] = &simCopy{groups: d.Incarnations, complete: true}
+	case at != nil && role == wire.Found && slices.Equal(at.groups, d.Incarnations) && !at.complete:
+		at.complete, at.config = true, 1
+		w.groups[at.groups[0]] = &simGroup{w: w, namespace: id, voters: []string{h.store.id}, index: 1}
 	}
+}
+
+// role returns the role of the store in a document; "" = it is no member.
+func (s *simStore) role(d wire.Doc) string {
+	for _, m := range d.Members {
+		if m.Store == s.id {
+			return m.Role
+		}
+	}
+	return ""
 }
 
 func (w *simWorld) found(h *simHost, id string, d wire.Doc) {
@@ -274,7 +345,7 @@ func (w *simWorld) report(h *simHost) {
 	if !h.alive {
 		return
 	}
-	of, run := h.report(), h.run
+	of, run := w.reportOf(h), h.run
 	arrive := func() {
 		if run == h.run {
 			w.r.cfg.Observations.Observe(leading(w.t, w.s), h.id, of)
@@ -289,23 +360,22 @@ func (w *simWorld) report(h *simHost) {
 	}
 }
 
-func (h *simHost) report() (r wire.Report) {
+func (w *simWorld) reportOf(h *simHost) (r wire.Report) {
 	for id, d := range h.store.docs {
-		at := h.store.copies[id]
+		at, role := h.store.copies[id], h.store.role(d)
 		c := wire.CellReport{Namespace: id, Generation: d.Generation, State: wire.Opening}
 		switch {
 		case d.Desired != wire.Open && at == nil:
 			c.State = wire.Gone
 		case d.Desired != wire.Open:
 			c.State = wire.Closing
-		case d.Store != h.store.id:
+		case role == "", role == wire.Leaving && at == nil:
 			c.State, c.Error = wire.Waiting, "elsewhere"
-		case at == nil && d.Role == wire.Found:
+		case at == nil && (role == wire.Found || len(d.Members) > 1):
 		case at == nil || !slices.Equal(at.groups, d.Incarnations):
 			c.State, c.Error = wire.Failed, "lost, or another history"
 		case at.complete:
-			c.State, c.Incarnations = wire.Opened, at.groups
-			c.Groups = []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: d.Generation, Configuration: 1, Voters: []string{d.Store}}}
+			c.State, c.Incarnations, c.Groups = wire.Opened, at.groups, []wire.GroupReport{w.groups[at.groups[0]].report(h.store.id, at)}
 		}
 		r.Cells = append(r.Cells, c)
 	}
@@ -320,10 +390,12 @@ func (w *simWorld) namespaces() []fleet.Namespace {
 	return all
 }
 
-// check checks that the data of a namespace whose founding is recorded is where the control plane says.
+// check checks the groups of the namespaces whose founding is recorded.
 func (w *simWorld) check() {
 	for _, ns := range w.namespaces() {
-		if ns.Generation > 1 && ns.Phase != fleet.Deleting {
+		if first, ok := w.first[ns.ID]; !ok {
+			w.first[ns.ID] = ns.Incarnations[0]
+		} else if first != ns.Incarnations[0] {
 			w.replaced[ns.ID] = true
 		}
 		switch {
@@ -332,56 +404,65 @@ func (w *simWorld) check() {
 		case !ns.Founded || ns.Phase == fleet.Deleting:
 			continue
 		}
-		if at := w.copyOn(ns); at == nil || !at.complete || !slices.Equal(at.groups, ns.Incarnations) || w.founders[ns.Incarnations[0]] != ns.Store {
-			w.t.Fatalf("the founding of %+v is recorded, and its store has %+v", ns, at)
+		if was := w.observed[ns.ID]; was > 0 && was < ns.Observed {
+			w.settled++
 		}
+		w.observed[ns.ID] = ns.Observed
+		g := w.groups[ns.Incarnations[0]]
+		if g == nil {
+			w.t.Fatalf("the founding of %+v is recorded, and its groups are not there", ns)
+		}
+		g.check(ns)
 	}
 }
 
-func (w *simWorld) copyOn(ns fleet.Namespace) *simCopy {
-	for _, h := range w.hosts {
-		for _, at := range h.stores {
-			if at.id == ns.Store {
-				return at.copies[string(ns.ID)]
-			}
-		}
-	}
-	return nil
-}
-
-// end ends the faults. Every operation ends then, but for creates whose host cannot open the namespace, which end
-// when the namespace is deleted.
+// end ends the faults. Every operation ends then, but for namespaces whose groups cannot have a leader any more or whose
+// hosts cannot take members, which end when they are deleted.
 func (w *simWorld) end() {
 	for _, h := range w.hosts {
 		w.start(h, h.store)
 	}
 	w.late = nil
-	w.settle()
-	for _, ns := range w.namespaces() {
-		if ns.Phase != fleet.Provisioning {
-			continue
-		}
+	w.settle(40) // until nothing can change any more
+	for _, ns := range w.unsettled() {
 		if w.r.Waiting(string(ns.ID)) == "" {
 			w.t.Errorf("%s waits and nobody knows why: %+v", ns.ID, ns)
 		}
-		w.delete(ns)
+		if ns.Phase != fleet.Deleting {
+			w.delete(ns)
+		}
 	}
-	w.settle()
-	left, err := w.s.Unsettled(context.WithoutCancel(w.t.Context()), nil)
-	if err != nil || len(left) > 0 {
-		w.t.Errorf("operations that have not ended: %+v, %v", left, err)
+	w.settle(40) // until nothing can change any more
+	if left := w.unsettled(); len(left) > 0 {
+		w.t.Errorf("operations that have not ended: %+v", left)
 	}
 }
 
-// settle runs everything without faults until nothing can change any more.
-func (w *simWorld) settle() {
-	for range 30 {
+func (w *simWorld) unsettled() []fleet.Namespace {
+	all, err := w.s.Unsettled(context.WithoutCancel(w.t.Context()), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// settle runs everything for some rounds without further faults.
+func (w *simWorld) settle(rounds int) {
+	for range rounds {
+		for _, ns := range w.namespaces() {
+			for range 8 {
+				w.lead(ns, 1)
+			}
+		}
 		for _, h := range w.hosts {
+			if !h.alive {
+				continue
+			}
 			w.deliver(h, 0)
 			for range 3 * len(h.store.docs) {
 				w.act(h)
 			}
-			w.r.cfg.Observations.Observe(leading(w.t, w.s), h.id, h.report())
+			w.r.cfg.Observations.Observe(leading(w.t, w.s), h.id, w.reportOf(h))
 		}
 		w.r.pass(w.t.Context(), leading(w.t, w.s))
 		w.check()
