@@ -181,7 +181,7 @@ func TestALostFounderIsReplaced(t *testing.T) {
 				return err == nil && op.Status != api.OperationRunning
 			})
 			now := p.stored(id)
-			if op.Status != api.OperationDone || now.Store != empty.store || now.Generation != before.Generation+1 || !now.Founded {
+			if op.Status != api.OperationDone || now.Members[0].Store != empty.store || now.Generation != before.Generation+1 || !now.Founded {
 				t.Errorf("the create: %+v, the namespace: %+v", op, now)
 			}
 			if slices.Equal(now.Incarnations, before.Incarnations) {

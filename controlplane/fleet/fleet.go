@@ -51,9 +51,6 @@ type Namespace struct {
 	Observed   int64 // the generation that is in effect
 	Spec       Spec
 	Phase      Phase
-	HostID     string // host of the first member; "" = not placed yet
-	Store      string // store of the first member; "" = not placed yet
-	StoreLost  bool   // the first member is lost
 	// Members holds the stores with the namespace: those of its list of members, in the order of their placement, and
 	// then those that leave it; nil = not placed yet.
 	Members []GroupMember

@@ -169,7 +169,7 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 			t.Errorf("%s of an older generation: %v", step.Kind, err)
 		}
 	}
-	if ns, err := s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Phase != fleet.Deleting || ns.HostID != "" {
+	if ns, err := s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Phase != fleet.Deleting || ns.Members != nil {
 		t.Errorf("the namespace: %+v, %v", ns, err)
 	}
 	if err := r.step(t.Context(), leading(t, s), stale, plan.Step{Kind: "dance"}); err == nil {
@@ -192,7 +192,7 @@ func TestStepsOfAnotherTermDoNothing(t *testing.T) {
 			t.Errorf("a step of term %d: %s", term, code)
 		}
 	}
-	if ns, err = s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.HostID != "" {
+	if ns, err = s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Members != nil {
 		t.Errorf("the namespace: %+v, %v", ns, err)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
@@ -50,17 +51,26 @@ func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := s.store.Hosts(r.Context())
+	names, err := s.hostNames(r.Context())
 	if err != nil {
 		return err
+	}
+	return writePage(w, list, limit, found, func(n fleet.Namespace) string { return string(n.ID) }, func(n fleet.Namespace) api.CloudCluster {
+		return s.toCluster(n, names)
+	})
+}
+
+// hostNames returns the names of all hosts and gateways by id.
+func (s *Server) hostNames(ctx context.Context) (map[string]string, error) {
+	hosts, err := s.store.Hosts(ctx)
+	if err != nil {
+		return nil, err
 	}
 	names := make(map[string]string, len(hosts))
 	for _, h := range hosts {
 		names[h.ID] = h.Name
 	}
-	return writePage(w, list, limit, found, func(n fleet.Namespace) string { return string(n.ID) }, func(n fleet.Namespace) api.CloudCluster {
-		return s.toCluster(n, names[n.HostID])
-	})
+	return names, nil
 }
 
 func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) error {
@@ -68,13 +78,11 @@ func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var host fleet.Host
-	if ns.HostID != "" {
-		if host, err = s.store.Host(r.Context(), ns.HostID); err != nil {
-			return err
-		}
+	names, err := s.hostNames(r.Context())
+	if err != nil {
+		return err
 	}
-	return writeResource(w, http.StatusOK, ns.Version, s.toCluster(ns, host.Name))
+	return writeResource(w, http.StatusOK, ns.Version, s.toCluster(ns, names))
 }
 
 func (s *Server) pauseReconcile(w http.ResponseWriter, r *http.Request) error {
@@ -101,27 +109,24 @@ func (s *Server) switchReconcile(w http.ResponseWriter, r *http.Request, status 
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
 }
 
-// toCluster converts a namespace to its cluster. hostName is the name of the namespace's host, "" if it has
-// none.
-func (s *Server) toCluster(n fleet.Namespace, hostName string) api.CloudCluster {
+// toCluster converts a namespace to its cluster. names has the names of hosts by id.
+func (s *Server) toCluster(n fleet.Namespace, names map[string]string) api.CloudCluster {
 	out := api.CloudCluster{
 		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),
 		Status: api.CloudClusterStatus{
 			Phase: string(n.Phase), ObservedGeneration: n.Observed, Members: []api.CloudClusterMember{}, Operation: n.Operation,
-			Waiting: s.cfg.Reconciler.Waiting(string(n.ID)),
+			Waiting: s.cfg.Reconciler.Waiting(string(n.ID)), Fault: s.cfg.Observations.Fault(n),
 		},
 	}
 	if n.PausedNs != 0 {
 		out.Status.Pause = &api.ReconcilePause{By: n.PausedBy, At: timeOf(n.PausedNs)}
 	}
-	if n.HostID == "" {
-		return out
+	for _, m := range n.Members {
+		cell := s.cfg.Observations.Cell(m.Host, string(n.ID))
+		out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
+			Host: m.Host, HostName: names[m.Host], HostState: s.hostState(m.Host), Store: m.Store, StoreLost: m.Lost,
+			State: cell.State, Generation: cell.Generation, Error: cell.Error,
+		})
 	}
-	cell := s.cfg.Observations.Cell(n.HostID, string(n.ID))
-	out.Status.Fault = s.cfg.Observations.Fault(n)
-	out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
-		Host: n.HostID, HostName: hostName, HostState: s.hostState(n.HostID), Store: n.Store, StoreLost: n.StoreLost,
-		State: cell.State, Generation: cell.Generation, Error: cell.Error,
-	})
 	return out
 }

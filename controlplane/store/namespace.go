@@ -24,9 +24,6 @@ func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
 	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
 		&s.DeletionProtection, &n.Phase, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs, &listed, &n.PausedBy, &n.PausedNs,
 		(*incarnationsColumn)(&n.Incarnations), &n.Founded, (*membersColumn)(&n.Members), (*indexesColumn)(&n.Configurations))
-	if len(n.Members) > 0 {
-		n.HostID, n.Store, n.StoreLost = n.Members[0].Host, n.Members[0].Store, n.Members[0].Lost
-	}
 	return n, err
 }
 
