@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
@@ -13,8 +14,8 @@ func Foreign(ns fleet.Namespace, cell CellReport) bool {
 	return cell.State == wire.Opened && len(cell.Incarnations) > 0 && len(ns.Incarnations) > 0 && !slices.Equal(cell.Incarnations, ns.Incarnations)
 }
 
-// Fault returns, for people, why an active namespace cannot be served, or with fewer members than it has. It returns ""
-// if no reason is known or the namespace is not active.
+// Fault returns, for people, why an active namespace cannot be served, or with fewer members than it has, or which of its
+// members may be lost together. It returns "" if no reason is known or the namespace is not active.
 func Fault(ns fleet.Namespace, hosts []Host, cells map[string]CellReport) string {
 	if ns.Phase != fleet.Active {
 		return ""
@@ -36,10 +37,30 @@ func Fault(ns fleet.Namespace, hosts []Host, cells map[string]CellReport) string
 	}
 	down := v.members(listed, v.down)
 	if len(down) == 0 {
-		return ""
+		return v.crowded(listed)
 	}
 	joins := fmt.Sprintf("%s waits to join shard %d", v.naming(down[0].Host), v.joining(down[0]))
 	return fmt.Sprintf("%d of its %d members are up: %s", len(listed)-len(down), len(listed), v.first(down, joins))
+}
+
+// crowded returns, for people, which members are in one zone.
+func (v view) crowded(listed []fleet.GroupMember) string {
+	zone := func(m fleet.GroupMember) string {
+		h, _ := v.host(m.Host)
+		return h.Zone
+	}
+	for _, m := range listed {
+		same := v.members(listed, func(other fleet.GroupMember) bool { return zone(m) != "" && zone(other) == zone(m) })
+		if len(same) < 2 {
+			continue
+		}
+		names := make([]string, len(same))
+		for i, other := range same {
+			names[i] = v.naming(other.Host)
+		}
+		return fmt.Sprintf("%d of its %d members are in zone %s (%s) and may be lost together: start hosts in other zones, and drain one of these", len(same), len(listed), zone(m), strings.Join(names, ", "))
+	}
+	return ""
 }
 
 // onlyFault returns the fault of the only member of a namespace.

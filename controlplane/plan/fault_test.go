@@ -77,6 +77,7 @@ func TestFaultOfThreeReplicas(t *testing.T) {
 		{"a member that opens for long", host("h3", 1, true), [3]CellReport{leading, following(true), opening}, false, "2 of its 3 members are up: host nh3 (h3) is opening it"},
 		{"a member that joins for long", host("h3", 1, true), [3]CellReport{leading, following(true), joining}, false, "2 of its 3 members are up: host nh3 (h3) waits to join shard 0"},
 		{"a member that joins in a change", host("h3", 1, true), [3]CellReport{leading, following(true), joining}, true, ""},
+		{"two members in a zone", inZone("h1", host("h3", 1, true)), [3]CellReport{leading, following(true), following(true)}, false, "2 of its 3 members are in zone h1 (host nh1 (h1), host nh3 (h3)) and may be lost together: start hosts in other zones, and drain one of these"},
 		{"a member with other groups", host("h3", 1, true), [3]CellReport{leading, following(true), foreign}, false, "host h3 has the groups [02000000000000000000000000000000] open, and the namespace's are [01000000000000000000000000000000]: stop the host, and start it with the directory of the namespace's"},
 	} {
 		n := minted(ns(fleet.Active, "h1", 1), true)
@@ -89,4 +90,9 @@ func TestFaultOfThreeReplicas(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+}
+
+func inZone(zone string, h Host) Host {
+	h.Zone = zone
+	return h
 }

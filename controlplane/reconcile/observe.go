@@ -200,15 +200,6 @@ func (o *Observations) Cells(ns fleet.Namespace) map[string]plan.CellReport {
 	return cells
 }
 
-// Fault returns, for people, why an active namespace is not served as it should be; "" = no reason is known.
-func (o *Observations) Fault(ns fleet.Namespace) string {
-	hosts := make([]plan.Host, 0, len(ns.Members))
-	for _, m := range ns.Members {
-		hosts = append(hosts, o.Host(plan.Host{ID: m.Host}))
-	}
-	return plan.Fault(ns, hosts, o.Cells(ns))
-}
-
 // News returns the namespaces with something new in a host's report since the last call.
 func (o *Observations) News() map[string]bool {
 	o.mu.Lock()

@@ -61,12 +61,12 @@ type Reconciler struct {
 	cfg    Config
 	tracer trace.Tracer
 
-	// The loop alone uses these three.
+	// The loop alone uses these two.
 	retries map[string]*retry // by namespace
 	settled map[string]bool   // namespaces without an operation that the next pass looks at
-	known   known
 
 	mu      sync.Mutex
+	known   known             // the loop alone writes it
 	waiting map[string]string // by namespace, why its operation waits or how its last step failed
 	foreign map[string]bool   // the namespaces that Foreign counts
 }
@@ -229,17 +229,46 @@ func (r *Reconciler) hosts(ctx context.Context) ([]plan.Host, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.known = known{all, changed}
+		r.setKnown(known{all, changed})
 	}
 	var hosts []plan.Host
 	for _, h := range r.known.hosts {
 		if h.Kind == keyring.Host && h.Address != "" {
-			hosts = append(hosts, r.cfg.Observations.Host(plan.Host{
-				ID: h.ID, Name: h.Name, Region: h.Region, Zone: h.ID, Store: h.Store, Raft: h.Raft, Namespaces: h.Namespaces, Cells: h.Cells,
-			}))
+			hosts = append(hosts, r.view(h))
 		}
 	}
 	return hosts, nil
+}
+
+func (r *Reconciler) setKnown(to known) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = to
+}
+
+// view returns the planner's view of a host.
+func (r *Reconciler) view(h fleet.Host) plan.Host {
+	return r.cfg.Observations.Host(plan.Host{
+		ID: h.ID, Name: h.Name, Region: h.Region, Zone: h.Zone, Store: h.Store, Raft: h.Raft, Draining: h.Draining, Namespaces: h.Namespaces, Cells: h.Cells,
+	})
+}
+
+// Fault returns, for people, why an active namespace is not served as it should be. It returns "" if no reason is known,
+// and in a process that does not lead.
+func (r *Reconciler) Fault(ns fleet.Namespace) string {
+	r.mu.Lock()
+	known := r.known
+	r.mu.Unlock()
+	if known.until == nil {
+		return "" // no pass has read the hosts yet
+	}
+	var hosts []plan.Host
+	for _, h := range known.hosts {
+		if ns.On(h.ID) {
+			hosts = append(hosts, r.view(h))
+		}
+	}
+	return plan.Fault(ns, hosts, r.cfg.Observations.Cells(ns))
 }
 
 // countPlaced counts the members that a step has placed, so that the next plans of the pass see them.

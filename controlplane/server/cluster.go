@@ -115,7 +115,7 @@ func (s *Server) toCluster(n fleet.Namespace, names map[string]string) api.Cloud
 		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),
 		Status: api.CloudClusterStatus{
 			Phase: string(n.Phase), ObservedGeneration: n.Observed, Members: []api.CloudClusterMember{}, Operation: n.Operation,
-			Waiting: s.cfg.Reconciler.Waiting(string(n.ID)), Fault: s.cfg.Observations.Fault(n),
+			Waiting: s.cfg.Reconciler.Waiting(string(n.ID)), Fault: s.cfg.Reconciler.Fault(n),
 		},
 	}
 	if n.PausedNs != 0 {

@@ -47,7 +47,7 @@ func (s *Server) toNamespace(n fleet.Namespace) api.Namespace {
 		Resource: toNamespaceResource(n), Org: string(n.Org), Spec: toSpec(n.Spec),
 		Status: api.NamespaceStatus{
 			Phase:              string(n.Phase),
-			Message:            cmp.Or(s.cfg.Reconciler.Waiting(string(n.ID)), s.cfg.Observations.Fault(n)),
+			Message:            cmp.Or(s.cfg.Reconciler.Waiting(string(n.ID)), s.cfg.Reconciler.Fault(n)),
 			ObservedGeneration: n.Observed,
 			Endpoint:           s.cfg.Endpoint,
 			Operation:          n.Operation,
