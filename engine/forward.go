@@ -209,7 +209,7 @@ func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (d
 
 // leader returns the member that this node takes for the leader, and a channel that is closed when that may
 // have changed. The member has no ID if this node knows no leader. leader returns an error if the group is
-// closed or has failed.
+// closed or has failed, or has removed this member, which would wait for a leader in vain.
 func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,6 +218,8 @@ func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 		return replica.Peer{}, nil, g.unavailable()
 	case g.term != nil:
 		return replica.Peer{ID: g.identity.NodeID}, g.changed, nil
+	case g.removed():
+		return replica.Peer{}, nil, errRemoved()
 	}
 	id, address := g.replica.Leader()
 	if id == g.identity.NodeID { // its term has not begun or is over
@@ -241,6 +243,12 @@ func (g *Group) call(ctx context.Context, to replica.Peer, k transport.Kind, req
 
 func errNoTransport() error {
 	return api.Errorf(api.StateConflict, "the group is closed to others: this node has no transport")
+}
+
+func errRemoved() error {
+	err := api.Errorf(api.LeaderUnavailable, "the group has removed this member: nothing was written, ask another")
+	err.RetryAfter = pipeline.MinRetryAfter
+	return err
 }
 
 func errUnreached(id string, cause error) error {

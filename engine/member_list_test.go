@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/membership"
 )
@@ -190,4 +191,30 @@ func TestALearnerCountsForTheLevel(t *testing.T) {
 			return shape(a) == "Ab" && ok && level == 3
 		})
 	}, func(c *engine.Config) { c.MaxLevel = levels[c.Transport.ID()] })
+}
+
+// TestARemovedMemberRefusesAtOnce checks that a member that the leader has removed does not let requests wait for a
+// leader, because it will not hear of one, and that it serves again once it is added again.
+func TestARemovedMemberRefusesAtOnce(t *testing.T) {
+	inList(t, func(c *cluster, l *lists) {
+		a, b := c.members[0], c.members[1]
+		l.set(c.members[:3]...)
+		c.until("three have a vote", func() bool { return shape(a) == "ABC" })
+		c.must(b.verify(time.Minute))
+		l.set(a)
+		c.until("a is alone", func() bool { return shape(a) == "A" })
+		began := time.Now()
+		if _, err := b.try(time.Hour, op{key: "k"}); api.CodeOf(err) != api.LeaderUnavailable || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("a write: %v", err)
+		}
+		if err := b.verify(time.Hour); api.CodeOf(err) != api.LeaderUnavailable || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("a read: %v", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the refusals took %v", took)
+		}
+		l.set(c.members[:3]...)
+		c.until("three have a vote again", func() bool { return shape(a) == "ABC" })
+		c.must(b.verify(time.Minute))
+	})
 }

@@ -270,14 +270,22 @@ func (g *Group) handleRemoved(_ context.Context, _ transport.Peer, request []byt
 		return nil, api.Errorf(api.Internal, "%w", err)
 	}
 	g.removedAt.Store(index)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.notifyChange() // requests that wait for a leader
 	return nil, nil
 }
 
-// removed reports whether a leader told this member of its removal in a configuration newer than the member's
-// own. A member that is added again receives a newer configuration, and removed is false again.
+// removed reports whether a leader told this member of its removal, in a configuration that is newer than the member's
+// own or that the member has applied itself. A member that is added again receives a newer configuration, and removed
+// is false again.
 func (g *Group) removed() bool {
-	_, since := g.replica.AppliedMembers()
-	return since < g.removedAt.Load()
+	told := g.removedAt.Load()
+	if told == 0 {
+		return false
+	}
+	_, is, since := g.member(g.identity.NodeID)
+	return since < told || !is
 }
 
 func (g *Group) transferHere(ctx context.Context, to string, p replica.Peer) error {

@@ -49,8 +49,8 @@ func (a *Agent) memberHere(d fleet.Doc) (fleet.GroupMember, error) {
 		return fleet.GroupMember{}, errWaiting(fmt.Sprintf("the data of the namespace is on %s and this directory is %s, where an empty namespace is not founded in its place: start the host with the directory of that store",
 			strings.Join(stores, ", "), a.cfg.Store))
 	}
-	if own := all[at]; own.Role != fleet.Leaving {
-		return own, nil
+	if _, err := a.host.Cells(tenancy.NamespaceID(d.Namespace)); all[at].Role != fleet.Leaving || err == nil {
+		return all[at], nil
 	}
 	disk, err := a.host.OnDisk()
 	if err == nil && !slices.Contains(disk, tenancy.NamespaceID(d.Namespace)) {
