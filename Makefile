@@ -77,7 +77,8 @@ sim: ## run the simulation: SIM_SEEDS=5000 make sim
 	$(GO) test ./dataplane/sim/ -run TestSimulation -v -sim.seeds=$(SIM_SEEDS) -timeout 60m
 
 sim-long: SIM_SEEDS = 20000
-sim-long: sim ## run the simulation with tens of thousands of histories
+sim-long: sim ## run the simulations with tens of thousands of histories
+	$(GO) test ./controlplane/reconcile/ -run TestFleetSimulation -v -sim.seeds=10000 -timeout 180m
 
 sim-budgets: ## compare a thousand histories of budgets with a model
 	$(GO) test ./dataplane/op/ -run TestBudgetSeeds -count=1 -budget.seeds=$(BUDGET_SEEDS) -timeout 60m

@@ -24,7 +24,8 @@ func (v view) place(kind Kind) Step {
 
 // choose returns stores for a number of further members beside those that the namespace keeps, or why there are not
 // enough. A namespace has one member on a host. Of the hosts with room, choose takes one that has a copy already, else
-// one in a zone with the fewest members, else one with the fewest namespaces, else the first by id.
+// one in a zone with the fewest members, else one with the fewest namespaces, else the first by id. A copy from before
+// the founding was recorded is of groups that nobody joins, so that its host comes last.
 func (v view) choose(keep []fleet.GroupMember, number int, raft bool) (stores []string, wait string) {
 	zones := map[string]int{}
 	for _, m := range keep {
@@ -38,7 +39,7 @@ func (v view) choose(keep []fleet.GroupMember, number int, raft bool) (stores []
 		}
 		best := slices.MinFunc(candidates, func(a, b Host) int {
 			return cmp.Or(
-				compareBool(!v.has(a.Store), !v.has(b.Store)),
+				v.compareCopies(a, b),
 				cmp.Compare(zones[a.Zone], zones[b.Zone]),
 				cmp.Compare(a.Namespaces, b.Namespaces),
 				strings.Compare(a.ID, b.ID),
@@ -81,10 +82,17 @@ func (v view) candidates(keep []fleet.GroupMember, raft bool) (fit []Host, refus
 	return fit, refused
 }
 
-// has reports whether a store has a copy of the namespace.
-func (v view) has(store string) bool {
-	_, is := v.ns.Member(store)
-	return is && v.ns.Founded
+// compareCopies orders a host with a copy of the namespace before one without. If the founding is not recorded, it orders
+// them the other way round.
+func (v view) compareCopies(a, b Host) int {
+	has := func(h Host) bool {
+		if !v.ns.Founded {
+			return !v.ns.On(h.ID)
+		}
+		_, is := v.ns.Member(h.Store)
+		return is
+	}
+	return compareBool(!has(a), !has(b))
 }
 
 // fewHosts returns the reason to wait if fewer hosts can take a member than are needed. refused has the reason of each

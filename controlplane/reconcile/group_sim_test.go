@@ -1,242 +1,232 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
+	"testing"
 
 	wire "github.com/corvo/corvo/api/fleet"
-	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/membership"
 )
 
-// simGroup is the Raft group of a namespace with one shard: the committed configuration, the replicated list of members
-// and the writes that tenants got acknowledged. A leader does one thing at a time while a majority of the voters is
-// reachable, by the rules of ADR 0065.
+// simGroup is a model of a Raft group. Its log is that of the leader, and each member has a prefix of it. A
+// configuration is appended only if it is committed at once, and one change follows the other.
 type simGroup struct {
-	w          *simWorld
-	namespace  string
-	generation int64    // of the list; 0 = none yet
-	listed     []string // stores
-	voters     []string
-	learners   []string
-	index      uint64 // of the configuration
-	leader     string // "" = none
-	acked      int    // number of acknowledged writes
+	w         *simWorld
+	namespace string
+	log       []simEntry
+	committed int            // length of the log that a majority of the voters had
+	has       map[string]int // by store with a copy: length of its log
+	peers     []simPeer      // the newest configuration
+	index     int            // its position in the log, from 1
+	leader    string         // store; "" = none
 }
 
-// leadSome lets the leader of some namespace do one thing, while each store is reachable by chance.
-func (w *simWorld) leadSome() {
-	if all := w.namespaces(); len(all) > 0 {
-		w.lead(all[w.rng.IntN(len(all))], 0.9)
-	}
+// simEntry is a tenant's write, a list of members or a configuration.
+type simEntry struct {
+	list  *simList
+	peers []simPeer
 }
 
-// lead lets the leader of a namespace's group do one thing.
-func (w *simWorld) lead(ns fleet.Namespace, reach float64) {
-	for _, i := range ns.Incarnations {
-		if g := w.groups[i]; g != nil {
-			g.step(reach)
-		}
-	}
+type simList struct {
+	generation int64
+	members    []string
 }
 
-// copyOf returns the copy of a store, and whether a running host has it open.
-func (g *simGroup) copyOf(store string) (at *simCopy, d wire.Doc, open bool) {
-	for _, h := range g.w.hosts {
-		for _, s := range h.stores {
-			if s.id != store {
-				continue
-			}
-			at, d = s.copies[g.namespace], s.docs[g.namespace]
-			if at == nil || g.w.groups[at.groups[0]] != g {
-				return nil, d, false
-			}
-			return at, d, h.alive && h.store == s && d.Desired == wire.Open && s.role(d) != ""
-		}
-	}
-	return nil, d, false
+type simPeer struct {
+	store string
+	voter bool
 }
 
-// step elects a leader if there is none, and lets it do one thing.
-func (g *simGroup) step(reach float64) {
-	reachable := map[string]*simCopy{}
-	for _, store := range slices.Concat(g.voters, g.learners) {
-		if at, _, open := g.copyOf(store); open && g.w.rng.Float64() < reach {
-			reachable[store] = at
-		}
-	}
-	if !majority(g.voters, reachable) {
-		g.leader = ""
-		return
-	}
-	if g.leader == "" || reachable[g.leader] == nil {
-		g.elect(reachable)
-	}
-	for store, at := range reachable { // replication
-		if slices.Contains(g.voters, store) {
-			at.log, at.config = g.acked, g.index
-		}
-	}
-	_, d, _ := g.copyOf(g.leader)
-	switch n := g.w.rng.IntN(4); {
-	case n == 0:
-		g.write(reachable)
-	case d.Generation > g.generation:
-		g.generation, g.listed = d.Generation, nil
-		for _, m := range d.Members {
-			if m.Role != wire.Leaving {
-				g.listed = append(g.listed, m.Store)
+// found founds the group in a store.
+func (g *simGroup) found(store string) {
+	g.peers, g.leader, g.index, g.committed = []simPeer{{store, true}}, store, 1, 1
+	g.log = []simEntry{{peers: g.peers}}
+	g.has = map[string]int{store: 1}
+}
+
+// up reports whether a store's member runs.
+func (g *simGroup) up(store string) bool {
+	_, has := g.has[store]
+	h := g.w.hostOf(store)
+	return has && h != nil && h.alive && h.store.opened[g.namespace]
+}
+
+// leads reports whether the group has a leader with a majority of the voters.
+func (g *simGroup) leads() bool { return g.leader != "" && g.up(g.leader) && g.quorum(g.peers, g.up) }
+
+// quorum reports whether most voters of a configuration fit.
+func (g *simGroup) quorum(peers []simPeer, fits func(string) bool) bool {
+	all, fitting := 0, 0
+	for _, p := range peers {
+		if p.voter {
+			all++
+			if fits(p.store) {
+				fitting++
 			}
 		}
-	default:
-		g.change(reachable)
+	}
+	return fitting > all/2
+}
+
+// current reports whether a store has every entry that was committed.
+func (g *simGroup) current(store string) bool {
+	n, has := g.has[store]
+	return has && n >= g.committed
+}
+
+// commit appends an entry to a random majority of the voters; without a majority it changes nothing.
+func (g *simGroup) commit(e simEntry) bool {
+	peers := g.peers
+	if e.peers != nil {
+		peers = e.peers
+	}
+	if !g.leads() || !g.quorum(peers, g.up) {
+		return false
+	}
+	g.log = append(g.log, e)
+	g.has[g.leader] = len(g.log)
+	for _, at := range g.w.rng.Perm(len(peers)) {
+		done := g.quorum(peers, func(store string) bool { return g.has[store] == len(g.log) })
+		if store := peers[at].store; g.up(store) && (!done || g.w.chance(60)) {
+			g.has[store] = len(g.log)
+		}
+	}
+	g.committed = len(g.log)
+	if e.peers != nil {
+		g.peers, g.index = e.peers, len(g.log)
+	}
+	return true
+}
+
+// lag appends a write to the leader's log only. It may be committed later, or lost with the leader.
+func (g *simGroup) lag() {
+	if g.leader != "" && g.up(g.leader) {
+		g.log = append(g.log, simEntry{})
+		g.has[g.leader] = len(g.log)
 	}
 }
 
-// elect makes the reachable voter with the longest log the leader. A majority of the voters elects it, so that it has
-// every acknowledged write.
-func (g *simGroup) elect(reachable map[string]*simCopy) {
-	g.leader = ""
-	for _, store := range g.voters {
-		if at := reachable[store]; at != nil && (g.leader == "" || at.log > reachable[g.leader].log) {
-			g.leader = store
-		}
+// catchUp sends a member a part of the log that it lacks.
+func (g *simGroup) catchUp(store string, most int) {
+	lacks := len(g.log) - g.has[store]
+	if !g.leads() || !g.up(store) || lacks == 0 || !slices.ContainsFunc(g.peers, func(p simPeer) bool { return p.store == store }) {
+		return
 	}
-	if at := reachable[g.leader]; at.log < g.acked {
-		g.w.t.Fatalf("the groups of %s have lost %d acknowledged writes: %+v", g.namespace, g.acked-at.log, g)
+	g.has[store] += min(lacks, most)
+	for g.committed < len(g.log) && g.quorum(g.peers, func(store string) bool { return g.has[store] > g.committed }) {
+		g.committed++
 	}
 }
 
-// write acknowledges a write once a majority of the voters has it.
-func (g *simGroup) write(reachable map[string]*simCopy) {
-	g.acked++
-	has := map[string]*simCopy{}
-	for _, i := range g.w.rng.Perm(len(g.voters)) {
-		if at := reachable[g.voters[i]]; at != nil && !majority(g.voters, has) {
-			at.log, has[g.voters[i]] = g.acked, at
+// elect makes a voter the leader that is as far as a majority of the voters. Entries that it lacks are lost.
+func (g *simGroup) elect(t *testing.T) {
+	var able []string
+	for _, p := range g.peers {
+		grants := func(store string) bool { return g.up(store) && g.has[store] <= g.has[p.store] }
+		if p.voter && g.up(p.store) && g.quorum(g.peers, grants) {
+			able = append(able, p.store)
 		}
+	}
+	if g.leader = ""; len(able) == 0 {
+		return
+	}
+	g.leader = able[g.w.rng.IntN(len(able))]
+	n := g.has[g.leader]
+	if n < g.committed {
+		t.Fatalf("%s leads with %d entries, and %d were acknowledged", g.leader, n, g.committed)
+	}
+	g.log = g.log[:n]
+	for store := range g.has {
+		g.has[store] = min(g.has[store], n)
 	}
 }
 
-// change makes the next change of the configuration towards the list.
-func (g *simGroup) change(reachable map[string]*simCopy) {
-	if g.generation == 0 {
-		return
-	}
-	listed := func(store string) bool { return slices.Contains(g.listed, store) }
-	for _, store := range g.listed {
-		if !slices.Contains(g.voters, store) && !slices.Contains(g.learners, store) {
-			g.commit(reachable, g.voters, append(slices.Clone(g.learners), store))
-			return
+// list returns the list of members in the leader's state; nil = none.
+func (g *simGroup) list() *simList {
+	for _, e := range slices.Backward(g.log) {
+		if e.list != nil {
+			return e.list
 		}
 	}
-	for _, store := range g.learners {
-		at := reachable[store]
-		switch {
-		case !listed(store):
-			g.commit(reachable, g.voters, without(g.learners, store))
-			return
-		case at == nil:
-		case at.log < g.acked || at.config < g.index:
-			at.log, at.config = g.acked, g.index
-			return
-		default:
-			if dead := slices.IndexFunc(g.voters, func(v string) bool { return !listed(v) && reachable[v] == nil }); dead >= 0 {
-				g.commit(reachable, without(g.voters, g.voters[dead]), g.learners)
-				return
-			}
-			g.commit(reachable, append(slices.Clone(g.voters), store), without(g.learners, store))
-			return
-		}
-	}
-	if slices.ContainsFunc(g.listed, func(store string) bool { return !slices.Contains(g.voters, store) }) {
+	return nil
+}
+
+// drive makes the next change of the configuration towards the list.
+func (g *simGroup) drive(t *testing.T) {
+	list := g.list()
+	if list == nil || !g.leads() {
 		return
 	}
-	if !listed(g.leader) {
-		for _, store := range g.listed {
-			if reachable[store] != nil {
-				g.leader = store
-				return
-			}
+	s := membership.Situation{Leader: g.leader, Index: uint64(g.index)}
+	for _, store := range list.members {
+		s.Listed = append(s.Listed, membership.Listed{ID: store, Address: store})
+	}
+	for _, p := range g.peers {
+		caught := g.has[p.store] == len(g.log)
+		s.Peers = append(s.Peers, membership.Peer{ID: p.store, Voter: p.voter, Alive: g.up(p.store), Log: caught, View: caught})
+	}
+	c := membership.Next(s)
+	after := slices.Clone(g.peers)
+	at := slices.IndexFunc(after, func(p simPeer) bool { return p.store == c.ID })
+	switch c.Kind {
+	case membership.None:
+		return
+	case membership.Transfer:
+		if g.up(c.ID) && g.has[c.ID] == len(g.log) {
+			g.leader = c.ID
 		}
 		return
+	case membership.Add:
+		after = append(after, simPeer{store: c.ID})
+	case membership.Promote:
+		after[at].voter = true
+	case membership.Remove:
+		after = slices.Delete(after, at, at+1)
 	}
-	dead := func(store string) bool { return !listed(store) && reachable[store] == nil }
-	leaves := slices.IndexFunc(g.voters, dead)
-	if leaves < 0 {
-		leaves = slices.IndexFunc(g.voters, func(store string) bool { return !listed(store) })
-	}
-	if leaves >= 0 {
-		g.commit(reachable, without(g.voters, g.voters[leaves]), g.learners)
+	safe := g.quorum(g.peers, g.current)
+	if g.commit(simEntry{peers: after}); safe && !g.quorum(g.peers, g.current) {
+		t.Fatalf("%s %s leaves %+v without a majority that is up to date", c.Kind, c.ID, g.peers)
 	}
 }
 
-// commit commits a configuration if a majority of its voters is reachable. The stores that it does not have any more do
-// not learn of it.
-func (g *simGroup) commit(reachable map[string]*simCopy, voters, learners []string) {
-	if !majority(voters, reachable) {
-		return
+// deleted removes a store's copy from the group.
+func (g *simGroup) deleted(t *testing.T, store string) {
+	if slices.Contains(g.peers, simPeer{store, true}) {
+		t.Fatalf("%s deletes its copy and has a vote in %+v", store, g.peers)
 	}
-	g.index++
-	g.voters, g.learners = voters, learners
-	for _, store := range voters {
-		if at := reachable[store]; at != nil {
-			at.log, at.config = g.acked, g.index
-		}
-	}
+	delete(g.has, store)
 }
 
-// check checks that no voter has lost its copy and no acknowledged write is lost, and that a settled namespace has
-// exactly its list of members.
-func (g *simGroup) check(ns fleet.Namespace) {
-	complete := 0
-	for _, store := range g.voters {
-		at, _, _ := g.copyOf(store)
-		if at == nil || !at.complete {
-			g.w.t.Fatalf("the voter %s of %s has no copy: %+v", store, ns.ID, g)
-		}
-		if at.log == g.acked {
-			complete++
+// configuredAfter reports whether a store's log has a configuration with the store after an index.
+func (g *simGroup) configuredAfter(store string, index uint64) bool {
+	for at, e := range g.log[:g.has[store]] {
+		if uint64(at+1) > index && slices.ContainsFunc(e.peers, func(p simPeer) bool { return p.store == store }) {
+			return true
 		}
 	}
-	if missing := len(g.voters) - complete; missing > len(g.voters)/2 {
-		g.w.t.Fatalf("%d of the voters of %s lack acknowledged writes: %+v", missing, ns.ID, g)
-	}
-	if ns.Phase != fleet.Active || ns.Observed < ns.Generation {
-		return
-	}
-	var stores []string
-	for _, m := range ns.Listed() {
-		stores = append(stores, m.Store)
-	}
-	slices.Sort(stores)
-	if g.generation != ns.Generation || !slices.Equal(slices.Sorted(slices.Values(g.voters)), stores) || len(g.learners) > 0 {
-		g.w.t.Fatalf("%+v is settled with the members %q, and its group is %+v", ns, stores, g)
-	}
+	return false
 }
 
 // report returns the report of a store's member.
-func (g *simGroup) report(store string, at *simCopy) wire.GroupReport {
+func (g *simGroup) report(store string) wire.GroupReport {
 	switch {
-	case g == nil || at.config == 0:
+	case g.has[store] == 0:
 		return wire.GroupReport{Role: wire.Joining}
-	case g.leader != store:
+	case g.leader != store || !g.leads():
 		return wire.GroupReport{Role: wire.Following}
 	}
-	return wire.GroupReport{
-		Role: wire.Leading, Epoch: 1, Generation: g.generation, Configuration: g.index, Voters: slices.Clone(g.voters), Learners: slices.Clone(g.learners),
+	r := wire.GroupReport{Role: wire.Leading, Configuration: uint64(g.index)}
+	if list := g.list(); list != nil {
+		r.Epoch, r.Generation = 1, list.generation
 	}
-}
-
-// majority reports whether more than half of the voters are reachable.
-func majority(voters []string, reachable map[string]*simCopy) bool {
-	n := 0
-	for _, store := range voters {
-		if reachable[store] != nil {
-			n++
+	for _, p := range g.peers {
+		if p.voter {
+			r.Voters = append(r.Voters, p.store)
+		} else {
+			r.Learners = append(r.Learners, p.store)
 		}
 	}
-	return n > len(voters)/2
-}
-
-func without(stores []string, store string) []string {
-	return slices.DeleteFunc(slices.Clone(stores), func(s string) bool { return s == store })
+	slices.SortFunc(r.Voters, cmp.Compare)
+	return r
 }
