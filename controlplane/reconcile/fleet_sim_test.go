@@ -50,7 +50,7 @@ func TestFleetSimulation(t *testing.T) {
 	})
 	number := *seeds
 	if testing.Short() {
-		number /= 10 // the race detector slows SQLite down
+		number /= 20 // the race detector slows SQLite down
 	}
 	for seed := *first; seed < *first+number; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -462,9 +462,11 @@ func (w *simWorld) checkSettled(ns fleet.Namespace) {
 	}
 }
 
-// settle runs everything without faults until nothing can change any more.
+// settle runs everything without faults until the store has not changed for some rounds.
 func (w *simWorld) settle() {
-	for range 40 {
+	quiet := 0
+	for range 60 {
+		before := w.state().until
 		for _, h := range w.hosts {
 			w.deliver(h, 0)
 			for range 4 * len(h.store.docs) {
@@ -489,5 +491,11 @@ func (w *simWorld) settle() {
 		w.pass(w.r[0])
 		w.check()
 		w.now = w.now.Add(time.Second)
+		if quiet++; w.state().until != before {
+			quiet = 0
+		}
+		if quiet == 8 {
+			return
+		}
 	}
 }
