@@ -66,12 +66,12 @@ func alertRuleSettings() map[string]schema.Attribute {
 		},
 		"queue": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{isQueueName, stringvalidator.ConflictsWith(path.MatchRoot("target"))},
-			Description: "Watched queue. Default: all queues.",
+			Description: "Watched queue, not for a budget. Default: all queues.",
 		},
 		"target": schema.StringAttribute{
 			Optional:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxResourceName)},
-			Description: "Id of the watched budget, if when is budget.",
+			Description: "Id of the watched budget; required if when is budget, otherwise refused.",
 		},
 		"op": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultComparison),
