@@ -21,7 +21,7 @@ const (
 	exitTimeout = 3 // the command ran out of time
 )
 
-// misusef and group have short names, because nearly every command uses them.
+// misusef and group have short names, because dozens of places use them.
 func misusef(format string, args ...any) error { return misuse.Errorf(format, args...) }
 
 func group(cmd *cobra.Command) *cobra.Command { return misuse.Group(cmd) }
@@ -31,8 +31,8 @@ type timedOut struct{ error }
 
 func (t timedOut) Unwrap() error { return t.error }
 
-// exitCode returns the exit code for an error. It treats requests that the server refuses as malformed like
-// mistakes that the command finds itself.
+// exitCode returns the exit code for an error. A request that the server answers with 400 or 422 counts as
+// misuse, like a mistake that the command finds itself.
 func exitCode(err error) int {
 	if misuse.Is(err) {
 		return exitMisuse
@@ -48,7 +48,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// advice returns an error's text and, for errors of lower layers, how to fix the cause.
+// advice returns an error's text and, for a wrong endpoint, a failed connection or a timeout, the next step
+// for the user.
 func advice(err error) string {
 	text := oneLine(err)
 	var request *url.Error
@@ -67,14 +68,14 @@ func advice(err error) string {
 	return text
 }
 
-// withoutSecret explains why a command sent no secret although its profile has one, if the server asked for
-// one.
+// withoutSecret explains why a command did not send the secrets of its profile, if the server answered
+// UNAUTHORIZED. It returns "" if they are not the cause.
 func withoutSecret(cmd *cobra.Command, err error) string {
-	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // corvo login uses only its own token
+	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // a command without the flag, such as corvo login, sends no secret of a profile
 		return ""
 	}
 	r := remoteOf(cmd)
-	if r.namesSecret() { // access would read it again and wait for stdin
+	if r.namesSecret() { // the command sent another secret than the profile's
 		return ""
 	}
 	a, _, err := r.open()

@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// keptIn returns a town whose gateway stores its documents in a directory, with two keys of which the
-// second is revoked.
+// keptIn returns a town whose gateway stores its documents in a directory, a valid key, and a key that was
+// revoked.
 func keptIn(t *testing.T, dir string) (w *town, key, revoked string) {
 	t.Helper()
 	w = newTown(t, ok, func(c *Config) { c.DataDir = dir })
@@ -64,7 +64,8 @@ func TestServesAfterARestart(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBeUsed checks that such files authenticate nobody and do no other harm.
+// TestFilesThatCannotBeUsed checks that a gateway whose files are missing, damaged, old or another fleet's
+// serves nothing until the control plane answers. Afterwards the gateway has written files that can be used.
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -31,10 +31,14 @@ type storeRecord struct {
 // IsStore reports whether a text is the id of a store: store_ and 26 characters.
 func IsStore(id string) bool { return resourceid.Has(id, fleet.StorePrefix) }
 
-// OpenStore returns the id of the store in a data directory. A directory without an id gets one, durably, before
-// it gets anything else. The id is the name of the Raft member in this directory (ADR 0067), so OpenStore
-// refuses a damaged file, and a directory whose cells have an id although the file is missing. The cells of
-// earlier versions have names that operators chose, and Config.Adopt renames them.
+// OpenStore returns the id of the store in a data directory. If a directory has none, OpenStore creates an id
+// and syncs its file before anything else is written there. The id is the name of the Raft member in this
+// directory (ADR 0067), so OpenStore refuses a damaged file, and a directory whose cells have an id although
+// the file is missing. The cells of earlier versions have names that operators chose, and Config.Adopt
+// renames them.
+//
+// OpenStore does not lock the directory. Of two processes that create an id at once, one may return an id
+// that the other has overwritten.
 func OpenStore(dir string, random io.Reader, nowNs int64) (id string, err error) {
 	path := filepath.Join(dir, StoreFile)
 	text, err := os.ReadFile(path)

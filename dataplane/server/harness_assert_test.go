@@ -24,7 +24,8 @@ var (
 	pricePrefix = []byte{0x16, byte(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE)}
 )
 
-// dump returns the store except its position, its audit log and the shipped prices.
+// dump returns the store except its head (position, settings, counters), its audit log and the shipped
+// prices.
 func (n *node) dump() []state.KV {
 	n.t.Helper()
 	snapshot := n.cell.State().Snapshot()

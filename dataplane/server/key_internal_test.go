@@ -20,8 +20,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// If a key gains rights between the check and the change, a caller with fewer rights can neither change nor
-// revoke it. If it is changed in another way, the change is made after a second check.
+// TestKeyIsJudgedAsItIsChanged changes a key while another request changes it between the check and the
+// change. If the key gains rights, a caller with fewer rights can neither change nor revoke it. If the key
+// gains none, the caller's change is checked again and made. After a second change by another request, the
+// caller gets CONFLICT.
 func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	t.Parallel()
 	n := OpenForTest(t, host.Config{}, host.Spec{}, nil)

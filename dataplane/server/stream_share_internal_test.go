@@ -9,7 +9,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Asking for the rate and the room of a frame allocates nothing.
+// TestFramesWaitWithoutMemory checks that keyRate.next and room.take allocate nothing, because both run
+// before every frame.
 func TestFramesWaitWithoutMemory(t *testing.T) {
 	limits := ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate}
 	s := OpenForTest(t, host.Config{}, host.Spec{}, func(c *Config) { c.Limits = limits }).Server

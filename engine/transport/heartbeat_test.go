@@ -121,8 +121,8 @@ func TestAHeartbeatToRaftThatStopsFailsAtOnce(t *testing.T) {
 	})
 }
 
-// TestEntriesGoAsManyAsFit checks that the entries that do not fit are removed from the request, where raft
-// looks for the sent ones.
+// TestEntriesGoAsManyAsFit checks that AppendEntries removes the entries that it did not send from the request,
+// because raft takes those left in the request as sent.
 func TestEntriesGoAsManyAsFit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestAPipelineIsBoundedAndClosable(t *testing.T) {
 				futures = append(futures, f)
 			}
 		}()
-		synctest.Wait() // b takes one and answers none
+		synctest.Wait() // nobody reads b's Consumer, so b answers none
 		start := time.Now()
 		if err := p.Close(); err != nil {
 			t.Error(err)

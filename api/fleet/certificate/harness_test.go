@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is the time at which the tests issue certificates.
+// start is the time at which most tests issue their certificates.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(now time.Time) func() time.Time { return func() time.Time { return now } }

@@ -42,8 +42,8 @@ func TestIdentitiesHaveOneSpelling(t *testing.T) {
 	}
 }
 
-// TestOnlyTheControlPlaneHasNames issues certificates for names, and reads one of a host that another program has made with
-// the root's key.
+// TestOnlyTheControlPlaneHasNames checks that a root issues names only for the control plane. It also checks
+// that NewMember refuses a host's or gateway's certificate with names even if the root's key signed it.
 func TestOnlyTheControlPlaneHasNames(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, start)

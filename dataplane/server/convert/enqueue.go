@@ -48,15 +48,15 @@ type EnqueueBatchBody struct {
 	Batch *api.NewBatch `json:"batch"`
 }
 
-// newJob is a job and the values that every job points to, in one allocation.
+// newJob holds an op.NewJob with its own payload and retry policy, so that one allocation serves all three.
 type newJob struct {
 	op.NewJob
 	payload job.Blob
 	retry   job.Retry
 }
 
-// FromEnqueue converts a job to enqueue and fills in defaults. The op shares the bytes of b's documents. The
-// caller adds the shards of the dependencies and of the chain's queues.
+// FromEnqueue converts the body of one enqueue to a job of the op and fills in defaults. The op shares the
+// bytes of b's documents. The caller adds the shards of the dependencies and of the chain's queues.
 func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
 	return new(newJob).read(f, b, nowNs, maxPayload)
 }
@@ -247,8 +247,9 @@ func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 	return 0
 }
 
-// ToEnqueued converts the outcome of one enqueued job to its API form. If a completed job still holds the
-// unique key, ToEnqueued reads that job's result from the store.
+// ToEnqueued converts the outcome of one enqueued job to its API form. If HasResult(e), it reads the result
+// of the job from the store. The caller then first waits until the store has the enqueue's own write
+// (awaitOwn of package server), because a store that is behind may lack the result.
 func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) {
 	id, err := job.IDFromBytes(e.Id)
 	if err != nil {

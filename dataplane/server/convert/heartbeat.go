@@ -58,9 +58,10 @@ const (
 	heartbeatCancel = "cancel"
 )
 
-// ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
-// The answer lists a job as canceled if its lease is lost, or if the worker must release the job although the
-// lease was renewed.
+// ToHeartbeat converts the outcome of a heartbeat. result must have one item for each Beat with an item, in
+// order. A job is listed as unknown if its Beat has no item or the job was not found. It is listed as
+// canceled if its lease is lost, or if the worker must stop it although the lease was renewed. Both have the
+// status cancel.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),
