@@ -8,8 +8,8 @@ type CreateKeyRequest struct {
 	ExpiresAt  Time     `json:"expires_at,omitempty"`  // in the future; default never
 }
 
-// SetKeyRequest replaces everything of an API key except its id and secret. An absent field gets its default,
-// but the cloud requires Roles.
+// SetKeyRequest replaces the settings of an API key; its id and secret stay. An absent field gets its
+// default, but the cloud requires Roles.
 type SetKeyRequest struct {
 	CreateKeyRequest
 	Enabled *bool `json:"enabled,omitempty"` // default true; requests with a disabled key are refused

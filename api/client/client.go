@@ -59,11 +59,11 @@ type Option func(*Client)
 // a fetch waits long and each try has a limit of its own.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. A call that
-// the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED) is always retried. After
-// another retryable code or a failure of the network the outcome is unknown. Then only calls are retried
-// whose repeat has no second effect: reads, most acks, writes with an Idempotency-Key, and writes that set a
-// state, such as PauseQueue.
+// WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. Any call that
+// the server has refused with status 429 (such as OVERLOADED or RATE_LIMITED) is retried. After another
+// retryable code or a failure of the network the outcome is unknown. Then only calls are retried whose repeat
+// has no second effect: reads, most acks, writes with an Idempotency-Key, and writes that set a state, such
+// as PauseQueue.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
 // WithKeyedWrites gives an Idempotency-Key to each write whose repeat would have a second effect, so that the
@@ -84,7 +84,8 @@ func (c *Client) NamedNamespace() string { return c.namespace }
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
 // New returns a client of an endpoint such as "http://127.0.0.1:8080". apiKey may be empty for a server
-// started with --dev. New sends nothing; its only error is a malformed endpoint.
+// started with --dev. New sends nothing. It refuses an endpoint that is no http or https URL, has a query or
+// a fragment, or ends with /api/v1.
 func New(endpoint, apiKey string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -191,14 +191,14 @@ func (c *Cloud) setKey(ctx context.Context, path string, req api.SetKeyRequest, 
 	return c.keyOf(ctx, call{method: http.MethodPut, path: path, body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// SetNamespaceKey replaces everything of an API key except its id and secret. req.Roles is required. If
+// SetNamespaceKey replaces the settings of an API key; its id and secret stay. req.Roles is required. If
 // version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetNamespaceKey(ctx context.Context, ns, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("namespaces", ns, "keys", id), req, version)
 }
 
-// SetToken replaces everything of a cloud token except its id and secret. req.Roles is required. The error is
-// CONFLICT if no token could then administer the organisation. If version is not 0 and the present version
+// SetToken replaces the settings of a cloud token; its id and secret stay. req.Roles is required. The error
+// is CONFLICT if no token could then administer the organisation. If version is not 0 and the present version
 // differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)

@@ -149,7 +149,7 @@ func (s *eventStream) follow(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return io.ErrUnexpectedEOF // a stream never ends by itself
+	return io.ErrUnexpectedEOF // the server ended the stream, for example because it shuts down
 }
 
 // dispatch yields a complete event. An event without data only reports the position of the stream.

@@ -33,7 +33,7 @@ func (c *Client) Key(ctx context.Context, id string) (api.Key, error) {
 	return keys.get(ctx, c, Read{}, id)
 }
 
-// SetKey replaces everything of an API key except its id and secret. The change also applies to the key's
+// SetKey replaces the settings of an API key; its id and secret stay. The change also applies to the key's
 // open streams and waiting fetches. The error is CONFLICT if no key could then administer the namespace. If
 // version is not 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, version int64) (api.Key, error) {

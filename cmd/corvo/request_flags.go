@@ -26,7 +26,7 @@ type edit[Req any] struct {
 // nothing is the flag value that clears a field.
 const nothing = "none"
 
-// set makes a flag for a field; nothing sets the field to its zero value.
+// set makes a flag for a field. The value none sets the field to its zero value.
 func set[Req, T any](name, usage string, as form[T], field func(*Req) *T) edit[Req] {
 	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
 		var v T
@@ -38,7 +38,7 @@ func set[Req, T any](name, usage string, as form[T], field func(*Req) *T) edit[R
 	}}
 }
 
-// option makes a flag for an optional field; nothing removes the field.
+// option makes a flag for an optional field. The value none removes the field.
 func option[Req, T any](name, usage string, as form[T], field func(*Req) **T) edit[Req] {
 	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
 		if text == nothing {

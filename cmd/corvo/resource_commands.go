@@ -159,9 +159,10 @@ func (n *resource[Req, Resp]) creating(r *remote) *cobra.Command {
 	return cmd
 }
 
-// setting makes the command that changes an existing resource. Fields without a flag keep their value, so
-// that nobody repeats a whole budget to raise one limit. The request names the version that was read, so that
-// the server refuses it after a concurrent change.
+// setting makes the command that changes a resource. If clients choose the ids of the kind and no resource
+// has the id, the command creates it. Fields without a flag keep their value, so that nobody repeats a whole
+// budget to raise one limit. The request names the version that was read, so that the server refuses it after
+// a concurrent change.
 func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edit[Req]) *cobra.Command {
 	var made edits[Req]
 	cmd := on(n, r, verb, short, func(ctx context.Context, c *client.Client, id string) (answer Resp, err error) {

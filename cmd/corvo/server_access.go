@@ -88,8 +88,8 @@ func (r *remote) access() (a access, err error) {
 	return a, err
 }
 
-// open resolves everything but the secrets. It returns the profile with only those secrets that neither a
-// flag nor the environment overrides.
+// open resolves everything but the secrets. It returns the profile, which is empty if a flag or the
+// environment names another server than the profile's.
 func (r *remote) open() (a access, p profile, err error) {
 	all, err := readProfiles()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *remote) open() (a access, p profile, err error) {
 	if p, err = all.named(name); err != nil {
 		return a, p, err
 	}
-	// A profile's secrets go to the profile's own server, never to another that a variable names.
+	// A profile's secrets go to the profile's own server, never to another that a flag or a variable names.
 	if first := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT")); first != "" && !sameEndpoint(first, cmp.Or(p.Endpoint, defaultEndpoint)) {
 		if r.profile != "" && r.endpoint == "" {
 			return a, p, misusef("--profile %s is for %s, but CORVO_ENDPOINT is %s: unset the variable or give --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)

@@ -307,7 +307,7 @@ func aligned(rows [][]string, width int) []string {
 }
 
 // columnsOf returns the most columns of a terminal that a text may take. It counts two for each letter from
-// Hangul on, which is too many for some, but nobody notices.
+// Hangul on, which is too many for some. The only consequence is a gap in the table.
 func columnsOf(text string) (n int) {
 	for _, r := range text {
 		n += columnsOfRune(r)

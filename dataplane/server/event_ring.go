@@ -28,7 +28,7 @@ const (
 
 // eventRing keeps the newest events of a shard. Each is decoded once for all event streams, and encoded once
 // for each form that streams share. The ring has no goroutine: the stream that needs the next events reads
-// them from the store, so that streams whose clients do not read cost nothing.
+// them from the store, so that a stream whose client does not read causes no reads.
 type eventRing struct {
 	cell *cell.Cell
 

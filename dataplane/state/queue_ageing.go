@@ -4,8 +4,8 @@ import "github.com/corvo/corvo/dataplane/job"
 
 // With ageing, a job that has waited for the queue's ageing time counts as one priority higher, and after
 // half that time as half a priority higher. Waiting counts from the job's creation, which its id holds, so a
-// retry does not start it again. Two waiting jobs age at the same speed, so their order depends only on the
-// jobs and never on the clock, and no record has to move as time passes.
+// retry does not start it again. Two waiting jobs age at the same speed, so their order depends on the jobs
+// and the setting but not on the clock, and no record has to move as time passes.
 
 // mostUrgent compares the first ready job of each priority of a fairness key and returns the one with the
 // highest aged priority, and among equals the one with the lowest number.

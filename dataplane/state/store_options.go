@@ -10,8 +10,8 @@ import (
 const (
 	// DefaultMemTableBytes is the largest size of a memtable in bytes. A full memtable goes to disk. Most
 	// records of a job (its states, ready key and timer) are overwritten within seconds, and a record that is
-	// overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to this size only
-	// under load.
+	// overwritten in memory is not written to disk, unless a snapshot still reads it. Pebble starts at 256
+	// KiB and grows to this size only under load.
 	DefaultMemTableBytes = 32 << 20
 
 	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. With the

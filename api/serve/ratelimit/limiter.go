@@ -84,9 +84,9 @@ func (l *Limiter) Any() bool {
 }
 
 // Admit returns RATE_LIMITED for a request above the limits, or else the error of `find`. It calls `find` to
-// authenticate the request and to return its buckets. If `find` returns UNAUTHORIZED, Admit counts a failure. It
-// does so only after `find` has checked the key, so that failures from an address never lock out a valid key
-// from there.
+// authenticate the request and to return its buckets. If `find` returns UNAUTHORIZED, Admit counts a failure.
+// It does so only after `find` has checked the key, so that the limit on failures does not lock out a valid
+// key from the same address. The limit of the address counts a failure like any other request.
 func (l *Limiter) Admit(r *http.Request, now time.Time, find func() (Buckets, error)) error {
 	from := l.ClientAddress(r)
 	if err := l.AllowAddress(from, now); err != nil {

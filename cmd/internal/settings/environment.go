@@ -29,10 +29,11 @@ var foreign = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT(_[0-9]+_(TCP
 // mostUnknown is the largest number of unknown variables that WarnUnknown names.
 const mostUnknown = 10
 
-// WarnUnknown calls warn for each environment variable that begins with Prefix and that no command of root
-// reads, and suggests the name that is probably meant. With nearOnly it warns only of variables for which it
-// has a suggestion, because a command line shares its environment with programs that have settings of their
-// own. For the same reason an unknown variable is never an error.
+// WarnUnknown calls warn for environment variables that begin with Prefix and that no command of root reads,
+// and suggests the name that is probably meant. It skips the variables that Kubernetes and Docker set. After
+// mostUnknown variables it warns only that there are more. With nearOnly it warns only of variables for which
+// it has a suggestion, because a command line shares its environment with programs that have settings of
+// their own. For the same reason an unknown variable is never an error.
 func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func(message string)) {
 	known := knownVariables(root)
 	told := 0

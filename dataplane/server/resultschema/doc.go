@@ -1,6 +1,6 @@
 // Package resultschema compiles the JSON Schemas that clients give for the results of their jobs and checks
-// results against them. The package runs on the proposer, because apply never parses a document. It owns the
-// bounds of a schema and of the work of a check; it knows nothing of jobs, ops or HTTP.
+// results against them. The package runs on the proposer, so that apply does not spend time on checks. It
+// owns the bounds of a schema and of the work of a check; it knows nothing of jobs, ops or HTTP.
 //
 // Both the schema and the result come from a client, so neither may take time or memory out of proportion. A
 // schema refers to nothing outside itself except the standard's own metaschemas, is bounded in size, depth

@@ -41,9 +41,11 @@ type run struct {
 // ErrOriginal is the error of a run that did not begin.
 var ErrOriginal = errors.New("cannot read the original")
 
-// Copy copies everything and then counts both sides again. It returns an error if the run could not continue,
-// because one of the servers could not be asked; the report names single jobs and settings that the target
-// refused. The error wraps ErrOriginal if the original could not be read at first, and nothing was copied.
+// Copy copies the settings and the jobs, except completed and cancelled ones, and then counts the jobs of
+// both sides again. With DryRun it only reports what it would copy. It returns an error if the run could not
+// continue, because one of the servers could not be asked; the report names single jobs and settings that the
+// target refused. The error wraps ErrOriginal if the original could not be read at first, and nothing was
+// copied.
 //
 // Copy copies webhooks and schedules after the jobs, because a copied job should be no event to a webhook,
 // and a schedule should not run while the jobs of its last run are still on their way.

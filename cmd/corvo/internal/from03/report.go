@@ -59,7 +59,8 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// Complete reports whether this server has everything that the run had to copy.
+// Complete reports whether the target refused no job and no setting, and no queue's counts differ. Jobs that
+// were copied in part count as copied.
 func (r *Report) Complete() bool {
 	return r.Jobs.Refused == 0 &&
 		!slices.ContainsFunc(r.Queues, func(q Queue) bool { return q.Differ }) &&

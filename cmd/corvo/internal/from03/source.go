@@ -178,7 +178,7 @@ func (s *Source) search(ctx context.Context, queue string, states []string, limi
 	return p, err
 }
 
-// job reads everything about one job.
+// job reads one job with its payload.
 func (s *Source) job(ctx context.Context, id string) (job, error) {
 	var j job
 	err := s.get(ctx, "/api/v1/jobs/"+url.PathEscape(id), &j)

@@ -154,8 +154,8 @@ func (c *caller) workload(ctx context.Context, at time.Time, jobs int) (answer, 
 	return a, err
 }
 
-// lifecycle enqueues, fetches and acknowledges in turn. A client fetches only as many jobs as it has
-// enqueued, so that a fetch always finds a job.
+// lifecycle enqueues, fetches and acknowledges in turn. A caller fetches only as many jobs as it has
+// enqueued, so that a fetch finds a job at once, unless an answer was lost earlier.
 func (c *caller) lifecycle(ctx context.Context, at time.Time, jobs int) (answer, error) {
 	whole, err := c.conn.do(ctx, frame{queue: c.queue, enqueue: c.make(at, jobs)})
 	if err != nil {
