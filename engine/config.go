@@ -70,6 +70,9 @@ type Tuning struct {
 	// to 500 ms, Election to no less than Heartbeat. Heartbeat must be at least MinHeartbeat, and Election at
 	// least Heartbeat.
 	Heartbeat, Election time.Duration
+	// A leader tells an idle follower of the last commit after a random time from CommitTimeout to twice CommitTimeout.
+	// A write through a follower and a strong read on it do not wait for that. Default 50 ms, at least 1 ms.
+	CommitTimeout time.Duration
 	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits
 	// Autopilot promotes learners and removes dead members while this node leads. nil = the caller of
@@ -201,6 +204,9 @@ func (c Config) withDefaults() Config {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = replica.DefaultHeartbeat
 	}
+	if c.CommitTimeout == 0 {
+		c.CommitTimeout = replica.DefaultCommitTimeout
+	}
 	if c.Election == 0 {
 		c.Election = max(replica.DefaultElection, c.Heartbeat)
 	}
@@ -223,6 +229,7 @@ func (c Config) validate() error {
 	require(c.SnapshotBytes >= 0, "SnapshotBytes is %d", c.SnapshotBytes)
 	require(c.Heartbeat >= MinHeartbeat, "Heartbeat is %v, the least is %v", c.Heartbeat, MinHeartbeat)
 	require(c.Election >= c.Heartbeat, "Election is %v, which is less than Heartbeat (%v)", c.Election, c.Heartbeat)
+	require(c.CommitTimeout >= time.Millisecond, "CommitTimeout is %v, the least is 1ms", c.CommitTimeout)
 	require(c.Transport != nil || c.Join == nil, "Join needs a Transport")
 	require(c.Join == nil || c.Incarnation == nil, "Join names the incarnation already")
 	require(c.Transport == nil || c.NodeID == c.Transport.ID(), "NodeID is not the Transport's: members know each other by certificates")

@@ -114,7 +114,7 @@ func (g *Group) open() (err error) {
 		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
 		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded, Rename: renamed,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
-		Heartbeat: c.Heartbeat, Election: c.Election,
+		Heartbeat: c.Heartbeat, Election: c.Election, CommitTimeout: c.CommitTimeout,
 		Leadership: g.leadership, Changed: g.replicaChanged, Trace: applies, Logger: c.Logger,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine"
@@ -233,9 +234,9 @@ func TestCloseAnswersWhatWasAdmitted(t *testing.T) {
 
 func TestOpenRefusesABadConfig(t *testing.T) {
 	t.Parallel()
-	_, err := engine.Open(engine.Config{Tuning: engine.Tuning{SnapshotBytes: -1}})
+	_, err := engine.Open(engine.Config{Tuning: engine.Tuning{SnapshotBytes: -1, CommitTimeout: time.Millisecond - 1}})
 	wantCode(t, err, api.ValidationError)
-	for _, field := range []string{"Dir", "Group", "Machine", "StartTerm", "SnapshotBytes"} {
+	for _, field := range []string{"Dir", "Group", "Machine", "StartTerm", "SnapshotBytes", "CommitTimeout"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}

@@ -42,10 +42,8 @@ const (
 	DefaultHeartbeat = 500 * time.Millisecond
 	DefaultElection  = 500 * time.Millisecond
 	maxLeaderLease   = 500 * time.Millisecond
-	// An idle leader sends followers its commit index every commitTimeout. A group without a transport has no
-	// followers, so its leader uses soleCommitTimeout and sends none.
-	commitTimeout     = 50 * time.Millisecond
-	soleCommitTimeout = time.Second
+	// DefaultCommitTimeout is the default of Config.CommitTimeout.
+	DefaultCommitTimeout = 50 * time.Millisecond
 	// electionStagger is the time between the first elections of two voters that follow each other in the
 	// order of their names. If all voters of a new group stood at once, their votes would be split, and the
 	// next round would come up to a second later.
@@ -79,6 +77,9 @@ type Config struct {
 	// Heartbeat; 0 = DefaultHeartbeat. Election is the time that a candidate waits for votes; 0 = the longer
 	// of DefaultElection and Heartbeat.
 	Heartbeat, Election time.Duration
+	// A leader tells an idle follower of the last commit after a random time from CommitTimeout to twice CommitTimeout;
+	// 0 = DefaultCommitTimeout.
+	CommitTimeout time.Duration
 	// A snapshot is due when SnapshotBytes bytes have been appended since the last one; 0 =
 	// DefaultSnapshotBytes.
 	SnapshotBytes int64
@@ -147,6 +148,9 @@ func Open(c Config) (_ *Replica, err error) {
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = DefaultHeartbeat
+	}
+	if c.CommitTimeout == 0 {
+		c.CommitTimeout = DefaultCommitTimeout
 	}
 	if c.Election == 0 {
 		c.Election = max(DefaultElection, c.Heartbeat)
@@ -269,10 +273,7 @@ func raftConfig(c Config, gained chan<- bool) *raft.Config {
 	// The lease is shorter than the followers' timeout, so that a leader that has lost its followers steps
 	// down before they elect another.
 	conf.LeaderLeaseTimeout = min(maxLeaderLease, c.Heartbeat/2)
-	conf.CommitTimeout = commitTimeout
-	if c.Transport == nil {
-		conf.CommitTimeout = soleCommitTimeout
-	}
+	conf.CommitTimeout = c.CommitTimeout
 	conf.NotifyCh = gained
 	conf.Logger = NewLogger(c.Logger)
 	conf.ShutdownOnRemove = false

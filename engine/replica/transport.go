@@ -81,10 +81,10 @@ func (w *raftTransport) pump(done <-chan struct{}) {
 }
 
 // AdvanceCommit makes this follower apply an entry that its leader has declared committed. Raft tells
-// followers of a commit with the next entry or, if none comes, after commitTimeout. A lone write through a
+// followers of a commit with the next entry or, if none comes, after CommitTimeout. A lone write through a
 // follower, or a strong read on it, would wait that long. AdvanceCommit gives raft the same empty append that
 // the leader would have sent, built from the leader's answer, and raft checks it like any other message. A
-// shorter commitTimeout was rejected because it keeps idle groups busy, and an extra message from the leader
+// shorter CommitTimeout was rejected because it keeps idle groups busy, and an extra message from the leader
 // because it costs one for each write.
 //
 // This is as safe as a message from the leader, however late raft handles it:
