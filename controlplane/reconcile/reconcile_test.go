@@ -164,7 +164,7 @@ func TestOvertakenStepsDoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	propose(t, s, &store.DeleteNamespace{Meta: &store.Meta{Principal: "test"}, Id: "ns_1", OperationId: "op_2"})
-	for _, step := range []plan.Step{{Kind: plan.Place, Stores: []string{storeID}}, {Kind: plan.Found, Incarnations: minted}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
+	for _, step := range []plan.Step{{Kind: plan.Place, Stores: []string{storeID}}, {Kind: plan.Found, Incarnations: minted}, {Kind: plan.Settle, Configurations: []uint64{1}}, {Kind: plan.Remove}} {
 		if err := r.step(t.Context(), leading(t, s), stale, step); err != nil {
 			t.Errorf("%s of an older generation: %v", step.Kind, err)
 		}
@@ -242,7 +242,7 @@ func TestAFailingStore(t *testing.T) {
 	if sleep := r.pass(t.Context(), term); sleep <= 0 {
 		t.Errorf("a closed store is asked again after %v", sleep)
 	}
-	if code := api.CodeOf(r.step(t.Context(), term, fleet.Namespace{ID: "ns_1", Generation: 1}, plan.Step{Kind: plan.Settle})); code != api.LeaderUnavailable {
+	if code := api.CodeOf(r.step(t.Context(), term, fleet.Namespace{ID: "ns_1", Generation: 1}, plan.Step{Kind: plan.Settle, Configurations: []uint64{1}})); code != api.LeaderUnavailable {
 		t.Errorf("a step on a closed store: %s", code)
 	}
 }

@@ -101,7 +101,7 @@ func (f *front) settle(ns, host string) {
 		founded.Incarnations = append(founded.Incarnations, i[:])
 	}
 	f.propose(founded)
-	f.propose(&store.SettleNamespace{Meta: meta, Id: ns, Generation: f.generation(ns)})
+	f.propose(&store.SettleNamespace{Meta: meta, Id: ns, Generation: f.generation(ns), Configurations: []uint64{1}})
 	for limit := time.Now().Add(waitLimit); f.server.cfg.Reconciler.Waiting(ns) != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			f.t.Fatalf("%s still waits: %s", ns, f.server.cfg.Reconciler.Waiting(ns))

@@ -181,9 +181,6 @@ func TestStepsByPhase(t *testing.T) {
 	}
 	w.ok(newOrg("acme"), newGateway("g1"), newNamespace("org_acme", "x"))
 	w.refused(api.NotFound, place("x", "h1"))
-	ofBefore := place("x")
-	ofBefore.HostId = "host_g1"
-	w.refused(api.StateConflict, ofBefore)
 }
 
 func TestCreateNamespaceRefuses(t *testing.T) {

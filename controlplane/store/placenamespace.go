@@ -21,11 +21,7 @@ func (o *PlaceNamespace) Validate() error {
 	o.GetMeta().check(&p)
 	p.add("id", checkID(o.Id))
 	p.add("generation", checkPositive(o.Generation))
-	if o.HostId == "" {
-		checkStores(&p, o.Stores)
-	} else {
-		p.add("host_id", checkID(o.HostId))
-	}
+	checkStores(&p, o.Stores)
 	if len(o.Incarnations) > 0 {
 		checkIncarnations(&p, o.Incarnations, min(len(o.Incarnations), MaxShards))
 	}
@@ -102,7 +98,8 @@ func lostFounder(n fleet.Namespace) bool {
 	return n.Phase == fleet.Provisioning && !n.Founded && len(n.Members) > 0 && n.Members[0].Lost
 }
 
-// list returns the stores of the list. For an op of an earlier version it is the store of the host.
+// list returns the stores of the list. For an op of an earlier version, which Validate lets nobody propose any more, it is
+// the store of the host.
 func (o *PlaceNamespace) list(tx *Tx) ([]string, error) {
 	if o.HostId == "" {
 		return o.Stores, nil

@@ -94,7 +94,6 @@ func TestTheListOfMembersChanges(t *testing.T) {
 	w.refused(api.StateConflict, settle("x", 4))
 	w.ok(found("x"))
 	w.wantMembers("founded", "a join", "b join", "c join")
-	w.refused(api.StateConflict, settle("x")) // only a list of one may go without
 	w.refused(api.StateConflict, settle("x", 4, 4))
 	w.ok(settle("x", 4))
 	if n := w.namespace("ns_x"); n.Phase != fleet.Active || n.Observed != 1 || n.Operation != "" {
@@ -252,5 +251,46 @@ func TestDocumentsFollowTheHostsOfAllMembers(t *testing.T) {
 	}
 	if m := w.doc("ns_x").Members; m[1].URL != "http://b2" || m[3].Raft != "elsewhere:1" || !w.namespace("ns_x").Members[2].Lost {
 		t.Errorf("the members are %+v", m)
+	}
+}
+
+// The logs of earlier versions have placements on a host, and settlings without configurations.
+func TestOpsOfOneHostApply(t *testing.T) {
+	t.Parallel()
+	w := newFleet(t, "a", "b", "c")
+	w.ok(newReplicated(3), newNamespace("org_acme", "y"), newGateway("g1"), newHost("new"))
+	apply := func(o op, code api.Code) {
+		t.Helper()
+		results, err := w.try(encode(t, FeatureLevel, w.clockNs, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusal, is := results[0].(*api.Error)
+		if is != (code != "") || is && refused(refusal, code) != nil {
+			t.Errorf("%T %v: answered %v, want %q", o, o, results[0], code)
+		}
+	}
+	on := func(name, host string) *PlaceNamespace {
+		o := place(name)
+		o.HostId = host
+		return o
+	}
+	bare := func(name string) *SettleNamespace {
+		return &SettleNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1}
+	}
+	apply(on("y", "host_g1"), api.StateConflict)
+	apply(on("y", "host_new"), api.StateConflict) // it has no store
+	apply(on("y", "host_none"), api.NotFound)
+	apply(on("y", "host_a"), "")
+	apply(on("y", "host_a"), "") // a repeat
+	apply(on("y", "host_b"), api.StateConflict)
+	if n := w.namespace("ns_y"); !listed(n, "a") || n.Generation != 1 {
+		t.Errorf("the namespace is %+v", n)
+	}
+	w.ok(found("y"), place("x", "a", "b", "c"), found("x"))
+	apply(bare("y"), "")
+	apply(bare("x"), api.StateConflict) // earlier versions had no such lists
+	if n := w.namespace("ns_y"); n.Phase != fleet.Active || n.Configurations != nil {
+		t.Errorf("the namespace is %+v", n)
 	}
 }

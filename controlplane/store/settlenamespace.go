@@ -16,8 +16,8 @@ func (o *SettleNamespace) Validate() error {
 	o.GetMeta().check(&p)
 	p.add("id", checkID(o.Id))
 	p.add("generation", checkPositive(o.Generation))
-	if n := len(o.Configurations); n > MaxShards {
-		p.add("configurations", fmt.Errorf("has %d entries: a namespace has at most %d shards", n, MaxShards))
+	if n := len(o.Configurations); n < 1 || n > MaxShards {
+		p.add("configurations", fmt.Errorf("has %d entries: a namespace has 1 to %d shards", n, MaxShards))
 	}
 	return p.err()
 }

@@ -430,30 +430,21 @@ func (s *simulation) drawStep(n fleet.Namespace, generation int64) op {
 }
 
 func (s *simulation) drawSettle(n fleet.Namespace, generation int64) op {
-	o := &SettleNamespace{Id: string(n.ID), Generation: generation}
-	if s.rng.IntN(4) > 0 {
-		o.Configurations = []uint64{uint64(n.Generation) + s.rng.Uint64N(3)}
-	}
-	return o
+	return &SettleNamespace{Id: string(n.ID), Generation: generation, Configurations: []uint64{uint64(n.Generation) + s.rng.Uint64N(3)}}
 }
 
 // drawPlace draws a list of members, often of as many stores as the namespace has replicas.
 func (s *simulation) drawPlace(n fleet.Namespace, generation int64) op {
-	o := &PlaceNamespace{Id: string(n.ID), Generation: generation}
-	if s.rng.IntN(8) == 0 {
-		o.HostId = s.some("SELECT id FROM hosts ORDER BY id", "host_none") // as in logs of earlier versions
-	} else {
-		stores := ask(s.steady, func(r reader) ([]string, error) {
-			return list(r, scalar[string], "SELECT id FROM stores WHERE lost_ns = 0 OR id = 'store_0' ORDER BY id")
-		})
-		s.rng.Shuffle(len(stores), func(i, j int) { stores[i], stores[j] = stores[j], stores[i] })
-		stores = append(stores, "store_none")
-		many := n.Spec.Replicas
-		if many == 0 || s.rng.IntN(6) == 0 || len(stores) < many {
-			many = 1
-		}
-		o.Stores = stores[:many]
+	stores := ask(s.steady, func(r reader) ([]string, error) {
+		return list(r, scalar[string], "SELECT id FROM stores WHERE lost_ns = 0 OR id = 'store_0' ORDER BY id")
+	})
+	s.rng.Shuffle(len(stores), func(i, j int) { stores[i], stores[j] = stores[j], stores[i] })
+	stores = append(stores, "store_none")
+	many := n.Spec.Replicas
+	if many == 0 || s.rng.IntN(6) == 0 || len(stores) < many {
+		many = 1
 	}
+	o := &PlaceNamespace{Id: string(n.ID), Generation: generation, Stores: stores[:many]}
 	if lostFounder(n) && s.rng.IntN(2) == 0 {
 		o.Incarnations = minted(fmt.Sprint(n.Name, n.Generation))
 	}

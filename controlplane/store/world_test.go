@@ -397,8 +397,11 @@ func found(name string) *FoundNamespace {
 	return &FoundNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, Incarnations: minted(name)}
 }
 
-// settle returns a settling with the indexes of the configurations, or one of an earlier version.
+// settle returns a settling with the indexes of the configurations; none means 1 for the only shard.
 func settle(name string, configurations ...uint64) *SettleNamespace {
+	if len(configurations) == 0 {
+		configurations = []uint64{1}
+	}
 	return &SettleNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, Configurations: configurations}
 }
 
