@@ -43,7 +43,7 @@ func checkStores(p *problems, stores []string) {
 }
 
 // Apply sets the list. It refuses with NOT_FOUND an unknown namespace or store. It refuses with STATE_CONFLICT another
-// generation, a namespace that is paused, is being deleted or is deleted, and a list that check refuses. Without
+// generation, a namespace that is paused, is being deleted or is deleted, and a list that members refuses. Without
 // incarnations it also refuses another list for a namespace whose founding is not recorded, and a repeat changes
 // nothing. With incarnations it also refuses a namespace whose founder is not lost or whose founding is recorded. A list
 // that replaces another one raises the generation.
@@ -145,16 +145,17 @@ func (o *PlaceNamespace) members(tx *Tx, n fleet.Namespace, stores []string) ([]
 			}
 		}
 	}
-	return all, reachable(all)
+	return all, reachable(n, all)
 }
 
-// reachable refuses members that could not speak to each other. Nobody speaks to a lost one.
-func reachable(members []fleet.GroupMember) error {
+// reachable refuses new members of a namespace that could not speak to each other. Nobody needs to speak to a lost member,
+// or to one that leaves a group with others.
+func reachable(n fleet.Namespace, members []fleet.GroupMember) error {
 	if len(members) == 1 {
 		return nil
 	}
 	for _, m := range members {
-		if m.Raft == "" && !m.Lost {
+		if m.Raft == "" && !m.Lost && !(m.Leaving && len(n.Listed()) > 1) {
 			return api.Errorf(api.StateConflict, "host %s of %s has no address for Raft: give it a certificate", m.Host, m.Store)
 		}
 	}

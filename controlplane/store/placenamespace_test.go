@@ -174,6 +174,12 @@ func TestAListIsRefused(t *testing.T) {
 	alone := newNamespace("org_acme", "y")
 	w.ok(alone, place("y", "plain"), found("y"), settle("y"))
 	w.refused(api.StateConflict, place("y", "a")) // plain cannot hand over to it
+
+	silenced := join("b", "http://b")
+	silenced.Raft = ""
+	w.ok(silenced)
+	w.refused(api.StateConflict, atGeneration(3, place("x", "a", "b", "d")))
+	w.ok(atGeneration(3, place("x", "a", "c", "d"))) // b leaves, and the others go on without it
 }
 
 // host finds a host by name.
