@@ -12,7 +12,7 @@ type Namespace struct {
 type NamespaceSpec struct {
 	Region   string `json:"region"`   // default: the first region of the cloud
 	Tier     string `json:"tier"`     // shared; dedicated is not supported yet
-	Replicas int    `json:"replicas"` // 1; 3 and 5 are not supported yet
+	Replicas int    `json:"replicas"` // 1, 3 or 5
 	Shards   int    `json:"shards"`   // 1; more are not supported yet; cannot change later
 	// While DeletionProtection is set, a delete is refused with STATE_CONFLICT.
 	DeletionProtection bool `json:"deletion_protection"`
@@ -23,6 +23,9 @@ type NamespaceStatus struct {
 	Phase              string `json:"phase"` // provisioning, active or deleting
 	Message            string `json:"message,omitempty"`
 	ObservedGeneration int64  `json:"observed_generation"` // the generation in effect
+	// Replicas is the number of copies in the list of members, which is in effect if ObservedGeneration is the generation. 0 =
+	// the namespace is not placed yet.
+	Replicas int `json:"replicas"`
 	// Endpoint is the base URL of the cloud's data plane, the same for all namespaces.
 	Endpoint  string `json:"endpoint"`
 	Operation string `json:"operation_id,omitempty"` // the running operation

@@ -27,6 +27,7 @@ func TestAcceptance(t *testing.T) {
 		"queue with jobs":        queueWithJobs,
 		"otherwise written":      otherwiseWritten,
 		"refused attributes":     refusedAttributes,
+		"replicas in place":      replicasInPlace,
 		"namespace behind":       namespaceBehind,
 		"settings known later":   settingsKnownLater,
 		"namespace of provider":  namespaceOfProvider,
@@ -269,6 +270,27 @@ resource "corvo_api_key" "key" {
 	d.Apply()
 	d.Write("main.tf", head)
 	says(t, d.ApplyFails(), "Cannot delete namespace mail: STATE_CONFLICT", "deletion_protection")
+}
+
+// Another number of replicas changes the namespace and keeps it, because a new one would lose its data.
+func replicasInPlace(t *testing.T, p *peer, tool *tftest.Tool) {
+	d := cloudDir(t, p, tool, mailNamespace)
+	d.Apply()
+	before := d.Attribute("corvo_namespace", "mail", "id")
+	d.Write("main.tf", head+`resource "corvo_namespace" "mail" {
+  name     = "mail"
+  replicas = 3
+}`)
+	d.Apply()
+	settled(t, d)
+	if after := d.Attribute("corvo_namespace", "mail", "id"); after != before {
+		t.Errorf("namespace %s was replaced by %s", before, after)
+	}
+	p.look(func() {
+		if ns, err := p.find("mail"); err != nil || ns.Spec.Replicas != 3 {
+			t.Errorf("the namespace is %+v, %v", ns, err)
+		}
+	})
 }
 
 // If a namespace was deleted behind terraform's back, its resources leave the state with it, and the next

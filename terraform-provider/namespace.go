@@ -96,9 +96,9 @@ func (r *namespaceResource) Schema(ctx context.Context, _ resource.SchemaRequest
 				Description: "Tier: shared (default) or dedicated. Hosts of a dedicated namespace serve no other namespace.",
 			},
 			"replicas": schema.Int64Attribute{
-				Optional: true, Computed: true, PlanModifiers: number,
+				Optional: true, Computed: true, PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()},
 				Validators:  []validator.Int64{int64validator.OneOf(1, 3, 5)},
-				Description: "Number of hosts with a copy of the data: 1 (default), 3 or 5.",
+				Description: "Number of hosts with a copy of the data: 1 (default), 3 or 5. A change takes effect in the background, while the namespace serves.",
 			},
 			"shards": schema.Int64Attribute{
 				Optional: true, Computed: true, PlanModifiers: number,
@@ -282,10 +282,12 @@ func (r *namespaceResource) Update(ctx context.Context, req resource.UpdateReque
 		return
 	}
 	var ns api.Namespace
-	if m.DeletionProtection.Equal(prior.DeletionProtection) {
+	if m.DeletionProtection.Equal(prior.DeletionProtection) && m.Replicas.Equal(prior.Replicas) {
 		ns, err = cloud.Namespace(ctx, id)
 	} else {
-		ns, err = cloud.UpdateNamespace(ctx, id, api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: m.DeletionProtection.ValueBoolPointer()}}, 0)
+		ns, err = cloud.UpdateNamespace(ctx, id, api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{
+			DeletionProtection: m.DeletionProtection.ValueBoolPointer(), Replicas: given(m.Replicas),
+		}}, 0)
 	}
 	if err != nil {
 		report(&resp.Diagnostics, what, err, namespaceAttributes)

@@ -284,6 +284,9 @@ func (p *peer) updateNamespace(r *http.Request) (any, error) {
 	if req.Spec != nil && req.Spec.DeletionProtection != nil {
 		ns.Spec.DeletionProtection = *req.Spec.DeletionProtection
 	}
+	if req.Spec != nil && req.Spec.Replicas != nil {
+		ns.Spec.Replicas = *req.Spec.Replicas
+	}
 	return ns.Namespace, nil
 }
 

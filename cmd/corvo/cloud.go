@@ -161,12 +161,27 @@ func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Comm
 
 func updateNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
 	var made edits[api.NewNamespaceSpec]
+	var wait waitFlags
 	cmd := onCloud(r, "update NAMESPACE", "Change settings of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
 		req := api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{}}
 		made.apply(req.Spec)
-		return c.UpdateNamespace(cmd.Context(), args[0], req, 0)
+		if err := wait.check(); err != nil {
+			return api.Namespace{}, err
+		}
+		ns, err := c.UpdateNamespace(cmd.Context(), args[0], req, 0)
+		if err == nil && wait.wait {
+			ns, err = awaitSettled(cmd, c, ns, wait.most)
+		}
+		return ns, err
 	}, show)
-	made.bind(cmd, option("deletion-protection", "refuse deletion of the namespace", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }))
+	wait.bind(cmd, "wait until the change is in effect")
+	cmd.Long = "Change settings of a namespace. Another number of replicas takes effect in the background, while the namespace\n" +
+		"serves. The exit code with --wait is 0 when it is in effect, and 3 when --timeout is over first. The change goes on\n" +
+		"in any case."
+	made.bind(cmd,
+		option("replicas", "number of replicas: 1, 3 or 5", whole, func(s *api.NewNamespaceSpec) **int { return &s.Replicas }),
+		option("deletion-protection", "refuse deletion of the namespace", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }),
+	)
 	return cmd
 }
 

@@ -56,57 +56,40 @@ func hostDrain(h api.Host) string {
 
 // drainHost makes the command that empties a host.
 func drainHost(r *remote) *cobra.Command {
-	var wait bool
-	var most time.Duration
+	var wait waitFlags
 	cmd := onCloud(r, "drain HOST", "Move all namespaces away from a host", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
-		if most < 0 {
-			return api.Status{}, misusef("--timeout is %v; it must be 0, for no limit, or more", most)
+		if err := wait.check(); err != nil {
+			return api.Status{}, err
 		}
 		status, err := c.DrainHost(cmd.Context(), args[0])
-		if err == nil && wait && status == api.HostDraining {
-			err = awaitDrained(cmd, c, args[0], most)
+		if err == nil && wait.wait && status == api.HostDraining {
+			err = awaitDrained(cmd, c, args[0], wait.most)
 			status = api.HostDrained
 		}
 		return done(status), err
 	}, showStatus)
 	cmd.Long = "Move all namespaces away from a host. The host gets none until corvo cloud hosts undrain. The exit code with --wait\n" +
 		"is 0 when no namespace is left, and 3 when --timeout is over first. The drain goes on in any case."
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no namespace is left")
-	cmd.Flags().DurationVar(&most, "timeout", 0, "longest wait; 0 for no limit")
+	wait.bind(cmd, "wait until no namespace is left")
 	return cmd
 }
 
 // awaitDrained waits until a host has no namespaces, and shows on a terminal how many are left. most bounds the wait;
 // 0 = no bound.
 func awaitDrained(cmd *cobra.Command, c *client.Cloud, host string, most time.Duration) error {
-	var over <-chan time.Time
-	if most > 0 {
-		over = time.After(most)
-	}
-	p := newProgress(cmd)
-	defer p.clear()
-	first := 0
-	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
+	first, left := 0, 0
+	return poll(cmd, most, func(p *progress) (bool, error) {
 		h, err := c.Host(cmd.Context(), host)
-		switch {
-		case err != nil:
-			return err
-		case h.Status.Drain == nil:
-			return fmt.Errorf("host %s drains no more: another client has undrained it", host)
-		case h.Status.Namespaces == 0:
-			return nil
+		if err == nil && h.Status.Drain == nil {
+			err = fmt.Errorf("host %s drains no more: another client has undrained it", host)
 		}
-		left := h.Status.Namespaces
+		left = h.Status.Namespaces
 		first = max(first, left)
 		p.show(uint64(first-left), uint64(first), fmt.Sprintf("namespaces left on %s: %d of %d", host, left, first))
-		select {
-		case <-over:
-			return timedOut{fmt.Errorf("namespaces left on %s after %v: %d; the drain goes on, and corvo cloud clusters says what each waits for", host, most, left)}
-		case <-cmd.Context().Done():
-			return cmd.Context().Err()
-		case <-time.After(wait):
-		}
-	}
+		return left == 0, err
+	}, func() string {
+		return fmt.Sprintf("namespaces left on %s: %d; the drain goes on, and corvo cloud clusters says what each waits for", host, left)
+	})
 }
 
 // diskFree returns the free and the whole space of a host's disk.

@@ -214,7 +214,7 @@ func setQueue(ctx context.Context, c *client.Client, queue string, made edits[ap
 	return c.PutQueueAt(ctx, queue, req, was.Version)
 }
 
-// drainLook is the interval at which a drain polls a queue or a host.
+// drainLook is the interval at which a command polls a queue, a host or a namespace that it waits for.
 const drainLook = 500 * time.Millisecond
 
 // newDrain makes the command that waits until a queue has no active jobs.

@@ -81,8 +81,8 @@ func TestErrors(t *testing.T) {
 		{"GET", "/cloud/v1/orgs/acme/usage?from=2026-02-11&to=2026-02-11", admin, "", "", api.ValidationError, "before"},
 		{"GET", "/cloud/v1/orgs/acme/usage?group_by=mood", admin, "", "", api.ValidationError, "provider"},
 
-		{"POST", namespaces, admin, `{"name":"a","spec":{"replicas":3}}`, "", api.Unsupported, "spec.replicas"},
-		{"POST", namespaces, admin, `{"name":"a","spec":{"replicas":5}}`, "", api.Unsupported, "spec.replicas"},
+		{"POST", namespaces, admin, `{"name":"a","spec":{"replicas":0}}`, "", api.ValidationError, "1, 3 or 5"},
+		{"POST", namespaces, admin, `{"name":"a","spec":{"replicas":7}}`, "", api.ValidationError, "1, 3 or 5"},
 		{"POST", namespaces, admin, `{"name":"a","spec":{"shards":64}}`, "", api.Unsupported, "spec.shards"},
 		{"POST", namespaces, admin, `{"name":"a","spec":{"tier":"dedicated"}}`, "", api.Unsupported, "spec.tier"},
 		{"POST", namespaces, admin, `{"name":"a","spec":{"limits":{"jobs":1},"min_warm":1}}`, "", api.Unsupported, "spec.limits"},
@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	// The response reports all faults of a request.
-	a := f.send("POST", namespaces, admin, `{"name":"-","spec":{"tier":"gold","replicas":3,"region":"mars"}}`)
+	a := f.send("POST", namespaces, admin, `{"name":"-","spec":{"tier":"gold","replicas":4,"region":"mars"}}`)
 	var told []string
 	for _, field := range a.problem(t).Details["fields"].([]any) {
 		told = append(told, field.(map[string]any)["field"].(string))
@@ -443,8 +443,8 @@ func TestNamespaceSpecIsOneShape(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"spec":{"region":"mars"}}`:         "spec.region",
 		`{"spec":{"tier":"dedicated"}}`:      "spec.tier",
-		`{"spec":{"replicas":3}}`:            "spec.replicas",
-		`{"spec":{"shards":0}}`:              "spec.shards",
+		`{"spec":{"replicas":2}}`:            "1, 3 or 5",
+		`{"spec":{"shards":2}}`:              "is 1 and cannot change",
 		`{"spec":{"limits":{"x":1}}}`:        "spec.limits",
 		`{"spec":{"colour":"red"}}`:          "colour",
 		`{"deletion_protection":false}`:      "deletion_protection",
@@ -453,5 +453,37 @@ func TestNamespaceSpecIsOneShape(t *testing.T) {
 		if a := f.send("PATCH", path, admin, body); a.status < 400 || a.status == 500 || !strings.Contains(string(a.body), want) {
 			t.Errorf("%s: %d %s, want %q", body, a.status, a.body, want)
 		}
+	}
+}
+
+// TestReplicasChange changes the number of replicas of a namespace. The generation rises, and the generation in effect
+// follows only when the hosts have the new list.
+func TestReplicasChange(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	tenant := f.cloud(admin)
+	host, credential := f.host("one", keyring.Host)
+	f.join(credential, "http://one.test")
+	f.settle(f.namespace("acme", "orders"), host)
+	change := func(replicas int) api.Namespace {
+		t.Helper()
+		ns, err := tenant.UpdateNamespace(t.Context(), "orders", api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{Replicas: &replicas}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ns
+	}
+	if ns := change(1); ns.Generation != 1 {
+		t.Errorf("the same number of replicas raises the generation to %d", ns.Generation)
+	}
+	if ns := change(3); ns.Spec.Replicas != 3 || ns.Generation != 2 || ns.Status.ObservedGeneration != 1 {
+		t.Errorf("with 3 replicas the namespace is %+v", ns)
+	}
+	op, err := tenant.CreateNamespace(t.Context(), "acme", api.CreateNamespaceRequest{Name: "mail", Spec: &api.NewNamespaceSpec{Replicas: new(5)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns, err := tenant.Namespace(t.Context(), op.Resource.ID); err != nil || ns.Spec.Replicas != 5 {
+		t.Errorf("a new namespace with 5 replicas: %+v, %v", ns, err)
 	}
 }

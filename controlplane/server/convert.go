@@ -49,6 +49,7 @@ func (s *Server) toNamespace(n fleet.Namespace) api.Namespace {
 			Phase:              string(n.Phase),
 			Message:            cmp.Or(s.cfg.Reconciler.Waiting(string(n.ID)), s.cfg.Reconciler.Fault(n)),
 			ObservedGeneration: n.Observed,
+			Replicas:           len(n.Listed()),
 			Endpoint:           s.cfg.Endpoint,
 			Operation:          n.Operation,
 		},

@@ -70,12 +70,9 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	default:
 		f.add("spec.tier", "%s is not a tier: use %q", text.Quote(in.Tier), sharedTier)
 	}
-	switch {
-	case in.Replicas == nil || *in.Replicas == 1:
-	case *in.Replicas == 3 || *in.Replicas == 5:
-		f.unsupported("spec.replicas", "is %d, which is not built yet: use 1, or leave it out", *in.Replicas)
-	default:
-		f.add("spec.replicas", "is %d: it takes 1, 3 or 5", *in.Replicas)
+	if in.Replicas != nil {
+		f.replicas(*in.Replicas)
+		out.Replicas = *in.Replicas
 	}
 	switch {
 	case in.Shards == nil || *in.Shards == 1:
@@ -88,18 +85,25 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	return out
 }
 
+// replicas checks a number of replicas.
+func (f *faults) replicas(n int) {
+	if n != 1 && n != 3 && n != 5 {
+		f.add("spec.replicas", "is %d: it takes 1, 3 or 5", n)
+	}
+}
+
 // updateNamespaceBody has the fields of api.UpdateNamespaceRequest and the documented fields that are not
 // implemented yet.
 type updateNamespaceBody struct {
 	Spec *specInput `json:"spec"`
 }
 
-// specChange returns the deletion protection that an update asks for; nil = unchanged. It accepts region,
-// tier, replicas and shards only if they are left out or have their present value, so that a client may send
+// specChange sets the deletion protection and the replicas that an update asks for in o; nil = unchanged. It accepts
+// region, tier and shards only if they are left out or have their present value, so that a client may send
 // back a spec it has read with one field changed.
-func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
+func (f *faults) specChange(o *store.UpdateNamespace, in *specInput, now fleet.Spec) {
 	if in == nil {
-		return nil
+		return
 	}
 	text := func(field, wanted, is string) {
 		if wanted != "" && wanted != is {
@@ -108,15 +112,15 @@ func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
 	}
 	text("spec.region", in.Region, now.Region)
 	text("spec.tier", in.Tier, now.Tier)
-	count := func(field string, wanted *int, is int) {
-		if wanted != nil && *wanted != is {
-			f.unsupported(field, "is %d and cannot change: send that, or leave it out", is)
-		}
+	if in.Shards != nil && *in.Shards != now.Shards {
+		f.unsupported("spec.shards", "is %d and cannot change: send that, or leave it out", now.Shards)
 	}
-	count("spec.replicas", in.Replicas, now.Replicas)
-	count("spec.shards", in.Shards, now.Shards)
+	if in.Replicas != nil {
+		f.replicas(*in.Replicas)
+		o.Replicas = new(uint32(*in.Replicas))
+	}
 	f.unbuilt(in)
-	return in.DeletionProtection
+	o.DeletionProtection = in.DeletionProtection
 }
 
 // unbuilt refuses the documented fields of a spec that are not implemented yet.
@@ -239,19 +243,16 @@ func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	o := &store.UpdateNamespace{Meta: q.meta, Id: string(ns.ID)}
 	var f faults
-	protection := f.specChange(body.Spec, ns.Spec)
+	f.specChange(o, body.Spec, ns.Spec)
 	if err := f.err(); err != nil {
 		return err
 	}
-	version, err := expected(r, ns.Version)
-	if err != nil {
+	if o.ExpectVersion, err = expected(r, ns.Version); err != nil {
 		return err
 	}
-	_, err = propose[any](r.Context(), s, &store.UpdateNamespace{
-		Meta: q.meta, Id: string(ns.ID), ExpectVersion: version, DeletionProtection: protection,
-	})
-	if err != nil {
+	if _, err = propose[any](r.Context(), s, o); err != nil {
 		return err
 	}
 	if ns, err = s.store.Namespace(r.Context(), ns.Org, string(ns.ID)); err != nil {
