@@ -5,21 +5,22 @@ import (
 	"fmt"
 	"slices"
 
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
 // change returns the step to the next list of members. The first of these that applies makes the list:
 //
-//  1. Lost and dead members are replaced, and the number of members becomes spec.replicas, in one list.
+//  1. Members that are lost, dead or barred are replaced, and the number of members becomes spec.replicas, in one list.
 //  2. The first member on a draining host is replaced by one.
 //
 // A list keeps every member that it does not have to drop, so that a majority of the members that are up to date stays.
 // A group of one replica may move, because its store serves on until the other one leads. While the present list is
-// not in force, change only replaces lost and dead members.
+// not in force, only the first rule applies, and adds no more members than the list has.
 func (v view) change() Step {
 	listed := v.ns.Listed()
-	gone := v.members(listed, v.gone)
-	staying := v.members(listed, func(m fleet.GroupMember) bool { return !v.gone(m) })
+	gone := v.members(listed, v.useless)
+	staying := v.members(listed, func(m fleet.GroupMember) bool { return !v.useless(m) })
 	draining := v.members(staying, v.draining)
 	want := v.ns.Spec.Replicas
 	if v.ns.Observed < v.ns.Generation {
@@ -49,6 +50,28 @@ func (v view) change() Step {
 	}
 	return v.drain(staying, draining[0])
 }
+
+// useless reports whether the list needs another member in place of one.
+func (v view) useless(m fleet.GroupMember) bool { return v.gone(m) || v.barred(m) }
+
+// barred reports whether a member has no vote yet and its host has reported for a while that it cannot open the
+// namespace, for instance because its disk is full. Such a member has no data that anybody needs, and the change would
+// wait for it for ever.
+func (v view) barred(m fleet.GroupMember) bool {
+	cell := v.cells[m.Host]
+	if v.silence(m.Host) != "" || !cell.Lasting || !failing(cell) {
+		return false
+	}
+	for shard := range v.ns.Spec.Shards {
+		if group, _, led := v.leader(shard); !led || slices.Contains(group.Voters, m.Store) {
+			return false
+		}
+	}
+	return true
+}
+
+// failing reports whether a host says that it cannot open the namespace.
+func failing(cell CellReport) bool { return cell.State == wire.Failed || cell.State == wire.Waiting }
 
 // refill adds the wanted number of members. If there are hosts only in place of the members that are gone, the further
 // ones wait.

@@ -72,7 +72,7 @@ func (v view) onlyFault(m fleet.GroupMember) string {
 		return fmt.Sprintf("its data is on %s, and host %s has joined with another store since: start the host with the directory of that store, or delete the namespace", m.Store, m.Host)
 	case h.Away || !known:
 		return v.silence(m.Host)
-	case cell.State == wire.Failed || cell.State == wire.Waiting:
+	case failing(cell):
 		return fmt.Sprintf("host %s does not serve it: %s", m.Host, cell.Error)
 	}
 	return ""
@@ -94,7 +94,7 @@ func (v view) down(m fleet.GroupMember) bool {
 	switch {
 	case v.gone(m) || h.Away:
 		return true
-	case cell.State == wire.Failed || cell.State == wire.Waiting:
+	case failing(cell):
 		return true
 	case !cell.Lasting:
 		return false

@@ -21,7 +21,8 @@ type life struct {
 	voters []string
 	list   int64 // generation of the list in the group's state
 	raft   uint64
-	held   bool // the group takes no list
+	held   bool            // the group takes no list
+	full   map[string]bool // hosts that cannot open the namespace
 	out    strings.Builder
 }
 
@@ -37,6 +38,7 @@ type life struct {
 //	back h1          h1 reports again
 //	wipe h1          h1 reports again, with another store
 //	drain h1         h1 drains
+//	full h1          h1 cannot open the namespace
 //	hold, release    the group takes no list; it takes them again
 //	pause, resume    the reconciliation
 //	delete           the namespace
@@ -55,7 +57,7 @@ func TestLives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := &life{t: t}
+			l := &life{t: t, full: map[string]bool{}}
 			for line := range strings.Lines(string(want)) {
 				if strings.HasPrefix(line, "  ") {
 					continue // the output, which is printed anew
@@ -129,6 +131,8 @@ func (l *life) doHost(command, id string) {
 			l.ns.Members[i].Lost = m.Lost || m.Store == h.Store
 		}
 		h.Store += "'"
+	case "full":
+		l.full[id] = true
 	case "drain":
 		h.Draining = true
 	default:
@@ -213,8 +217,13 @@ func (l *life) members(stores []string) {
 func (l *life) reports() map[string]CellReport {
 	cells := map[string]CellReport{}
 	leader := l.group()
-	for _, m := range l.ns.Members {
+	members := slices.Clone(l.ns.Members)
+	slices.SortStableFunc(members, func(a, b fleet.GroupMember) int { return compareBool(!a.Lost, !b.Lost) })
+	for _, m := range members {
 		h, alive := l.of(m.Store)
+		if m.Lost {
+			cells[m.Host] = CellReport{Generation: l.ns.Generation, State: wire.Waiting, Error: "elsewhere", Lasting: true}
+		}
 		if !alive {
 			continue
 		}
@@ -222,6 +231,8 @@ func (l *life) reports() map[string]CellReport {
 		switch {
 		case l.ns.Phase == fleet.Deleting:
 			c = CellReport{Generation: l.ns.Generation, State: wire.Gone}
+		case l.full[h.ID]:
+			c = CellReport{Generation: l.ns.Generation, State: wire.Failed, Error: "no space left", Lasting: true}
 		case m.Store == leader:
 			c.Groups = []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: l.list, Configuration: l.raft, Voters: l.voters}}
 		case slices.Contains(l.voters, m.Store):
@@ -256,7 +267,7 @@ func (l *life) group() (leader string) {
 	}
 	l.list = l.ns.Generation
 	for _, m := range l.ns.Listed() {
-		if _, alive := l.of(m.Store); !alive && !slices.Contains(l.voters, m.Store) {
+		if h, alive := l.of(m.Store); (!alive || l.full[h.ID]) && !slices.Contains(l.voters, m.Store) {
 			return leader // a learner that does not catch up
 		}
 		list = append(list, m.Store)

@@ -67,9 +67,11 @@ func (v view) candidates(keep []fleet.GroupMember, raft bool) (fit []Host, refus
 			cells = 0 // they count already
 		}
 		reason := Full(h, cells)
-		switch {
+		switch _, member := v.ns.Member(h.Store); {
 		case h.Draining:
 			reason = "it drains"
+		case member && v.ns.Founded && failing(v.cells[h.ID]):
+			reason = "it cannot open the namespace: " + v.cells[h.ID].Error
 		case raft && h.Raft == "":
 			reason = "it has no address for the Raft members of other hosts"
 		}

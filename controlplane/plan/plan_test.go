@@ -253,6 +253,9 @@ func randomView(random *rand.Rand) view {
 	for _, m := range v.ns.Listed() {
 		list = append(list, m.Store)
 	}
+	if len(list) > 1 && chance(30) {
+		list = list[:len(list)-1] // the last has no vote yet
+	}
 	for _, m := range n.Members {
 		v.cells[m.Host] = randomCell(random, n, list)
 	}
@@ -263,7 +266,7 @@ var twoOwn, twoOther = []entry.Incarnation{{1}, {1}}, []entry.Incarnation{{1}, {
 
 func randomCell(random *rand.Rand, n fleet.Namespace, list []string) CellReport {
 	chance := func(percent int) bool { return random.IntN(100) < percent }
-	c := CellReport{Generation: n.Generation, State: wire.Opened, Incarnations: twoOwn}
+	c := CellReport{Generation: n.Generation, State: wire.Opened, Incarnations: twoOwn, Lasting: chance(50)}
 	if chance(10) {
 		c.Generation = random.Int64N(4)
 	}
@@ -390,9 +393,9 @@ func (v view) checkChange(stores []string) string {
 	kept := v.members(listed, func(m fleet.GroupMember) bool { return slices.Contains(stores, m.Store) })
 	gone := v.members(listed, func(m fleet.GroupMember) bool {
 		h, _ := v.host(m.Host)
-		return m.Lost || h.Dead
+		return m.Lost || h.Dead || v.cannotJoin(m)
 	})
-	dropped := len(listed) - len(gone) - len(v.members(kept, func(m fleet.GroupMember) bool { return !v.gone(m) }))
+	dropped := len(listed) - len(gone) - len(kept)
 	added := len(stores) - len(kept)
 	settled := v.ns.Observed == v.ns.Generation
 	silent := 0
@@ -409,7 +412,7 @@ func (v view) checkChange(stores []string) string {
 		return "a second change at a time"
 	case (len(gone) > 0 || dropped > 0 && added > 0) && 3*silent > all:
 		return "a replacement during a mass failure"
-	case slices.ContainsFunc(kept, v.gone):
+	case slices.ContainsFunc(kept, func(m fleet.GroupMember) bool { return v.gone(m) || v.cannotJoin(m) }):
 		return "a list with a member that is gone"
 	case added > 0 && dropped > 1, added > 0 && dropped == 1 && (added != 1 || len(gone) > 0):
 		return "a living member is dropped"
@@ -419,6 +422,18 @@ func (v view) checkChange(stores []string) string {
 		return "an even list, or the same"
 	}
 	return ""
+}
+
+// cannotJoin reports whether a host cannot open a member of which no leader has made a voter.
+func (v view) cannotJoin(m fleet.GroupMember) bool {
+	h, _ := v.host(m.Host)
+	own := v.cells[m.Host]
+	for _, cell := range v.cells {
+		if slices.ContainsFunc(cell.Groups, func(g wire.GroupReport) bool { return slices.Contains(g.Voters, m.Store) }) {
+			return false
+		}
+	}
+	return h.Alive && own.Lasting && own.Generation == v.ns.Generation && (own.State == wire.Failed || own.State == wire.Waiting)
 }
 
 // Next spreads namespaces that are created one after the other evenly.

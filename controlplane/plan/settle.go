@@ -8,15 +8,15 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// settle ends a create or a change once every group has exactly the list of members. A listed member that is lost or
-// dead may keep a group from that for ever, so it is replaced before the end. Nothing else changes the list until then,
+// settle ends a create or a change once every group has exactly the list of members. A listed member that is lost, dead
+// or barred may keep a group from that for ever, so it is replaced before the end. Nothing else changes the list until then,
 // because one change after the other is easy to follow and to stop.
 func (v view) settle() Step {
 	configurations, wait := v.inForce()
 	if wait == "" {
 		return Step{Kind: Settle, Configurations: configurations}
 	}
-	if slices.ContainsFunc(v.ns.Listed(), v.gone) {
+	if slices.ContainsFunc(v.ns.Listed(), v.useless) {
 		return v.change()
 	}
 	return await("%s", wait)

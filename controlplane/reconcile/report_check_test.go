@@ -101,6 +101,25 @@ func TestNewReportsAreLookedAt(t *testing.T) {
 	look("after a report on an unknown one", 0)
 }
 
+// A pass with nothing to do reads no hosts and changes nothing, because most passes are so.
+func TestQuietPasses(t *testing.T) {
+	t.Parallel()
+	s, r, _ := settled(t)
+	r.report(t, opened(t, s, minted))
+	was, known := namespace(t, s), r.known.until
+	for range 3 {
+		r.report(t, opened(t, s, minted))
+	}
+	if now := namespace(t, s); now.DocNumber != was.DocNumber || r.known.until != known || r.Waiting("ns_1") != "" {
+		t.Errorf("the namespace is %+v, was %+v, and waits for %q; the hosts were read again: %v", now, was, r.Waiting("ns_1"), r.known.until != known)
+	}
+	propose(t, s, &store.DrainHost{Meta: &store.Meta{Principal: "test"}, Id: "host_1"})
+	r.report(t, opened(t, s, minted))
+	if got := r.Waiting("ns_1"); r.known.until == known || !strings.Contains(got, "host h1 (host_1), which drains: no further host in region eu reports") {
+		t.Errorf("after its host drains the namespace waits for %q", got)
+	}
+}
+
 func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
