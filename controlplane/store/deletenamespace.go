@@ -5,7 +5,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// DeleteNamespace begins to delete a namespace. The namespace's keys stop at once; its host deletes the data
+// DeleteNamespace begins to delete a namespace. The namespace's keys stop at once; its hosts delete the data
 // later. If the namespace is being deleted already, the result names the running operation. A create
 // operation that has not ended fails.
 

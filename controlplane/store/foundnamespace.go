@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
-// FoundNamespace records that the host has founded the groups of all shards, with their incarnations. From
+// FoundNamespace records that the founder has founded the groups of all shards, with their incarnations. From
 // then on no document lets a store found them, so that an empty disk never founds an empty namespace. A
 // namespace of an earlier version gets the incarnations that its host reports first.
 

@@ -770,7 +770,7 @@ func (*UpdateNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{11}
 }
 
-// DeleteNamespace begins to delete a namespace. Its keys stop at once; its host deletes the
+// DeleteNamespace begins to delete a namespace. Its keys stop at once; its hosts delete the
 // data later. If the namespace is being deleted already, the result names the running
 // operation.
 type DeleteNamespace struct {
@@ -1010,7 +1010,7 @@ func (*PlaceNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{15}
 }
 
-// FoundNamespace records that the host has founded the groups of all shards. From then on no document lets a store
+// FoundNamespace records that the founder has founded the groups of all shards. From then on no document lets a store
 // found them. A namespace of an earlier version gets the incarnations that its host reports first.
 type FoundNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1224,10 +1224,10 @@ func (*SettleNamespaceResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{19}
 }
 
-// RemoveNamespace records that the host has deleted the namespace's data, or that the
+// RemoveNamespace records that the hosts have deleted the namespace's data, or that the
 // namespace was never placed. It deletes the namespace's credentials and ends its delete
-// operation. The row stays, for the document that tells gateways of the deletion and for
-// the usage.
+// operation. The rows of the namespace and of its members stay, for the usage and for the
+// document that tells gateways, and hosts that were away, of the deletion.
 type RemoveNamespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`

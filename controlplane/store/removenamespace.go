@@ -5,7 +5,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// RemoveNamespace records that the host has deleted the namespace's data, or that the namespace was never
+// RemoveNamespace records that the hosts have deleted the namespace's data, or that the namespace was never
 // placed. It deletes the namespace's credentials and custom roles and ends its delete operation. The row
 // stays, for the document that tells gateways of the deletion and for the usage. The rows of its members stay too, for
 // a host that was away: the document tells it to delete its copy.
