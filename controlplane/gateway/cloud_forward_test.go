@@ -62,8 +62,8 @@ func TestForwardsTheCloudAPI(t *testing.T) {
 	}
 }
 
-// TestHidesTheAddressOfTheLeader checks that a client sees the gateway's URL instead of the address of the control
-// plane's leader, in an otherwise unchanged refusal.
+// TestHidesTheAddressOfTheLeader checks that the gateway puts its own URL for the leader's address into a
+// refusal of the control plane, and changes nothing else in the refusal.
 func TestHidesTheAddressOfTheLeader(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -91,7 +91,8 @@ func TestHidesTheAddressOfTheLeader(t *testing.T) {
 	}
 }
 
-// TestForwardsNothingElse checks that no spelling of a path reaches the routes of hosts and gateways.
+// TestForwardsNothingElse checks that no spelling of a path reaches the control plane's routes for hosts and
+// gateways.
 func TestForwardsNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -115,8 +116,8 @@ func TestForwardsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheCloudAPIWhileTheControlPlaneIsAway checks that only the cloud API is refused, with a
-// Retry-After.
+// TestTheCloudAPIWhileTheControlPlaneIsAway checks that a gateway whose control plane is away refuses the
+// cloud API with a Retry-After, and still serves the API of the data plane.
 func TestTheCloudAPIWhileTheControlPlaneIsAway(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -171,7 +172,7 @@ func TestDrainEndsLongPollsOfTheCloud(t *testing.T) {
 	}
 }
 
-// TestGuessesAtCloudTokens checks that failures count against the address, as on hosts.
+// TestGuessesAtCloudTokens checks that an invalid cloud token counts as a failure of the client's address.
 func TestGuessesAtCloudTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

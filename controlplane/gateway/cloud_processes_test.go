@@ -12,8 +12,9 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 )
 
-// TestGoesOnWithTheNextProcess sends requests to a control plane whose first process is away, or refuses them
-// without a leader. A request is repeated at the second only if that does no harm.
+// TestGoesOnWithTheNextProcess sends requests to a control plane of two processes, of which the first is
+// away, breaks off or refuses. The gateway sends a request to the second process only if a repeat does no
+// harm.
 func TestGoesOnWithTheNextProcess(t *testing.T) {
 	t.Parallel()
 	var served atomic.Int32

@@ -128,7 +128,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestTheAgeOfDocuments checks that documents of the largest age serve, and a second later no longer.
+// TestTheAgeOfDocuments checks that a gateway serves with documents of the age fleet.MaxAge, and refuses
+// requests when they are a second older.
 func TestTheAgeOfDocuments(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gateway")
@@ -164,8 +165,8 @@ func TestTheAgeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestADiskThatFails checks that a revocation takes effect although it cannot be written, and that it is
-// written later.
+// TestADiskThatFails checks that a revocation takes effect although the gateway cannot write it to its
+// directory, and that the gateway writes the revocation once the directory is back.
 func TestADiskThatFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gateway")

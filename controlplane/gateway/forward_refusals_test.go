@@ -19,8 +19,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// An error of the RPC has its code once, whether the gateway, the authenticator of the host, or a handler
-// refuses the call.
+// TestErrorsSayTheirCodeOnce checks that an error of the RPC has its code once, whether the gateway, the
+// authenticator of the host, or a handler refuses the call.
 func TestErrorsSayTheirCodeOnce(t *testing.T) {
 	t.Parallel()
 	refusal := api.Errorf(api.Forbidden, "no")

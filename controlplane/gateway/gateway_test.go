@@ -202,7 +202,8 @@ func (w *town) do(r *http.Request) reply {
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// TestAuthentication checks every kind of valid credential, and the errors of the others.
+// TestAuthentication checks that each kind of valid credential is served, and the error for each kind of
+// invalid one.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
@@ -277,8 +278,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestTheSiteNamesBothDocuments checks that the OpenAPI documents listed at / exist: its own, and that of
-// the control plane.
+// TestTheSiteNamesBothDocuments checks that the two OpenAPI documents listed at / exist: the gateway's and
+// the control plane's.
 func TestTheSiteNamesBothDocuments(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -371,8 +372,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestQueriesArePassedUnchanged sends queries that are malformed or unusual. The server must see and refuse them
-// itself: without the malformed part, a request can mean something else.
+// TestQueriesArePassedUnchanged checks that the gateway passes on malformed and unusual queries as they are.
+// The server must refuse them, because a request without the malformed part can mean something else.
 func TestQueriesArePassedUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.RawQuery) })

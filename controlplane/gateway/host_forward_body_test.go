@@ -15,8 +15,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A transport that fails closes the body of its request, and one of its goroutines may still read it. That read is no
-// fault of the client, unlike a body that breaks off.
+// TestReadAfterCloseIsNotBroken checks that only a body that breaks off counts as a fault of the client. A
+// transport that fails closes the body, and a goroutine of the transport may read the closed body.
 func TestReadAfterCloseIsNotBroken(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("the host has failed")

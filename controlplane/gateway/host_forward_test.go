@@ -25,8 +25,8 @@ import (
 // A test with a whole cloud measures the promise.
 const shutOutLimit = 20 * time.Second
 
-// TestStreamsBothWays checks that a line reaches the host and returns before the next is written, so that
-// nothing buffers it.
+// TestStreamsBothWays checks that the gateway buffers neither direction of a stream: the client writes a line
+// only after the host has returned the line before.
 func TestStreamsBothWays(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
@@ -294,8 +294,8 @@ func TestOutlivesTheControlPlane(t *testing.T) {
 	}
 }
 
-// TestHostAway checks that the client gets a retryable error without internal details, and that the next
-// request goes to the new host of the namespace.
+// TestHostAway checks that a client gets a retryable error without internal details while the host of its
+// namespace is away, and that the next request goes to the namespace's new host.
 func TestHostAway(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -325,8 +325,8 @@ func TestHostAway(t *testing.T) {
 	}
 }
 
-// TestHostBehind checks that a host that does not know a new key yet causes no refusal, and that an
-// invalid key is refused.
+// TestHostBehind checks that a request with a new key succeeds although its host does not know the key yet,
+// and that an invalid key is refused.
 func TestHostBehind(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -354,7 +354,8 @@ func TestHostBehind(t *testing.T) {
 	}
 }
 
-// TestHostAhead checks that a refusal of a host that knows of a revocation first is final for the worker.
+// TestHostAhead checks that the worker gets the refusal of a host that learns of a revocation before the
+// gateway.
 func TestHostAhead(t *testing.T) {
 	t.Parallel()
 	var w *town
@@ -373,8 +374,8 @@ func TestHostAhead(t *testing.T) {
 	<-ended
 }
 
-// TestTooLongWithoutTheControlPlane checks that a gateway with too old documents does not call a key
-// invalid.
+// TestTooLongWithoutTheControlPlane checks that a gateway whose documents are too old answers
+// LEADER_UNAVAILABLE and not that the key is invalid.
 func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -399,8 +400,8 @@ func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentTwice checks that a request is not repeated, because a host that breaks off may have
-// done the work.
+// TestNothingIsSentTwice checks that the gateway does not repeat a write without an Idempotency-Key after the
+// host has broken off, because the host may have made the write.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

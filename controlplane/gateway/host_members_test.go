@@ -122,8 +122,8 @@ func breakingOff(_ http.ResponseWriter, r *http.Request) bool {
 	panic(http.ErrAbortHandler)
 }
 
-// TestRequestsGoToTheLeader checks that a host's hint moves the later requests to the leader, that a hint which follows
-// another too soon does not, and that a document without the leader makes the gateway forget it.
+// TestRequestsGoToTheLeader checks that a host's hint moves the later requests to the leader. A second hint
+// within hintEvery moves none. A document without the leader makes the gateway forget the leader.
 func TestRequestsGoToTheLeader(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 3)
@@ -145,7 +145,8 @@ func TestRequestsGoToTheLeader(t *testing.T) {
 	x.asks("POST", 3)
 }
 
-// TestHostsThatNameEachOther checks that the requests do not change from one host to the other with each response.
+// TestHostsThatNameEachOther checks that two hosts whose hints name each other do not move the requests to
+// and fro.
 func TestHostsThatNameEachOther(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 2)
@@ -219,8 +220,8 @@ func TestTriesTheOtherMembers(t *testing.T) {
 	}
 }
 
-// TestLeavesALeavingMember checks that requests go to another member while one leaves the list or shuts down, unless it
-// leads, and return to a leader that was away.
+// TestLeavesALeavingMember checks that requests go to other members while a member leaves the list, unless it
+// leads, and while a member's host shuts down. They return to the leader when its host is back.
 func TestLeavesALeavingMember(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 3)
@@ -255,8 +256,8 @@ func TestLeavesALeavingMember(t *testing.T) {
 	})
 }
 
-// TestAllMembersAway checks the answer when no member takes a request within the time, and that a request which waits
-// goes to the member that returns first.
+// TestAllMembersAway checks the answer if no member takes a request within HostWait, and that a request that
+// waits goes to the member that returns first.
 func TestAllMembersAway(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{100 * time.Millisecond, time.Minute} {
@@ -290,7 +291,8 @@ func TestAllMembersAway(t *testing.T) {
 	}
 }
 
-// TestAStoppedReplicaOfOne checks that the client gets the refusal of the only member, because no other one can serve.
+// TestAStoppedReplicaOfOne checks that the client gets the refusal of a namespace's only member, because no
+// other member can serve.
 func TestAStoppedReplicaOfOne(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 1)
@@ -363,8 +365,8 @@ func TestFailoverWhileRequestsRun(t *testing.T) {
 	}
 }
 
-// TestForgetsTheLeaderWithItsNamespace checks that a namespace that is not open has no first member, whichever of the
-// document and the response comes first.
+// TestForgetsTheLeaderWithItsNamespace checks that the gateway forgets the first member of a namespace that
+// is closed, and that a response that comes after the document does not bring the member back.
 func TestForgetsTheLeaderWithItsNamespace(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 2)
@@ -382,7 +384,7 @@ func TestForgetsTheLeaderWithItsNamespace(t *testing.T) {
 	}
 }
 
-// TestADocumentOfOneHost checks that a document that names one host without a list of members is followed.
+// TestADocumentOfOneHost checks that requests go to the host of a document that has no list of members.
 func TestADocumentOfOneHost(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 1)

@@ -24,8 +24,8 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A body that its host does not read fills only the window of the connection of its own
-// namespace.
+// TestNamespacesShareNoConnection checks that a body that its host does not read fills only the window of its
+// own namespace's connection.
 func TestNamespacesShareNoConnection(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -50,8 +50,9 @@ func serveHost(t *testing.T, root *certificate.Root, id, store string) (address 
 	return listener.Addr().String(), stop
 }
 
-// TestAHostIsKnownByItsCertificate sends requests and calls over TLS to the host at an address, and then as to another host
-// and another store at the same address, while connections to the first are idle.
+// TestAHostIsKnownByItsCertificate sends requests and calls over TLS to a host, and then requests for another
+// host and for another store to the same address, while connections to the first host are idle. The gateway
+// sends nothing to a host whose certificate names another host or store.
 func TestAHostIsKnownByItsCertificate(t *testing.T) {
 	t.Parallel()
 	root := fleettest.NewRoot(t, time.Now())
@@ -123,8 +124,8 @@ func TestWaitsForItsHostOverTLS(t *testing.T) {
 	}
 }
 
-// TestAFailedHandshakeSendsNothing checks that a write whose connection failed in the handshake is known not to have had
-// an effect.
+// TestAFailedHandshakeSendsNothing checks that the answer to a write says that nothing was done, if the
+// handshake with the host failed.
 func TestAFailedHandshakeSendsNothing(t *testing.T) {
 	t.Parallel()
 	ours, foreign := fleettest.NewRoot(t, time.Now()), fleettest.NewRoot(t, time.Now())

@@ -32,9 +32,9 @@ func (w *town) waits(n int) {
 	fleettest.Eventually(w.t, fmt.Sprintf("%d requests wait", n), func() bool { return w.gateway.waiting.number() == n })
 }
 
-// TestWaitsForItsHost sends a write to a host that is away. When a document names another host, the gateway sends the
-// write there, with its whole body and with the gateway's newest token, and a probe before it. Both go to the member that
-// the document names.
+// TestWaitsForItsHost sends a write to a host that is away. When a document names another host, the gateway
+// sends a probe to that host, and then the write with its whole body and the gateway's newest token. No
+// request carries the old host's id.
 func TestWaitsForItsHost(t *testing.T) {
 	t.Parallel()
 	connections := &http.Transport{DisableKeepAlives: true}
@@ -86,8 +86,9 @@ func TestWaitsForItsHost(t *testing.T) {
 	}
 }
 
-// TestRepeatsWhatDoesNoHarm sends requests to a host that fails the first try of each in some way, and takes the next. The
-// gateway tries again only if the first try had no effect, or if a repeat does no harm.
+// TestRepeatsWhatDoesNoHarm sends requests to a host that fails the first try of each request in some way,
+// and serves the second. The gateway tries again only if the first try had no effect, or if a repeat does no
+// harm.
 func TestRepeatsWhatDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	refuse := func(status int, outcome string) http.HandlerFunc {
@@ -245,7 +246,8 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 	w.waits(0)
 }
 
-// TestWaitsAreBounded checks both bounds of waiting requests and the bound of kept bytes.
+// TestWaitsAreBounded checks the bounds of the waiting requests of all namespaces and of one, and the bound
+// of the kept bytes.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
 	var waiting waitingRequests

@@ -19,8 +19,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The gateway limits the rate per key, per address and of failures, as a node does, without asking a
-// host.
+// TestLimits checks the gateway's limits on the rate of a key, of an address, and of failures of an address.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -109,8 +108,8 @@ func TestLimitsOfTenants(t *testing.T) {
 	}
 }
 
-// TestMostRequestsOfANamespace checks the limit on requests of a namespace that are under way, at the bound. Another
-// namespace has its own.
+// TestMostRequestsOfANamespace checks, at the bound, the limit on a namespace's requests under way, and that
+// requests of one namespace do not count against another.
 func TestMostRequestsOfANamespace(t *testing.T) {
 	t.Parallel()
 	p := newParking()
@@ -154,8 +153,8 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// A client that does not read its response is cut off, which frees its host; one that reads slowly gets
-// all of it.
+// TestSlowReader checks that the gateway cuts off a client that does not read its response, so that the host
+// is free, and that a client that reads slowly gets the whole response.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 1)

@@ -54,8 +54,8 @@ func TestCountsExactly(t *testing.T) {
 	}
 }
 
-// TestUsageCountsOnce checks that a lost response charges nothing twice, and that no usage is lost while
-// the control plane is down.
+// TestUsageCountsOnce checks that usage is charged once even if the control plane's response is lost, and
+// that no usage is lost while the control plane is down.
 func TestUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -177,7 +177,8 @@ func TestFramesAreGapless(t *testing.T) {
 	}
 }
 
-// TestFrameRowsAtTheBound checks that six weeks without a control plane lose no request.
+// TestFrameRowsAtTheBound checks that the meter counts every request even if a frame has MaxFrameRows rows,
+// which takes six weeks without a control plane.
 func TestFrameRowsAtTheBound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)

@@ -78,8 +78,8 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// TestACallTooManyIsOverloaded checks that an excess call is refused as OVERLOADED, so that the caller knows
-// that it was not handled.
+// TestACallTooManyIsOverloaded checks that a call beyond the bound is refused as OVERLOADED, so that the
+// caller knows that the call was not handled.
 func TestACallTooManyIsOverloaded(t *testing.T) {
 	t.Parallel()
 	c := halfConn(t, "a")
@@ -177,7 +177,7 @@ func TestTextsOfErrorsAreCut(t *testing.T) {
 }
 
 // TestTheLargestEntryFits checks that a follower takes the largest entry that a leader can append, because a
-// follower that refused one could never catch up.
+// follower that refused an entry could never catch up.
 func TestTheLargestEntryFits(t *testing.T) {
 	t.Parallel()
 	largest := &raft.Log{Data: make([]byte, entry.MaxBytes), Extensions: make([]byte, 8)}
@@ -307,8 +307,9 @@ func TestLatePingsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestAPeersTransfersAreBounded checks that a sender whose lost connections were not noticed may open as many
-// again, and that more are refused.
+// TestAPeersTransfersAreBounded checks that a receiver takes maxReceiving snapshots of one sender at a time
+// and refuses the next. The bound is above the number that a sender opens, because the receiver may not have
+// noticed that earlier connections are lost.
 func TestAPeersTransfersAreBounded(t *testing.T) {
 	t.Parallel()
 	owner := halfConn(t, "a").t

@@ -30,7 +30,8 @@ func entriesOf(count, size int) *raft.AppendEntriesRequest {
 	return r
 }
 
-// TestHeartbeatsPassWhatRaftIsBusyWith checks that b answers heartbeats while its raft is busy with entries.
+// TestHeartbeatsPassWhatRaftIsBusyWith checks that a node answers heartbeats while its raft is busy with
+// entries.
 func TestHeartbeatsPassWhatRaftIsBusyWith(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,8 +62,8 @@ func TestHeartbeatsPassWhatRaftIsBusyWith(t *testing.T) {
 	})
 }
 
-// TestAGroupWhoseDiskHangsDoesNotHoldUpOthers lets the first heartbeat of a term wait for the disk. Other
-// groups must not wait for it.
+// TestAGroupWhoseDiskHangsDoesNotHoldUpOthers checks that the heartbeat of one group succeeds while another
+// group's first heartbeat of a term waits for the disk.
 func TestAGroupWhoseDiskHangsDoesNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -100,8 +100,8 @@ func TestOffsetsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestASlowPingDoesNotMoveTheOffset checks that the quickest of the newest pings decides, and that old pings
-// stop counting.
+// TestASlowPingDoesNotMoveTheOffset checks that the offset of a peer's clock is that of the quickest of the
+// newest pings, and that old pings stop counting.
 func TestASlowPingDoesNotMoveTheOffset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

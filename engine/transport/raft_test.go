@@ -178,7 +178,7 @@ func TestRaftHandsLeadershipOver(t *testing.T) {
 	})
 }
 
-// TestRaftOutlivesItsNetwork runs in virtual time, in which a minute costs nothing.
+// TestRaftOutlivesItsNetwork runs in virtual time, so that its minutes take no time.
 func TestRaftOutlivesItsNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

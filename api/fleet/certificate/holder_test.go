@@ -171,8 +171,8 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheCredentialOfAnotherMember gives a host the credential of another one while it has a fresh certificate. The host
-// asks for a certificate of the other one.
+// TestTheCredentialOfAnotherMember gives host_1, whose certificate is fresh, the credential of host_2. The
+// holder then asks for a certificate of host_2.
 func TestTheCredentialOfAnotherMember(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, start)

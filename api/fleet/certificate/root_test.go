@@ -20,7 +20,8 @@ import (
 	"github.com/corvo/corvo/api/fleet/certificate"
 )
 
-// TestOnlyTheKeyOfARequestIsCopied sends a request that asks for a CA and for names.
+// TestOnlyTheKeyOfARequestIsCopied checks that a root copies only the key of a signing request that also asks
+// for a CA and for names.
 func TestOnlyTheKeyOfARequestIsCopied(t *testing.T) {
 	t.Parallel()
 	constraints, err := asn1.Marshal(struct{ IsCA bool }{true})

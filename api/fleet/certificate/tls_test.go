@@ -10,7 +10,8 @@ import (
 	"github.com/corvo/corvo/api/fleet/certificate"
 )
 
-// TestConnectionsThatAreRefused connects a client to a server. In each case one side is not as the other expects.
+// TestConnectionsThatAreRefused connects a client to a server. In each case the certificate of one side is
+// not what the other side expects.
 func TestConnectionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	root, foreign := newRoot(t, start), newRoot(t, start)
@@ -75,7 +76,8 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPeersThatAreRefused has a peer that makes no check of its own, so that only this side refuses.
+// TestPeersThatAreRefused connects a holder to clients and servers that check nothing, so that only the
+// holder can refuse.
 func TestPeersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	root, foreign := newRoot(t, start), newRoot(t, start)
@@ -248,7 +250,8 @@ func TestTwoRootsDuringARotation(t *testing.T) {
 	connect(true)
 }
 
-// TestTwoRootsSign lets one member have a certificate of each root.
+// TestTwoRootsSign checks that a member with a certificate of one root and a member with one of the other
+// root connect.
 func TestTwoRootsSign(t *testing.T) {
 	t.Parallel()
 	before, after := newRoot(t, start), newRoot(t, start)
