@@ -185,7 +185,8 @@ func (n *node) judged(id string) {
 	n.do("GET", "/api/v1/jobs/"+id+"/iterations", "", http.StatusNotFound, nil)
 }
 
-// An agent's ack has the same effect in a batch request as alone, and an invalid one is named.
+// TestAgentAcksInABatch checks that an agent's ack has the same effect in a batch request as alone, and that
+// the answer names an invalid ack.
 func TestAgentAcksInABatch(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)

@@ -15,7 +15,8 @@ import (
 
 var stranger = tenancy.Principal{}
 
-// The op of counted requests is valid, also with the record of those for which there was no room.
+// TestCountedRequestsBecomeRecords checks that the op of counted requests is valid. One of its records counts
+// the requests for which there was no room.
 func TestCountedRequestsBecomeRecords(t *testing.T) {
 	t.Parallel()
 	o := requestsOp([]requestRow{

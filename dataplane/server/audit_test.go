@@ -200,7 +200,8 @@ func TestOverloadIsRecorded(t *testing.T) {
 	}
 }
 
-// A request that is repeated with its key is recorded once; a refused one is recorded each time.
+// TestARepeatIsRecordedOnce checks that a granted request is recorded once, however often it is repeated with
+// its Idempotency-Key, and that a refused request is recorded each time.
 func TestARepeatIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

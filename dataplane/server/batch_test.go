@@ -187,7 +187,8 @@ func TestBatchIdempotency(t *testing.T) {
 	}
 }
 
-// A batch belongs to its callback's queue, or to that of its first job. Keys for other queues get NOT_FOUND.
+// TestBatchScope checks that a batch belongs to its callback's queue or, without a callback, to the queue of
+// its first job. A key for other queues gets NOT_FOUND.
 func TestBatchScope(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -240,8 +241,8 @@ func TestBatchScope(t *testing.T) {
 	}
 }
 
-// A key with a scope receives the end of the batches that it may read, and of no others. The event names the
-// queue to which the batch belongs. The same holds for the filter of queues.
+// TestBatchEventsAreOfTheBatchsQueue checks that the event of a batch's end names the queue to which the
+// batch belongs. Scopes of keys and filters of queues select the event by that queue.
 func TestBatchEventsAreOfTheBatchsQueue(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

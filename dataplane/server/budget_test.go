@@ -214,9 +214,9 @@ func TestManyCallersDoNotOvershoot(t *testing.T) {
 	}
 }
 
-// A budget without default_reserve_usd reserves 1 % of its smallest limit while the queue's attempts are
-// unknown, then their average cost, and the rest of per_job_usd if that is declared. Jobs that begin at once
-// never exceed the limit.
+// TestABudgetDerivesItsReserve checks the reserve of a budget without default_reserve_usd: 1 % of its
+// smallest limit until an attempt of the queue has ended, and then the average cost of the attempts. If
+// per_job_usd is declared, the reserve is the rest of it. Jobs that begin at once do not exceed the limit.
 func TestABudgetDerivesItsReserve(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {

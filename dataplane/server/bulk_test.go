@@ -147,7 +147,8 @@ func TestBulkRefusals(t *testing.T) {
 	}
 }
 
-// A repeat with its idempotency key returns the first operation.
+// TestBulkRepeats checks that a request that is repeated with its Idempotency-Key returns the operation of
+// the first request.
 func TestBulkRepeats(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)

@@ -30,8 +30,8 @@ func (n *node) idle(queues ...string) {
 	n.do("POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":%s,"timeout":0}`, quoted(queues)), 204, nil)
 }
 
-// Three steps on any shards run in order, each with the result of the one before, and then the job at the end
-// runs once, however often a worker acks.
+// TestAChainGoesThroughItsSteps checks that three steps on any shards run in order. Each gets the result of
+// the step before. Then on_exit runs once, even if workers repeat their acks.
 func TestAChainGoesThroughItsSteps(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
@@ -105,7 +105,7 @@ func TestAStepMayExit(t *testing.T) {
 	}
 }
 
-// The chain's settings decide about the steps after a dead one.
+// TestAStepThatDies checks that on_failure decides what follows a dead step.
 func TestAStepThatDies(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)

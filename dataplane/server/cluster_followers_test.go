@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Each node accepts any write and shows it at once. The others show it to a client that asks for its position
-// or reads strongly.
+// TestAnyNodeTakesWrites checks that each node accepts any write and shows it at once. The other nodes show
+// the write to a client that gives the write's position or reads strongly.
 func TestAnyNodeTakesWrites(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {

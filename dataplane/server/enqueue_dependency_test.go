@@ -78,8 +78,8 @@ func TestDependenciesOverShards(t *testing.T) {
 	}
 }
 
-// A dependency that fails, and one that does not exist, act on each waiting job by its policy, and on the
-// jobs that depend on it.
+// TestDependencyPolicies checks that a job's policy decides what a failed or missing dependency does to the
+// job, and then to the jobs that depend on that job.
 func TestDependencyPolicies(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)
@@ -174,7 +174,8 @@ func TestRefusedDependencies(t *testing.T) {
 	}
 }
 
-// A key with a scope may neither depend on a job that it cannot see nor name it as a parent.
+// TestAScopedKeyDependsOnWhatItSees checks that an enqueue by a key with a scope may name no job that the key
+// cannot see, neither as a dependency nor as the parent.
 func TestAScopedKeyDependsOnWhatItSees(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -198,7 +199,8 @@ func TestAScopedKeyDependsOnWhatItSees(t *testing.T) {
 	}
 }
 
-// A repeat with its Idempotency-Key answers as the first did.
+// TestARepeatedEnqueueWithDependencies checks that an enqueue that is repeated with its Idempotency-Key gets
+// the first answer.
 func TestARepeatedEnqueueWithDependencies(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -153,7 +153,8 @@ func (n *node) payload(id string) []byte {
 	return b.GetData()
 }
 
-// The answer to a duplicate names the existing job, by each path, and has its result after it completed.
+// TestDuplicates checks, for each path of an enqueue, that the answer to a duplicate names the existing job
+// and has the job's result after the job has completed.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -91,7 +91,8 @@ func TestWebhookRefusals(t *testing.T) {
 	n.same(before)
 }
 
-// A webhook needs the same right as an enqueue to its queue, and its repeat with a key is recognised.
+// TestWebhookAccess checks that an enqueue by a webhook needs the right to enqueue to its queue, that its
+// repeat with an Idempotency-Key gets the first answer, and that another enqueue with the key is refused.
 func TestWebhookAccess(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -22,8 +22,9 @@ func (n *node) fetchBy(ctx context.Context, w http.ResponseWriter, path, body st
 	n.server.ServeHTTP(w, r)
 }
 
-// A caller that leaves during its fetch gets the job or leaves it unchanged. In every other round it leaves
-// when the lease appears in the store, which is before the fetch knows of it.
+// TestClientLeaves checks that a caller that leaves during its fetch either gets the job or leaves the job
+// unchanged. In every second round the caller leaves when the lease appears in the store, before the fetch
+// knows of the lease.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

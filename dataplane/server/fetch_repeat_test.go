@@ -94,8 +94,8 @@ func TestFetchRepeated(t *testing.T) {
 	}
 }
 
-// Another request with the key of a fetch is refused before it waits, and so is a fetch with the key of
-// another request.
+// TestFetchKeyMismatch checks that a fetch is refused before it waits if it has the key of another request or
+// of a fetch with another body.
 func TestFetchKeyMismatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -126,7 +126,8 @@ func TestEmptyFetchIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A repeat gets the jobs of which it still has the lease. If there are none, the error asks for another key.
+// TestFetchRepeatedTooLate checks that the repeat of a fetch gets the jobs whose leases still hold. If no
+// lease holds any more, the error asks for another key.
 func TestFetchRepeatedTooLate(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -164,8 +165,9 @@ func TestFetchRepeatedAfterLeaseEnd(t *testing.T) {
 	n.refused(onePath, "k", short, api.LeaseLost, "use a new key")
 }
 
-// A fetch with a key whose answer breaks off keeps its leases: its repeat may have been answered already, and the
-// worker of the repeat has the same tokens. Any other repeat gets the same leases.
+// TestUndeliveredKey checks that a fetch with a key keeps its leases if its answer breaks off, because a
+// repeat may have been answered already and the worker of the repeat has the same tokens. A later repeat gets
+// the same leases.
 func TestUndeliveredKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, body string }{{onePath, waiting}, {batchPath, waitingTwo}} {
@@ -199,8 +201,8 @@ func TestUndeliveredKey(t *testing.T) {
 	}
 }
 
-// Two fetches with one key wait at the same time. One leases a job, and the other gets the same job: from the
-// log if it is woken too, otherwise at its fetch deadline.
+// TestFetchTwiceAtOnce lets two fetches with one key wait at the same time. One leases a job. The other gets
+// the same job when it is woken too, or else at its fetch deadline.
 func TestFetchTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -108,8 +108,8 @@ func TestFollowerNamesTheLeader(t *testing.T) {
 	live.wants("enqueued mail")
 }
 
-// TestHostWithoutAVoteServesNobody checks that a host refuses a namespace that it has joined and not caught up with, and
-// names the leader as soon as it knows it. It serves as soon as it has a vote.
+// TestHostWithoutAVoteServesNobody checks that a host refuses a namespace that it has joined and not caught
+// up with, and names the leader once it knows the leader. The host serves the namespace once it has a vote.
 func TestHostWithoutAVoteServesNobody(t *testing.T) {
 	t.Parallel()
 	identities := transporttest.Identities("a", "b")

@@ -272,7 +272,8 @@ func TestQueueSettings(t *testing.T) {
 	}
 }
 
-// A repeat with an Idempotency-Key gets the first answer; a request with another body is refused.
+// TestIdempotency checks that a repeat with its Idempotency-Key gets the first answer, and that a request
+// with the same key and another body is refused.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -76,7 +76,8 @@ func TestAJobOnItsWay(t *testing.T) {
 	}
 }
 
-// A job that was moved and then deleted does not exist; it is not on its way.
+// TestAMovedJobThatIsGone checks that the answer for a job that was moved and then deleted is that the job
+// does not exist, and not that it is on its way.
 func TestAMovedJobThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, home := range map[string]bool{"away": false, "home": true} {

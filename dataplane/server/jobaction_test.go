@@ -317,8 +317,8 @@ func TestRefusedJobActions(t *testing.T) {
 	}
 }
 
-// A repeat with its Idempotency-Key gets the first answer, in any state of the job. A refused action is tried
-// again.
+// TestJobActionsAreRemembered checks that an action that is repeated with its Idempotency-Key gets the first
+// answer, whatever the job's state is by then. The repeat of a refused action is tried again.
 func TestJobActionsAreRemembered(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)

@@ -93,8 +93,8 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	}
 }
 
-// If the caller's key is narrowed, disabled or revoked between the check of its rights and the change, it
-// changes, rotates and revokes no other key.
+// TestCallerIsJudgedAsItChangesAKey narrows, disables or revokes the caller's key between the check of its
+// rights and the caller's change of another key. The other key stays as it is, and the error is CONFLICT.
 func TestCallerIsJudgedAsItChangesAKey(t *testing.T) {
 	t.Parallel()
 	n := OpenForTest(t, host.Config{}, host.Spec{}, nil)

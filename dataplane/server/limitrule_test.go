@@ -70,8 +70,8 @@ func TestLimitRules(t *testing.T) {
 	}
 }
 
-// A POST with a new Idempotency-Key does not replace a rule, and a repeat of the POST that created it answers
-// as that did.
+// TestLimitRuleCreatedOnce checks that a POST with a new Idempotency-Key does not replace a rule, and that a
+// repeat of the POST that created the rule gets the first answer.
 func TestLimitRuleCreatedOnce(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -125,7 +125,7 @@ func TestMetricsMove(t *testing.T) {
 	check("when the view has come up", map[string]float64{`corvo_view_lag_events{shard="0"}`: 0, `corvo_view_lag_seconds{shard="0"}`: 0})
 }
 
-// A parked poll is counted while it waits, and a drained one no longer.
+// TestParkedPollsAreCounted checks that the gauge counts polls while they wait, and none after a drain.
 func TestParkedPollsAreCounted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -317,7 +317,8 @@ func TestClusterStatusNumbers(t *testing.T) {
 	}
 }
 
-// Prometheus scrapes the default path with a bearer token, with the same rights.
+// TestMetricsAtTheRoot checks that /metrics, the default path of Prometheus, serves the metrics to a bearer
+// token with the role readonly.
 func TestMetricsAtTheRoot(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -262,7 +262,8 @@ func TestRevokeKeyIfMatch(t *testing.T) {
 	answers[api.Status](n, 200, "DELETE", path, "", `If-Match: "2"`)
 }
 
-// Every route without preconditions refuses them and does nothing.
+// TestConditionsAreTakenOrRefused checks that a route that takes no precondition refuses a request with one
+// and changes nothing.
 func TestConditionsAreTakenOrRefused(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -20,7 +20,8 @@ func (n *node) answers(status int, want, method, path, body string) {
 	}
 }
 
-// GET shows every setting of a PUT, also after its repeat, and a PUT without settings resets them all.
+// TestPutQueueSetsAll checks that GET shows every setting of a PUT, also if the PUT is repeated, and that a
+// PUT without settings resets all settings.
 func TestPutQueueSetsAll(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server"
 )
 
-// A search shows every write that was answered before it, by each way to ask for that, such as the write's
-// position.
+// TestReadYourWrites checks that a search shows every write that was answered before the search, for each way
+// to ask for that, such as the write's position.
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -32,7 +32,8 @@ func TestReadYourWrites(t *testing.T) {
 	}
 }
 
-// A write whose answer needs this node's store waits for it, and is answered by VIEW_BEHIND instead of in part.
+// TestAnAnswerWaitsForItsOwnWrite checks that a request whose answer needs this node's store waits until the
+// store has the request's own write. After ReadWait the answer is VIEW_BEHIND.
 func TestAnAnswerWaitsForItsOwnWrite(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *server.Config) { c.ReadWait = 10 * time.Millisecond })
@@ -55,7 +56,7 @@ func TestAnAnswerWaitsForItsOwnWrite(t *testing.T) {
 	}
 }
 
-// A read that waits in vain for a position answers VIEW_BEHIND.
+// TestViewBehind checks that a read for a position that the view does not reach in time answers VIEW_BEHIND.
 func TestViewBehind(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *server.Config) { c.ReadWait = 10 * time.Millisecond })

@@ -72,7 +72,8 @@ func TestLifecycleOverShards(t *testing.T) {
 	}
 }
 
-// Several shards cannot guarantee all or none, so such a batch request is refused.
+// TestABatchOverShardsIsRefused checks that a batch request for several shards is refused, because several
+// shards cannot guarantee all or none.
 func TestABatchOverShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 2, nil)

@@ -20,7 +20,7 @@ func nested(levels int) string {
 
 const someJob = "job_00000000000000000000000000"
 
-// Documents are nested at most job.MaxNesting levels deep. A deeper one is refused with the name of its
+// Documents are nested at most job.MaxNesting levels deep. A deeper document is refused with the name of its
 // field, and nothing is written.
 func TestNestingRefused(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,8 @@ func TestNestingRefused(t *testing.T) {
 	n.same(before)
 }
 
-// The RPC, whose documents are texts, refuses them too.
+// TestNestingRefusedByRPC checks that the RPC, whose documents are texts, refuses documents that are nested
+// too deep.
 func TestNestingRefusedByRPC(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -105,8 +106,8 @@ func TestNestingRefusedByRPC(t *testing.T) {
 	n.same(before)
 }
 
-// Documents of the maximum depth pass through a chain whose steps hand them on. A worker can answer with as
-// much as it got, and every reader sees all of it.
+// Documents of the maximum depth pass through a chain whose steps hand them on. A worker can answer with a
+// document as deep as the one it got, and every reader sees the whole document.
 func TestNestingOfTheMost(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)

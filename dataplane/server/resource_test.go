@@ -66,7 +66,8 @@ func TestAResourcesLife(t *testing.T) {
 	)
 }
 
-// A PUT replaces a resource that the server names, but does not create one.
+// TestAResourceTheServerNames checks that a PUT replaces a resource whose id the server has assigned, and
+// that a PUT to an unknown id creates no resource.
 func TestAResourceTheServerNames(t *testing.T) {
 	t.Parallel()
 	n := thingNode(t, "thing_")

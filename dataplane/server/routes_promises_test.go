@@ -14,8 +14,8 @@ import (
 )
 
 // TestPromises looks for every route and field that the documents name in the table of routes and the types
-// of their bodies. It requests a page instead, because the table has no pages. A missing route or field must
-// be refused by name.
+// of their bodies. If a document names a page of the site, the test requests the page, because the table has
+// no pages. A missing route or field must be refused by name.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -23,8 +23,8 @@ type sends struct {
 func (s sends) Name() string                { return s.name }
 func (s sends) Marshal(any) ([]byte, error) { return []byte(s.data), nil }
 
-// A message that cannot be decoded gets the same error as an invalid one, in each protocol and kind of
-// procedure.
+// TestUndecodedInEveryProtocol checks that a message that cannot be decoded gets the same error as a message
+// with invalid fields, in each protocol and kind of procedure.
 func TestUndecodedInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

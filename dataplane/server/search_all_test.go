@@ -12,7 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Every filter of the contract reaches the view, and an invalid one is named.
+// TestSearchTakesEveryFilter checks that every filter of the contract reaches the view, and that the error
+// for an invalid filter names it.
 func TestSearchTakesEveryFilter(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

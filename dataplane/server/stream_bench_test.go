@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkStream measures the streams of a node: frames of 64, sixteen sent ahead of their answers. Each
-// acks the jobs that the one before it fetched and enqueues as many.
+// frame acks the jobs that the frame before it fetched, and enqueues as many jobs.
 func BenchmarkStream(b *testing.B) {
 	for name, fetch := range map[string]int32{"enqueue": 0, "steady": 64} {
 		b.Run(name, func(b *testing.B) {

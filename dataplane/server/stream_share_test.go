@@ -58,7 +58,8 @@ func TestFramesCountLikeRequests(t *testing.T) {
 	}
 }
 
-// One namespace of a host may open at most half of its streams, so that the others stay free.
+// TestStreamsOfANamespaceAtTheBound checks that one namespace may open at most half of a host's streams, so
+// that other namespaces can open theirs.
 func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t, func(c *server.Config) { c.MaxStreams = 4 })
@@ -98,7 +99,8 @@ func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	}
 }
 
-// One namespace may have at most half of the frames in progress, and those of others are still read.
+// TestFramesOfANamespaceAtTheBound checks that one namespace may have at most half of the frames in progress,
+// and that frames of other namespaces are still read.
 func TestFramesOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t, func(c *server.Config) { c.StreamFrames = 2 })

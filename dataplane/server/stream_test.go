@@ -141,8 +141,8 @@ func TestStreamWaits(t *testing.T) {
 	}
 }
 
-// A stream whose key is revoked ends with the reason; a key with fewer rights is refused only the parts that
-// it lacks.
+// TestStreamRights checks that a stream whose key is revoked ends with the reason, and that a frame with a
+// part that the key does not permit gets FORBIDDEN while the stream goes on.
 func TestStreamRights(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

@@ -172,8 +172,8 @@ func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
 	}
 }
 
-// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches, also those of a stream, while the view is
-// older than the limit, and accepts acks and fails.
+// TestAViewLagLimitSlowsWhatMakesWork checks that a node whose view is older than the limit refuses enqueues
+// and fetches, also those of a stream, and accepts acks and fails.
 func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *server.Config) { c.FreshWait = 20 * time.Millisecond })
@@ -232,8 +232,8 @@ func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 	n.enqueued(`{"queue":"q"}`)
 }
 
-// TestAnOldViewAnswersFromTheStart starts a node with a view that is behind the feed's first event. Lists
-// answer from it and state their age while a new one is built, and reads that ask for consistency are
+// TestAnOldViewAnswersFromTheStart starts a node with a view that is behind the feed's first event. While a
+// new view is built, lists answer from the old view and state its age, and reads that ask for consistency are
 // refused.
 func TestAnOldViewAnswersFromTheStart(t *testing.T) {
 	t.Parallel()
