@@ -58,7 +58,7 @@ func NotInBatch(f *Faults, b *EnqueueBatchBody) {
 }
 
 // ToBatch converts a batch to its API form. payload is the payload of the batch's callback, or nil. ToBatch
-// fails if the payload is sealed with a key.
+// fails if the payload is sealed with a key or the record is damaged.
 func ToBatch(b *state.Batch, payload *job.Blob) (*api.Batch, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {

@@ -81,8 +81,9 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 }
 
 // FromRaise converts a raise of the budget in was to a new declaration of that budget, with its calendar
-// windows at nowNs. The new raise replaces an earlier one. An amount of 0 ends the raise. Any other amount
-// needs either r.For, at most job.MaxRollingWindow, or r.Until, which must lie in the future.
+// windows at nowNs. was must hold a budget and stays as it is. The new raise replaces an earlier one. An
+// amount of 0 ends the raise. Any other amount needs either r.For, at most job.MaxRollingWindow, or r.Until,
+// which must lie in the future.
 func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := proto.Clone(was.Budget).(*state.Budget)
 	b.RaiseNanoUsd, b.RaiseUntilNs = int64(valueOf(r.AmountUSD)), 0

@@ -81,7 +81,7 @@ func bulkIDs(f *Faults, texts []string) []job.ID {
 	return ids
 }
 
-// ToBulk converts a bulk operation to its API form.
+// ToBulk converts a bulk operation to its API form. It fails only if the record is damaged.
 func ToBulk(b *state.Bulk) (*api.Bulk, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {

@@ -116,7 +116,7 @@ const fetchedSize = 768
 // AppendFetched appends a leased job, j, as an api.FetchedJob, without the results of tools. It does not use
 // encoding/json, because that would rewrite the payload, whose bytes must stay as the client sent them.
 // AppendFetched fails if j is nil, because the record is gone, and if a document is gone or sealed with a
-// key.
+// key. After an error the returned slice ends with a part of the job.
 func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64) ([]byte, error) {
 	if j == nil {
 		return b, errors.New("its record is gone")

@@ -36,8 +36,8 @@ func FromKeyRecord(rec *state.Key) tenancy.Key {
 	return k
 }
 
-// ToKeyRecord converts a new key, or the new settings of a key, to the stored form. Apply sets the creation
-// time.
+// ToKeyRecord converts a new key, or the new settings of a key, to the stored form. It leaves out the
+// replaced secret of a rotation, which only the op of a rotation sets. Apply sets the creation time.
 func ToKeyRecord(k tenancy.Key) *state.Key {
 	rec := &state.Key{Id: k.ID, Name: k.Name, Hash: k.Hash[:], Enabled: k.Enabled}
 	if !k.ExpiresAt.IsZero() {
@@ -97,7 +97,8 @@ func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Ke
 	return k
 }
 
-// FromSetKey converts the new settings of the key in the path. An absent enabled means true.
+// FromSetKey converts the new settings of a key as FromCreateKey does. An absent enabled means true. The
+// caller adds the key's id.
 func FromSetKey(f *Faults, r *api.SetKeyRequest, now time.Time) tenancy.Key {
 	k := FromCreateKey(f, &r.CreateKeyRequest, now)
 	k.Enabled = r.Enabled == nil || *r.Enabled

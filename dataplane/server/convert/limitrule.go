@@ -22,8 +22,8 @@ func FromLimitRule(f *Faults, r *api.LimitRuleRequest, _ *state.Resource, _ int6
 	return &op.PutResource{Resource: &state.Resource{LimitRule: rule}}
 }
 
-// FromQueueRule converts the rule of a whole queue, which is a part of the queue's settings. An absent limit
-// becomes no limit. Without paused, a paused or draining queue stays so.
+// FromQueueRule sets the limits and Paused of o by the rule of a whole queue, which is a part of the queue's
+// settings. An absent limit becomes no limit. Without paused, a paused or draining queue stays so.
 func FromQueueRule(f *Faults, r *api.LimitRuleRequest, o *op.SetQueue) {
 	most, limit, windowMs := ruleLimits(f, r)
 	o.Paused, o.MaxConcurrency, o.RateLimit, o.RateWindowMs = r.Paused, &most, &limit, &windowMs

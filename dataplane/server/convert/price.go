@@ -46,7 +46,7 @@ func dollars(f *Faults, field string, n money.Nano) int64 {
 }
 
 // FromPrice converts a declared price. Cached tokens without a price of their own cost as much as input
-// tokens.
+// tokens. The op checks the provider, the model and over_input_tokens.
 func FromPrice(f *Faults, r *api.PriceRequest) *op.PutResource {
 	price := &state.Price{Provider: r.Provider, Model: r.Model, OverInputTokens: r.OverInputTokens}
 	for _, each := range [...]struct {
@@ -100,7 +100,8 @@ func FromSettings(f *Faults, s *api.Settings) *state.Settings {
 	return out
 }
 
-// ToSettings converts the namespace's settings to their API form.
+// ToSettings converts the namespace's settings to their API form. It fails if a newer version wrote a setting
+// that this version does not know.
 func ToSettings(s *state.Settings) (api.Settings, error) {
 	r := s.GetRetention()
 	out := api.Settings{Retention: api.QueueRetention{

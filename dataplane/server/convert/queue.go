@@ -26,7 +26,8 @@ func concurrency(f *Faults, field string, n int) *uint32 {
 	return &most
 }
 
-// FromThrottle converts a queue's rate limit.
+// FromThrottle sets the rate limit of o. The request must give the rate, and the window either as period or
+// as window_ms.
 func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	switch {
 	case r.Rate == nil:
@@ -59,7 +60,7 @@ func rateWindow(f *Faults, field string, ms int64) int64 {
 	return ms
 }
 
-// FromPutQueue sets every setting of a queue. A setting that is absent or null gets its default.
+// FromPutQueue sets every setting of the queue in o. A setting that is absent or null gets its default.
 func FromPutQueue(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
 	paused := valueOf(b.Paused)
 	o.Paused = &paused // a draining queue stays draining as long as it is paused

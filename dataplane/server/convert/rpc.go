@@ -59,7 +59,7 @@ func unicodeText(f *Faults, field, s string) string {
 
 // FromRPCEnqueue converts a job to enqueue into b and drops b's old content. options_json is decoded as the
 // body of POST /enqueue. A field that is both in the message and in options_json is refused, because neither
-// takes precedence.
+// takes precedence. After an error b is incomplete.
 func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody) error {
 	*b = EnqueueBody{}
 	var f Faults
@@ -102,7 +102,8 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 
 // FromRPCEnqueues converts a list of jobs, like that of a batch request over HTTP. At the first job that
 // FromRPCEnqueue refuses, it returns that error, which does not name the job, and sets at to the job's index.
-// In every other case at is negative, and an error names the fields of all faulty jobs.
+// In every other case at is negative, and an error names the fields of all faulty jobs. The caller adds the
+// shards that FromEnqueue leaves to its caller.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
 	if !f.batchOf("enqueues", len(list)) {
@@ -173,7 +174,7 @@ func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
 	return out
 }
 
-// FromRPCAck converts an ack.
+// FromRPCAck converts an ack without the id of its job, which the caller reads.
 func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 	var f Faults
 	b := AckBody{api.AckRequest{
@@ -246,7 +247,7 @@ func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	return calls, nil
 }
 
-// FromRPCFail converts the report of a failed attempt.
+// FromRPCFail converts the report of a failed attempt without the id of its job, which the caller reads.
 func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
 	var f Faults
 	b := &api.FailRequest{

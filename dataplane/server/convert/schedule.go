@@ -19,7 +19,7 @@ var missedWords = map[string]state.Missed{
 }
 
 // FromSchedule converts a schedule and fills in defaults; the caller adds the id and the shard. NextRunNs is
-// the first run after nowNs, or 0 if the cron expression is never due again.
+// the first run after nowNs, without jitter, or 0 if the cron expression is never due again.
 func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int) *state.Schedule {
 	if err := job.CheckScheduleName(r.Name); err != nil {
 		f.Invalid("name", "%v", err)

@@ -18,7 +18,8 @@ func FromDead(f *Faults, query url.Values) api.SearchRequest {
 	}
 }
 
-// FromLimit converts the number of jobs on a page; it returns nil if the request sets none.
+// FromLimit converts the number of jobs on a page; it returns nil if the request sets none. The parser of the
+// search checks the bounds.
 func FromLimit(f *Faults, query url.Values) *int {
 	given := query.Get("limit")
 	if given == "" {

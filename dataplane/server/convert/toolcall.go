@@ -10,7 +10,8 @@ import (
 )
 
 // FromToolCalls converts an ack's tool calls to the jobs that they create, and sets id as the parent of these
-// jobs. The proposer adds the ids and shards of the jobs.
+// jobs. It refuses options that do not go with a tool's job, such as unique_key. The proposer adds the ids
+// and shards of the jobs.
 func FromToolCalls(f *Faults, id job.ID, calls []api.ToolCall, nowNs int64, maxPayload int) []*op.ToolCall {
 	if len(calls) > job.MaxToolCalls {
 		f.Invalid("tool_calls", "has %d entries; at most %d are taken", len(calls), job.MaxToolCalls)
@@ -48,7 +49,7 @@ func toolCall(f *Faults, id job.ID, c *api.ToolCall, nowNs int64, maxPayload int
 }
 
 // AppendToolResults adds the results of an iteration's tools to the JSON of a leased job, before its closing
-// brace.
+// brace, which must be the last byte of b.
 func AppendToolResults(b []byte, results []api.ToolResult) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

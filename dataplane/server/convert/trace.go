@@ -42,7 +42,8 @@ func (t Trace) size() int { return len(t.Parent) + len(t.State) + 64 }
 //
 // A client may give a job MaxHeaders headers, and a job is never refused because the server adds one. So t
 // takes the remaining room, traceparent before tracestate, and a job without room gets none. If the op would
-// no longer fit into the log, no job gets t.
+// no longer fit into the log, no job gets t. Store must come after all other changes of the op, because it
+// checks the op's size, and the headers must be sorted by name.
 func (t Trace) Store(o *op.Enqueue) {
 	if t.Parent == "" || o.SizeVT()+len(o.Jobs)*t.size() > job.MaxOpBytes {
 		return
