@@ -107,7 +107,7 @@ fuzz: ## run every fuzz target: FUZZTIME=10m make fuzz
 
 chaos: ## inject kills, partitions and other faults under load (needs root)
 	CORVO_KILLS=30 $(GO) test ./cmd/corvo/ ./cmd/corvo-cloud/ -run TestKill -v -timeout 30m
-	CORVO_CHAOS=40 CORVO_FAILOVERS=20 $(GO) test ./cmd/corvo/ -run 'TestChaos|TestFailover' -v -timeout 60m
+	CORVO_CHAOS=40 CORVO_FAILOVERS=20 $(GO) test ./cmd/corvo/ ./cmd/corvo-cloud/ -run 'TestChaos|TestFailover' -v -timeout 60m
 
 bench: ## measure the figures of docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/perf/

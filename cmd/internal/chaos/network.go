@@ -2,7 +2,7 @@
 // checks the answers that clients received. Only tests use it. It speaks to the nodes as
 // clients do, through api/client.
 //
-// A Cluster runs its nodes on a Network that can be cut. A Load is a set of clients that
+// A Cluster runs bare nodes on a Network that can be cut, and a Fleet the processes of a cloud. A Load is a set of clients that
 // enqueue, fetch, ack and read; it records every request and answer in a History. Inflict
 // applies Faults one after the other. Load.Finish checks that the History is linearizable
 // and that no job was delivered to two workers.
