@@ -98,9 +98,9 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
 		Address:      cfg.Address,
-		Raft:         n.raftAddress(),
 		Version:      cfg.Version,
 		Certificate:  cfg.Certificate,
+		Transport:    n.peers,
 
 		MaxDiskPercent: cfg.MaxDiskPercent,
 
@@ -159,14 +159,6 @@ func openPeers(cfg HostConfig, store string) (*transport.Transport, error) {
 	return transport.Open(transport.Config{
 		NodeID: store, Listener: cfg.Raft, Advertise: cfg.RaftAddress, Identity: fleet.NewHostPeer(cfg.Certificate), Logger: cfg.Logger,
 	})
-}
-
-// raftAddress returns the address at which other hosts reach the Raft members of this one; "" = nowhere.
-func (n *CloudHost) raftAddress() string {
-	if n.peers == nil {
-		return ""
-	}
-	return n.peers.Address()
 }
 
 // Handler returns the handler of the gateways' requests.

@@ -52,7 +52,8 @@ type record struct {
 	JWKS      json.RawMessage `json:"jwks,omitempty"` // trusted from here on
 	Doc       []byte          `json:"doc,omitempty"`  // the signed bytes; a JSON value in JSON could change them
 	Signature string          `json:"signature,omitempty"`
-	Signer    json.RawMessage `json:"signer,omitempty"` // key set with the key that signed Doc; it may be retired by now
+	Signer    json.RawMessage `json:"signer,omitempty"`  // key set with the key that signed Doc; it may be retired by now
+	Adopted   bool            `json:"adopted,omitempty"` // Doc came from another host, so that Number does not count it
 	Forget    string          `json:"forget,omitempty"`
 
 	doc   Doc
@@ -144,6 +145,26 @@ func (c *Catalogue) Put(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(m, c.append)
+}
+
+// Adopt stores a document that came from another host as Put does, but Number does not count it, because the stream has
+// yet to send the documents before it.
+func (c *Catalogue) Adopt(m Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.JWKS = nil // no host speaks for the control plane
+	return c.put(m, func(r record) error {
+		r.Adopted = true
+		return c.append(r)
+	})
+}
+
+// Message returns the stored document of a namespace as the control plane signed it, or false if there is none.
+func (c *Catalogue) Message(namespace string) (Message, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.lines[namespace]
+	return Message{Number: r.Number, Doc: r.Doc, Signature: r.Signature}, ok
 }
 
 // Buffer takes a message like Put, but the next Flush writes it. A gateway follows every namespace, and a
@@ -304,7 +325,9 @@ func (c *Catalogue) compact() error {
 
 // apply applies a record that is on disk, or will be at the next Flush.
 func (c *Catalogue) apply(r record) error {
-	c.number = max(c.number, r.Number)
+	if !r.Adopted {
+		c.number = max(c.number, r.Number)
+	}
 	if old, ok := c.lines[r.doc.Namespace]; ok && len(r.Doc) > 0 && old.Number >= r.Number {
 		return nil // the namespace has a newer document, whatever the order of the lines
 	}

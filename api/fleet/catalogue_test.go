@@ -108,6 +108,38 @@ func TestCatalogueSurvives(t *testing.T) {
 	}
 }
 
+// TestCatalogueAdopts checks that a document from another host is kept as it was signed and verified like one of the
+// stream, but moves the position in the stream neither at once nor after a restart.
+func TestCatalogueAdopts(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	ours, foreign := signingKey(t, 1), signingKey(t, 2)
+	put(t, c, keysMessage(ours), docMessage(t, ours, docOf(1, "n1", "one")))
+	adopted := docMessage(t, ours, docOf(9, "n1", "uno <"))
+	if err := c.Adopt(adopted); err != nil {
+		t.Fatal(err)
+	}
+	other := docMessage(t, foreign, docOf(10, "n1", "none"))
+	other.JWKS = keysMessage(ours, foreign).JWKS
+	if err := c.Adopt(other); err == nil || c.Trusted().Len() != 1 {
+		t.Errorf("a document and a key of another control plane: %v, %d keys are trusted", err, c.Trusted().Len())
+	}
+	for range 2 {
+		if m, ok := c.Message("n1"); !ok || c.Number() != 1 || m.Number != 9 || !bytes.Equal(m.Doc, adopted.Doc) || m.Signature != adopted.Signature {
+			t.Errorf("document %d after document %d of the stream: %s", m.Number, c.Number(), m.Doc)
+		}
+		c, _ = openCatalogue(t, path)
+	}
+	put(t, c, docMessage(t, ours, docOf(5, "n2", "two")), docMessage(t, ours, docOf(8, "n1", "eight")))
+	if m, _ := c.Message("n1"); m.Number != 9 || c.Number() != 5 {
+		t.Errorf("the stream's older document: %d after %d", m.Number, c.Number())
+	}
+	if _, ok := c.Message("n3"); ok {
+		t.Error("there is a document of an unknown namespace")
+	}
+}
+
 // TestCatalogueRepeats checks that a known message costs no write.
 func TestCatalogueRepeats(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,7 @@ import (
 	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/durable"
+	"github.com/corvo/corvo/engine/transport"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -60,9 +61,10 @@ type Config struct {
 	ControlPlane string // base URLs of its processes, separated by commas
 	Credential   string // of the host, cv_host_...
 	Address      string // base URL at which gateways reach this host
-	Raft         string // host:port at which other hosts reach its Raft members; "" = nowhere
 	Version      string
 	Certificate  *certificate.Holder // of the host, for the control plane; nil = it has none and speaks plain HTTP
+	// Transport reaches the Raft members on other hosts; nil = the host has only namespaces with one replica.
+	Transport *transport.Transport
 	// MaxDiskPercent is the used share of the disk at which the host stops getting new namespaces; 0 =
 	// fleet.DefaultMaxDiskPercent.
 	MaxDiskPercent int
@@ -90,11 +92,13 @@ type Agent struct {
 
 	slots     chan struct{} // holds a token for each change in progress
 	reportDue chan struct{} // holds a token while a report is due
+	asks      chan ask      // requests for documents that wait to be sent
 	running   sync.WaitGroup
 	changes   sync.WaitGroup  // the workers of placements
 	ctx       context.Context // ends with Close
 	stop      context.CancelFunc
 
+	applying   sync.Mutex // held while a document is applied; taken before mu
 	mu         sync.Mutex // guards placements and their fields
 	placements map[string]*placement
 }
@@ -117,6 +121,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		tracer:     telemetry.Tracer(cfg.Tracer),
 		slots:      make(chan struct{}, MaxChanging),
 		reportDue:  make(chan struct{}, 1),
+		asks:       make(chan ask, maxAsks),
 		placements: make(map[string]*placement),
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
@@ -132,7 +137,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 	a.member, err = fleet.NewMember(fleet.MemberConfig{
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
-		Join:         fleet.JoinRequest{Address: cfg.Address, Raft: cfg.Raft, Version: cfg.Version, Store: cfg.Store},
+		Join:         fleet.JoinRequest{Address: cfg.Address, Raft: raftAddress(cfg.Transport), Version: cfg.Version, Store: cfg.Store},
 		Trusted:      a.catalogue.Trusted(),
 		Certificate:  cfg.Certificate,
 		HTTP:         cfg.HTTP,
@@ -142,7 +147,18 @@ func Open(cfg Config) (_ *Agent, err error) {
 	if err != nil {
 		return nil, errors.Join(err, a.catalogue.Close())
 	}
+	if cfg.Transport != nil {
+		cfg.Transport.Handle(callDocument, a.answerDocument)
+	}
 	return a, nil
+}
+
+// raftAddress returns the address at which other hosts reach the Raft members of this one; "" = nowhere.
+func raftAddress(t *transport.Transport) string {
+	if t == nil {
+		return ""
+	}
+	return t.Address()
 }
 
 // Member returns this host's membership in the control plane.
@@ -183,6 +199,7 @@ func (a *Agent) Start(ctx context.Context, h *host.Host) error {
 		}
 	})
 	a.running.Go(a.reportLoop)
+	a.running.Go(a.askLoop)
 	return nil
 }
 
@@ -277,6 +294,8 @@ func (a *Agent) applyDoc(d fleet.Doc) error {
 			"namespace", d.Namespace, "document", d.Number, "generation", d.Generation)
 		return nil
 	}
+	a.applying.Lock() // a document from another host may come at the same time as one of the stream
+	defer a.applying.Unlock()
 	if !a.directory.Put(d) {
 		return nil
 	}

@@ -94,12 +94,21 @@ func (a *Agent) Members(ns tenancy.NamespaceID) (list *state.Members, newer <-ch
 }
 
 // Peers reports whether a namespace's newest document names a store as a member, also as one that leaves, because that
-// one may still lead: see host.Config.
+// one may still lead: see host.Config. A store that the document does not name is asked for its own document.
 func (a *Agent) Peers(ns tenancy.NamespaceID, store string) bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	p := a.placements[string(ns)]
-	return p != nil && p.doc.Desired == fleet.Open && slices.ContainsFunc(membersOf(p.doc), func(m fleet.GroupMember) bool { return m.Store == store })
+	named := p != nil && p.doc.Desired == fleet.Open && namesStore(p.doc, store)
+	a.mu.Unlock()
+	if !named {
+		a.ask(ns, store)
+	}
+	return named
+}
+
+// namesStore reports whether a document names a store as a member, also as one that leaves.
+func namesStore(d fleet.Doc, store string) bool {
+	return slices.ContainsFunc(membersOf(d), func(m fleet.GroupMember) bool { return m.Store == store })
 }
 
 // listOf returns the list of members that a document wants its groups to have, or nil if it has none.

@@ -82,8 +82,9 @@ func (c *crew) start(store string) {
 	logger := slog.New(slog.DiscardHandler)
 	m.transport, err = transport.Open(transport.Config{NodeID: store, Identity: c.identities[store], Listener: listener, Dial: c.net.Dialer(store), Logger: logger})
 	c.must(err)
-	m.Agent, err = Open(Config{DataDir: m.dir, Store: store, ControlPlane: c.plane.URL, Credential: c.plane.Register(store, keyring.Host), Logger: logger})
+	m.Agent, err = Open(Config{DataDir: m.dir, Store: store, ControlPlane: c.plane.URL, Credential: c.plane.Register(store, keyring.Host), Transport: m.transport, Logger: logger})
 	c.must(err)
+	m.running.Go(m.askLoop)
 	m.host, err = host.Open(host.Config{
 		DataDir: m.dir, NodeID: store, Members: m.Members, Peers: m.Peers, OnChange: m.Notify, Receiver: c.receiver, Logger: logger,
 		Engine: engine.Tuning{Transport: m.transport, SegmentBytes: raftlog.MinSegmentBytes, NoSync: true, Heartbeat: 2 * time.Second, Election: 2 * time.Second},
