@@ -91,7 +91,7 @@ func (v view) drain(staying []fleet.GroupMember, leaves fleet.GroupMember) Step 
 	if wait := v.silentRegion(); wait != "" {
 		return await("it does not leave %s yet: %s", v.naming(leaves.Host), wait)
 	}
-	if wait := v.needRaft(leaves); wait != "" {
+	if wait := v.needRaft(leaves); len(staying) == 1 && wait != "" {
 		return await("it does not leave %s: %s", v.naming(leaves.Host), wait)
 	}
 	step := v.add(slices.DeleteFunc(slices.Clone(staying), func(m fleet.GroupMember) bool { return m.Store == leaves.Store }), 1)
