@@ -30,8 +30,8 @@ const ServiceHeader = "Corvo-Service-Token"
 // distinguishes this from an end by the client, so that the host tells the client to open another stream.
 const DrainTrailer = "Corvo-Service-Drain"
 
-// LeavingHeader is part of every response of a host that shuts down, so that gateways keep later requests back
-// until the host has returned.
+// LeavingHeader is part of each response that a host begins while it shuts down, so that gateways keep later
+// requests back until the host has returned.
 const LeavingHeader = "Corvo-Service-Leaving"
 
 // LeaderHeader is part of a host's response for a namespace whose home shard another host leads. Its value is the id

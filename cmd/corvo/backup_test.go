@@ -31,8 +31,8 @@ func commandOf(t *testing.T, endpoint, key string, args ...string) string {
 }
 
 // TestABackupOfAFollowerBecomesACluster takes a backup of a follower while jobs run. The backup holds every
-// job that was done before the request; a cluster founded on it runs none of them again, and other nodes join
-// it.
+// job that was done before the request; a cluster founded on the backup runs none of these jobs again, and
+// other nodes join the cluster.
 func TestABackupOfAFollowerBecomesACluster(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)

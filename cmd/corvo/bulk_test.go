@@ -72,7 +72,7 @@ func TestBulkSplitsManyIDs(t *testing.T) {
 }
 
 // TestBulkTellsOfFailuresBesideTheOutcome checks that stdout holds only the outcome. Stderr lists the jobs
-// that were not affected, before the outcome's error; the JSON document contains them.
+// that were not affected, before the outcome's error. With JSON, the document on stdout contains these jobs.
 func TestBulkTellsOfFailuresBesideTheOutcome(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

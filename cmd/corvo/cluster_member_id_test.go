@@ -16,7 +16,7 @@ import (
 // and the process ends, whether the member follows or leads: no member is evicted, and followers go on
 // forwarding writes.
 //
-// A busy machine may cause an election, during which writes fail. If there was one, the test tries again,
+// A busy machine may cause an election, during which writes fail. After an election the test tries again,
 // because a stranger that evicts a member does so at each attempt.
 func TestAStrangerDoesNotTakeAMembersId(t *testing.T) {
 	t.Parallel()

@@ -279,8 +279,8 @@ func TestADamagedViewIsBuiltAgain(t *testing.T) {
 	}
 }
 
-// TestAGarbledRowOfTheView changes a row of the view. Because SQLite has no checksums, the node shows the row
-// until it compares rows with the store, as it does with some after a flush. Then it rebuilds the view.
+// TestAGarbledRowOfTheView changes a row of the view. SQLite has no checksums, so the node shows the changed
+// row. After a flush the node compares some rows with the store, and rebuilds the view if one differs.
 func TestAGarbledRowOfTheView(t *testing.T) {
 	t.Parallel()
 	d, p, _ := promise(t, t.TempDir(), 5)

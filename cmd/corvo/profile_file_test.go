@@ -321,7 +321,7 @@ func TestANodeIsNotTheCloud(t *testing.T) {
 	}
 }
 
-// TestLoginAtANode checks that a login at a node says that it has no cloud API, and which URL to give.
+// TestLoginAtANode checks that a login at a node says that the node has no cloud API, and which URL to give.
 func TestLoginAtANode(t *testing.T) {
 	t.Parallel()
 	node := startServer(t, "--data-dir", t.TempDir())

@@ -48,7 +48,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestTheCloudsTranscripts does the same with testdata/cloud and a cloud of its own.
+// TestTheCloudsTranscripts runs the commands of testdata/cloud at a cloud of its own, as TestTranscripts does
+// at a node.
 func TestTheCloudsTranscripts(t *testing.T) {
 	t.Parallel()
 	path := "testdata/cloud/cloud.txt"

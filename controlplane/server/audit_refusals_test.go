@@ -13,7 +13,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The op of refused requests is valid, also with the row of those for which there was no room.
+// TestRefusalsBecomeRows checks that the op of refused requests is valid. One of its rows counts the requests
+// for which there was no room.
 func TestRefusalsBecomeRows(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)

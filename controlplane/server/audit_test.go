@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// TestOperatorAudit reads the whole audit log, the rows of an organisation and the rows without one by page
-// as an operator. A tenant cannot read them there.
+// TestOperatorAudit reads, as an operator and page by page, the whole audit log, the rows of an organisation
+// and the rows without an organisation. A tenant may not use this route.
 func TestOperatorAudit(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

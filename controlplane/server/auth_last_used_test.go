@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestTheLastUseOfEndedCredentialsIsDropped uses credentials that end soon afterwards. The times of the others stay.
+// TestTheLastUseOfEndedCredentialsIsDropped checks that the times of use of ended credentials are dropped and
+// that those of existing credentials stay.
 func TestTheLastUseOfEndedCredentialsIsDropped(t *testing.T) {
 	t.Parallel()
 	newest := ""

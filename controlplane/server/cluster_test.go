@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Operators see the clusters of all organisations, in pages: where the cells are, what the host says of them, and
-// why nobody serves them.
+// TestClusters checks that operators see the clusters of all organisations in pages: the host of each
+// cluster, the state that the host reports, and the reason if the cluster is not served.
 func TestClusters(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

@@ -7,7 +7,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// An operator drains a host, sees who drains it and what is left, and removes it once nothing is.
+// TestDrainAHost drains a host. The operator sees who drains the host and how many namespaces are left on it,
+// and can remove the host once none is left.
 func TestDrainAHost(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)

@@ -23,8 +23,8 @@ func (f *front) reachable(id string) string {
 	return h.Store
 }
 
-// A host that leaves a namespace sees its documents and reports its usage until it has left. Then it learns of that,
-// and its usage is refused.
+// A host that leaves a namespace sees its documents and reports its usage until it has left. Then the host
+// learns that it has left, and its usage is refused.
 func TestALeavingHostIsAMemberUntilItHasLeft(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)

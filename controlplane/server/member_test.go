@@ -118,8 +118,8 @@ func (f *front) generation(ns string) int64 {
 	return n.Generation
 }
 
-// A host receives the documents of its own namespaces only, a gateway those of all. Each document is signed,
-// and they arrive in order.
+// TestWhoLearnsWhat checks that a host receives only the documents of its own namespaces, and a gateway the
+// documents of all namespaces. The documents are signed and arrive in order.
 func TestWhoLearnsWhat(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)
@@ -225,8 +225,8 @@ func TestWhatWasMine(t *testing.T) {
 	}
 }
 
-// A stream ends when its credential is revoked, its token expires or the server shuts down. It cannot be
-// opened again afterwards.
+// TestStreamsEnd checks that a stream ends when its credential is revoked, its token expires or the server
+// shuts down. A server that shuts down refuses new streams.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Batches come in the order of their ids, without those that are gone.
+// TestBatchesInOrder checks that batches come in the order of their ids, without deleted batches.
 func TestBatchesInOrder(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

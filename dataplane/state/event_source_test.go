@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// TestEventSource asks the running entry for the records that it has just written, and asks the commit for
-// the same.
+// TestEventSource asks the running entry for the records that it has just written, and asks the store for
+// these records after the commit.
 func TestEventSource(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

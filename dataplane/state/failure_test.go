@@ -166,7 +166,7 @@ func TestCorruptionIsSaid(t *testing.T) {
 	}
 }
 
-// TestClosedStoreSaysSo makes those calls that may come after Close.
+// TestClosedStoreSaysSo checks that the calls that may come after Close return errClosed.
 func TestClosedStoreSaysSo(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())

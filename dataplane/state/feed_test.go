@@ -95,7 +95,7 @@ func TestFeed(t *testing.T) {
 	check(t, s)
 }
 
-// TestFeedSaysWhat checks the events themselves, also those of queues.
+// TestFeedSaysWhat checks the fields of events of jobs and of queues.
 func TestFeedSaysWhat(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)

@@ -21,8 +21,9 @@ func iterate(t testing.TB, tx *Tx, id job.ID, trace int) {
 	})
 }
 
-// The store keeps iterations in order and unchanged, through a crash and a restart, next to those of other
-// jobs. It removes them with their job or before, and no others.
+// TestIterationsAreKept checks that the store keeps the iterations of several jobs in order and unchanged,
+// through a crash and a restart. It also removes a job's iterations, with the job or earlier; the iterations
+// of other jobs stay.
 func TestIterationsAreKept(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

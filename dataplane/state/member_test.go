@@ -43,7 +43,8 @@ func TestMembersInImages(t *testing.T) {
 	}
 }
 
-// A backup leaves the list out, because a copy that kept it would try to add the members of the original.
+// TestMembersAreNotExported checks that a backup leaves out the list of members, because a copy with the list
+// would try to add the members of the original.
 func TestMembersAreNotExported(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)

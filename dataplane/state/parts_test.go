@@ -109,8 +109,8 @@ func TestImagesGiveTheDiskBack(t *testing.T) {
 	}
 }
 
-// TestImageReadsOnlyWhatIsNew counts how often images open tables to read them: each table for one image
-// only, and none that came with a restore. Pebble itself opens one or the other once, to read the head.
+// TestImageReadsOnlyWhatIsNew counts how often images open tables. A table is read for the first image with
+// it, and not at all if it came with a restore. Pebble itself may open a table once, to read the head.
 func TestImageReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	var opened sync.Map // path -> *atomic.Int64

@@ -37,8 +37,8 @@ func at(t testing.TB, s *Store, clockNs int64, change func(tx *Tx)) {
 	must(t, tx.Commit())
 }
 
-// The store knows when a rate limit frees a queue's jobs from the commit that made the limit keep them, also
-// after a restart and after a restore.
+// TestReplenishmentsFollowTheStore checks that the store knows when a rate limit frees a queue's jobs, as
+// soon as the limit keeps them back, and after a restart and a restore.
 func TestReplenishmentsFollowTheStore(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -91,7 +91,7 @@ func onlyOneStore(t testing.TB, fs vfs.FS) {
 	}
 }
 
-// TestImageHoldsWhatIsInMemory takes an image before the first flush, so that all of it comes from memory.
+// TestImageHoldsWhatIsInMemory takes an image before the first flush, when all content is in memory.
 func TestImageHoldsWhatIsInMemory(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)

@@ -30,7 +30,8 @@ type copied struct {
 	id, state string
 }
 
-// jobs copies every unfinished job that no earlier run has copied.
+// jobs copies the unfinished jobs that no earlier run has copied. It leaves out those that have expired or
+// ended meanwhile, and those that the target refuses.
 func (r *run) jobs(ctx context.Context) error {
 	if err := r.findEarlier(ctx); err != nil {
 		return fmt.Errorf("look for jobs of an earlier run: %w", err)
