@@ -69,7 +69,7 @@ func advice(err error) string {
 }
 
 // withoutSecret explains why a command did not send the secrets of its profile, if the server answered
-// UNAUTHORIZED. It returns "" if they are not the cause.
+// UNAUTHORIZED. It returns "" if the command sent a secret or the profile has none.
 func withoutSecret(cmd *cobra.Command, err error) string {
 	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // a command without the flag, such as corvo login, sends no secret of a profile
 		return ""

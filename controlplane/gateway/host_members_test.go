@@ -221,7 +221,7 @@ func TestTriesTheOtherMembers(t *testing.T) {
 }
 
 // TestLeavesALeavingMember checks that requests go to other members while a member leaves the list, unless it
-// leads, and while a member's host shuts down. They return to the leader when its host is back.
+// leads, and while a member's host shuts down. Requests return to the leader when its host is back.
 func TestLeavesALeavingMember(t *testing.T) {
 	t.Parallel()
 	x := newGroup(t, 3)

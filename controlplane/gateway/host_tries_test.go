@@ -34,7 +34,7 @@ func (w *town) waits(n int) {
 
 // TestWaitsForItsHost sends a write to a host that is away. When a document names another host, the gateway
 // sends a probe to that host, and then the write with its whole body and the gateway's newest token. No
-// request carries the old host's id.
+// request names the host of one member and the store of the other.
 func TestWaitsForItsHost(t *testing.T) {
 	t.Parallel()
 	connections := &http.Transport{DisableKeepAlives: true}

@@ -20,8 +20,8 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// TestARefusalIsNoSilence checks that the error of a call differs for a peer that refuses or is refused and
-// for a peer that cannot be reached.
+// TestARefusalIsNoSilence checks that the error of a call tells a peer that refuses, or is refused, from a
+// peer that cannot be reached.
 func TestARefusalIsNoSilence(t *testing.T) {
 	t.Parallel()
 	ours, theirs := transporttest.NewAuthority(), transporttest.NewAuthority()

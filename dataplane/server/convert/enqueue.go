@@ -248,7 +248,7 @@ func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 }
 
 // ToEnqueued converts the outcome of one enqueued job to its API form. If HasResult(e), it reads the result
-// of the job from the store. The caller then first waits until the store has the enqueue's own write
+// of the job from the store. Before such a call, the caller waits until the store has the enqueue's own write
 // (awaitOwn of package server), because a store that is behind may lack the result.
 func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) {
 	id, err := job.IDFromBytes(e.Id)

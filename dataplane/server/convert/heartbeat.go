@@ -60,8 +60,8 @@ const (
 
 // ToHeartbeat converts the outcome of a heartbeat. result must have one item for each Beat with an item, in
 // order. A job is listed as unknown if its Beat has no item or the job was not found. It is listed as
-// canceled if its lease is lost, or if the worker must stop it although the lease was renewed. Both have the
-// status cancel.
+// canceled if its lease is lost, or if the worker must stop it although the lease was renewed. Jobs of both
+// lists have the status cancel.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

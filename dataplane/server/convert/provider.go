@@ -37,7 +37,7 @@ func ToProvider(r *state.Resource) api.Provider {
 	}
 }
 
-// AddTraffic adds the traffic of one shard to p. The caller calls it once for each shard.
+// AddTraffic adds the traffic of one shard to p. It is called once for each shard.
 func AddTraffic(p *api.Provider, t op.ProviderTraffic) {
 	p.RequestsLastMinute += int64(t.Requests)
 	p.InputTokensLastMinute += int64(t.InputTokens)
