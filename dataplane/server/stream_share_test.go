@@ -59,7 +59,7 @@ func TestFramesCountLikeRequests(t *testing.T) {
 }
 
 // TestStreamsOfANamespaceAtTheBound checks that one namespace may open at most half of a host's streams, so
-// that other namespaces can open theirs.
+// that other namespaces can open streams too.
 func TestStreamsOfANamespaceAtTheBound(t *testing.T) {
 	t.Parallel()
 	a, b := openTenants(t, func(c *server.Config) { c.MaxStreams = 4 })

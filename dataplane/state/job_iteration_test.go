@@ -22,8 +22,8 @@ func iterate(t testing.TB, tx *Tx, id job.ID, trace int) {
 }
 
 // TestIterationsAreKept checks that the store keeps the iterations of several jobs in order and unchanged,
-// through a crash and a restart. It also removes a job's iterations, with the job or earlier; the iterations
-// of other jobs stay.
+// through a crash and a restart. The store removes a job's iterations with the job or earlier, and the
+// iterations of other jobs stay.
 func TestIterationsAreKept(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
