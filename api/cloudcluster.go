@@ -14,6 +14,7 @@ type CloudClusterStatus struct {
 	Phase              string               `json:"phase"`               // as in NamespaceStatus
 	ObservedGeneration int64                `json:"observed_generation"` // the generation in effect
 	Members            []CloudClusterMember `json:"members"`             // [] until the namespace is placed
+	Groups             []CloudClusterGroup  `json:"groups"`              // one for each shard
 	Operation          string               `json:"operation_id,omitempty"`
 	Waiting            string               `json:"waiting,omitempty"` // why the operation waits
 	Fault              string               `json:"fault,omitempty"`   // why an active namespace is not served
@@ -27,9 +28,22 @@ type CloudClusterMember struct {
 	HostState  string `json:"host_state"`           // serving, or silent if the host has not reported lately
 	Store      string `json:"store,omitempty"`      // with the namespace's data
 	StoreLost  bool   `json:"store_lost,omitempty"` // the host has joined with another store since
+	Leaving    bool   `json:"leaving,omitempty"`    // not in the list of members any more, and serving until its groups have removed it
 	State      string `json:"state,omitempty"`      // of the cells, in the host's last report: opening, open, closing, absent, failed or waiting
 	Generation int64  `json:"generation,omitempty"` // on which the host acts
 	Error      string `json:"error,omitempty"`
+}
+
+// CloudClusterGroup is the Raft group of a shard, as its leader has reported it. Leader is empty if no member reports that it
+// leads.
+type CloudClusterGroup struct {
+	Shard          int      `json:"shard"`
+	Leader         string   `json:"leader,omitempty"`          // store that leads
+	LeaderHost     string   `json:"leader_host,omitempty"`     // name of its host
+	ListGeneration int64    `json:"list_generation,omitempty"` // generation of the list of members in the group's log; 0 = it has none
+	Configuration  uint64   `json:"configuration,omitempty"`   // index of the applied Raft configuration
+	Voters         []string `json:"voters"`                    // stores in that configuration
+	Learners       []string `json:"learners"`
 }
 
 // ReconcilePause says who paused the reconciliation of a namespace, and when.

@@ -24,6 +24,9 @@ func cloudClusters(r *remote) *cobra.Command {
 		{"HOST STATE", eachMember(func(m api.CloudClusterMember) string { return m.HostState })},
 		{"STORE", eachMember(memberStore)},
 		{"CELLS", eachMember(func(m api.CloudClusterMember) string { return known(m.State) })},
+		{"LEADERS", eachGroup(func(g api.CloudClusterGroup) string { return cmp.Or(g.LeaderHost, known(g.Leader)) })},
+		{"LISTS", eachGroup(func(g api.CloudClusterGroup) string { return count(g.ListGeneration) })},
+		{"VOTERS", eachGroup(groupMembers)},
 		{"PAUSED", func(c api.CloudCluster) string {
 			return maybe(c.Status.Pause, func(p api.ReconcilePause) string { return fmt.Sprintf("%s by %s", clock(p.At), p.By) })
 		}},
@@ -64,8 +67,30 @@ func eachMember(word func(api.CloudClusterMember) string) func(api.CloudCluster)
 	}
 }
 
-// memberStore returns the store of a member, and whether it is lost.
+// eachGroup returns a cell with a word for the group of each shard.
+func eachGroup(word func(api.CloudClusterGroup) string) func(api.CloudCluster) string {
+	return func(c api.CloudCluster) string {
+		words := make([]string, len(c.Status.Groups))
+		for i, g := range c.Status.Groups {
+			words[i] = word(g)
+		}
+		return strings.Join(words, ", ")
+	}
+}
+
+// groupMembers returns the number of voters of a group, and that of its learners if it has some.
+func groupMembers(g api.CloudClusterGroup) string {
+	if len(g.Learners) == 0 {
+		return count(len(g.Voters))
+	}
+	return fmt.Sprintf("%d + %d learning", len(g.Voters), len(g.Learners))
+}
+
+// memberStore returns the store of a member, and whether it is lost or leaves.
 func memberStore(m api.CloudClusterMember) string {
+	if m.Leaving {
+		return m.Store + " (leaves)"
+	}
 	if m.StoreLost {
 		return m.Store + " (lost)"
 	}

@@ -121,10 +121,12 @@ func (s *Server) toCluster(n fleet.Namespace, names map[string]string) api.Cloud
 	if n.PausedNs != 0 {
 		out.Status.Pause = &api.ReconcilePause{By: n.PausedBy, At: timeOf(n.PausedNs)}
 	}
+	cells := s.cfg.Observations.Cells(n)
+	out.Status.Groups = toGroups(n, cells, names)
 	for _, m := range n.Members {
-		cell := s.cfg.Observations.Cell(m.Host, string(n.ID))
+		cell := cells[m.Host]
 		out.Status.Members = append(out.Status.Members, api.CloudClusterMember{
-			Host: m.Host, HostName: names[m.Host], HostState: s.hostState(m.Host), Store: m.Store, StoreLost: m.Lost,
+			Host: m.Host, HostName: names[m.Host], HostState: s.hostState(m.Host), Store: m.Store, StoreLost: m.Lost, Leaving: m.Leaving,
 			State: cell.State, Generation: cell.Generation, Error: cell.Error,
 		})
 	}

@@ -38,6 +38,7 @@ func TestClusters(t *testing.T) {
 		Resource: api.Resource{ID: placed, Name: "orders", Generation: 1}, Org: f.acme(), Spec: got.Spec,
 		Status: api.CloudClusterStatus{
 			Phase: api.NamespaceActive, ObservedGeneration: 1, Fault: "host " + host + " does not serve it: disk full",
+			Groups: []api.CloudClusterGroup{{Voters: []string{}, Learners: []string{}}},
 			Members: []api.CloudClusterMember{{
 				Host: host, HostName: "one", HostState: api.StoreServing, Store: h.Status.Store, State: wire.Failed, Generation: 1, Error: "disk full",
 			}},
