@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/corvo/corvo/engine/membership"
 	"github.com/corvo/corvo/engine/replica"
@@ -66,6 +67,16 @@ func (g *Group) situation(list []membership.Listed, members []replica.Peer, sinc
 		})
 	}
 	return s
+}
+
+// matches reports whether the members are exactly those of a list, each with a vote.
+func matches(members []replica.Peer, list []membership.Listed) bool {
+	for _, p := range members {
+		if !p.Voter || !slices.ContainsFunc(list, func(m membership.Listed) bool { return m.ID == p.ID }) {
+			return false
+		}
+	}
+	return len(members) == len(list)
 }
 
 // list returns the list of members in the machine and a channel that is closed when a newer one is applied;
