@@ -31,7 +31,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("the faults are drawn from CORVO_CHAOS_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	faults := chaos.Named(t, chaos.FleetFaults, "kill a host", "drain a host", "kill a gateway", "kill a process of the control plane")
+	faults := chaos.Named(t, chaos.FleetFaults, "kill the leader's host", "drain a host", "kill a gateway", "kill a process of the control plane")
 	if n, err := strconv.Atoi(os.Getenv("CORVO_CHAOS")); err == nil {
 		faults = chaos.Draw(chaos.FleetFaults, n, rng)
 	}

@@ -147,7 +147,8 @@ func (f *Fleet) gatewayURL(i int) string {
 	return fmt.Sprintf("http://%s:%d", f.Net.Addr(controls+i), httpPort)
 }
 
-// StartNode starts a process that is down. It does not wait until the process serves.
+// StartNode starts a process that is down. It waits until a host has opened its namespaces, because the control plane
+// still has the host's reports of before, and not until another process serves.
 func (f *Fleet) StartNode(t testing.TB, i int) {
 	t.Helper()
 	at, dir := f.Net.Addr(i), f.nodes[i].dir
@@ -175,6 +176,8 @@ func (f *Fleet) StartNode(t testing.TB, i int) {
 			"host", "--bind", fmt.Sprintf("%s:%d", at, httpPort), "--advertise", fmt.Sprintf("https://%s:%d", at, httpPort),
 			"--raft-bind", fmt.Sprintf("%s:%d", at, raftPort), "--max-disk-percent", "100",
 		}, joining...)
+		f.start(t, i, "the host listens on", append(args, "--log-level", "warn")...)
+		return
 	}
 	f.spawn(t, i, append(args, "--log-level", "warn")...)
 }

@@ -30,6 +30,13 @@ func killingOne(which func(*rand.Rand) int) func(testing.TB, *Fleet, *Load, *ran
 // gateway.
 var FleetFaults = []Fault[*Fleet]{
 	{"kill a host", killingOne(someHost)},
+	{"kill the leader's host", func(t testing.TB, f *Fleet, l *Load, _ *rand.Rand) {
+		i := f.Leader(t)
+		f.Kill(t, i)
+		l.AwaitProgress(t, 50)
+		f.StartNode(t, i)
+		f.awaitMembers(t)
+	}},
 	{"kill a gateway", killingOne(someGateway)},
 	{"kill a process of the control plane", killingOne(someControl)},
 	{"kill the control plane", func(t testing.TB, f *Fleet, l *Load, _ *rand.Rand) {

@@ -50,6 +50,17 @@ func (p *processes) spawn(t testing.TB, i int, args ...string) {
 	p.nodes[i].process, p.nodes[i].stopped = running, false
 }
 
+// start starts a process that is down, and waits for the line of its output that begins with ready.
+func (p *processes) start(t testing.TB, i int, ready string, args ...string) {
+	t.Helper()
+	command, args := p.Net.Inside(i, p.binary, args...)
+	running, err := proctest.Start(t, command, ready, args...)
+	if err != nil {
+		t.Fatalf("node %d: %v", i, err)
+	}
+	p.nodes[i].process, p.nodes[i].stopped = running, false
+}
+
 // newClient returns a client that repeats no request.
 func newClient(t testing.TB, url, key string) *client.Client {
 	t.Helper()
