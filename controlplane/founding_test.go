@@ -26,14 +26,14 @@ func (p *plane) stored(id string) fleet.Namespace {
 	return ns
 }
 
-// foundedBefore makes a namespace one that an earlier version of the host has founded, with incarnations of its own, by
-// a document of an earlier version.
+// foundedBefore makes a namespace one that an earlier version of the host has founded, with incarnations of its own, and
+// takes the minted ones out of its document.
 func (h *host) foundedBefore(namespace string, own []entry.Incarnation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.histories[namespace] = own
 	d := h.docs[namespace]
-	d.Role, d.Incarnations = "", nil
+	d.Incarnations = nil
 	h.docs[namespace] = d
 	h.nudge()
 }

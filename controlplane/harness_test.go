@@ -263,7 +263,7 @@ func newStoreID(t testing.TB) string {
 func (h *host) take(d wire.Doc, kind keyring.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kind == keyring.Host && d.Host != h.member.ID() && len(d.Keys) > 0 {
+	if kind == keyring.Host && h.memberOf(d) == nil && len(d.Keys) > 0 {
 		h.wrong = append(h.wrong, "host "+h.member.ID()+" was sent the keys of "+d.Namespace)
 	}
 	h.docs[d.Namespace] = d
@@ -329,7 +329,7 @@ func (h *host) report() wire.Report {
 	for _, d := range h.docs {
 		c := wire.CellReport{Namespace: d.Namespace, Generation: d.Generation}
 		switch {
-		case h.deaf || d.Host != h.member.ID():
+		case h.deaf || h.memberOf(d) == nil:
 			continue
 		case h.sick != "":
 			c.State, c.Error = wire.Failed, h.sick
@@ -349,13 +349,23 @@ func (h *host) report() wire.Report {
 	return r
 }
 
+// memberOf returns the member of a document that is on the host, or nil.
+func (h *host) memberOf(d wire.Doc) *wire.GroupMember {
+	at := slices.IndexFunc(d.Members, func(m wire.GroupMember) bool { return m.Host == h.member.ID() })
+	if at < 0 {
+		return nil
+	}
+	return &d.Members[at]
+}
+
 // open founds a namespace if its document lets it, and returns the report of it. The caller holds mu.
 func (h *host) open(d wire.Doc) (state, fault string, incarnations []entry.Incarnation) {
 	own, founded := h.histories[d.Namespace]
+	on := h.memberOf(d)
 	switch {
-	case d.Store != h.store:
-		return wire.Waiting, "its data is on " + d.Store, nil
-	case !founded && d.Role != wire.Found:
+	case on.Store != h.store:
+		return wire.Waiting, "its data is on " + on.Store, nil
+	case !founded && on.Role != wire.Found:
 		return wire.Failed, "its data is missing", nil
 	case !founded:
 		own = d.Incarnations

@@ -43,8 +43,7 @@ func TestANamespacesLife(t *testing.T) {
 	d, _ := g.doc(ns.ID)
 	want := wire.Doc{
 		Number: d.Number, Namespace: ns.ID, Name: "orders", Org: org.ID, Generation: ns.Generation, Desired: wire.Open,
-		Host: h.member.ID(), Address: "http://h1.test", Store: h.store, Role: wire.Join, Incarnations: d.Incarnations,
-		Epoch: 1, Members: []wire.GroupMember{{Store: h.store, Host: h.member.ID(), URL: "http://h1.test", Role: wire.Join}},
+		Incarnations: d.Incarnations, Epoch: 1, Members: []wire.GroupMember{{Store: h.store, Host: h.member.ID(), URL: "http://h1.test", Role: wire.Join}},
 		Configurations: []uint64{1}, Ready: true, Keys: d.Keys,
 	}
 	if len(d.Incarnations) != 1 || d.Incarnations[0] == (entry.Incarnation{}) {

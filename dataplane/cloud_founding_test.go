@@ -13,9 +13,9 @@ import (
 )
 
 // incarnated returns the document of a namespace that is placed on the host.
-func incarnated(generation int64, role string, shards []entry.Incarnation, key fleet.Key) fleet.Doc {
-	d := placed("ns_a", generation, key)
-	d.Role, d.Incarnations, d.Ready = role, shards, role == fleet.Join
+func (c *cloud) incarnated(generation int64, role string, shards []entry.Incarnation, key fleet.Key) fleet.Doc {
+	d := c.placed("ns_a", generation, key)
+	d.Members[0].Role, d.Incarnations, d.Ready = role, shards, role == fleet.Join
 	return d
 }
 
@@ -27,7 +27,7 @@ func TestHostFoundsWithTheIncarnationsOfItsDocument(t *testing.T) {
 	shards := []entry.Incarnation{{1}, {2}}
 	for i, role := range []string{fleet.Found, fleet.Found, fleet.Join, fleet.Join} {
 		generation := int64(i + 1)
-		c.plane.Put(incarnated(generation, role, shards, key))
+		c.plane.Put(c.incarnated(generation, role, shards, key))
 		c.open()
 		if at := c.reported("ns_a", fleet.Opened, generation); !slices.Equal(at.Incarnations, shards) {
 			t.Errorf("the report has the incarnations %v, want %v", at.Incarnations, shards)
@@ -47,7 +47,7 @@ func TestAnEmptyDiskUnderAKnownCredentialFoundsNothing(t *testing.T) {
 	shards := []entry.Incarnation{{1}}
 	for i, role := range []string{fleet.Join, fleet.Found} {
 		generation := int64(i + 1)
-		c.plane.Put(incarnated(generation, role, shards, key))
+		c.plane.Put(c.incarnated(generation, role, shards, key))
 		c.open()
 		if at := c.reported("ns_a", fleet.Failed, generation); !strings.Contains(at.Error, "an empty one is not founded in its place") || at.Incarnations != nil {
 			t.Errorf("with the role %s: %+v", role, at)
@@ -67,13 +67,13 @@ func TestAHostWithAnotherHistoryRefusesTheNamespace(t *testing.T) {
 	c := newCloud(t)
 	text, key := c.key(keyring.Namespace)
 	old, recorded := []entry.Incarnation{{1}}, []entry.Incarnation{{2}}
-	c.plane.Put(incarnated(1, fleet.Found, old, key))
+	c.plane.Put(c.incarnated(1, fleet.Found, old, key))
 	c.open()
 	c.reported("ns_a", fleet.Opened, 1)
 	id := c.enqueue(text)
 	for i, role := range []string{fleet.Join, fleet.Found} {
 		generation := int64(i + 1) // the first of these documents has the generation of the one before
-		c.plane.Put(incarnated(generation, role, recorded, key))
+		c.plane.Put(c.incarnated(generation, role, recorded, key))
 		at := c.reported("ns_a", fleet.Failed, generation)
 		if !strings.Contains(at.Error, old[0].String()) || !strings.Contains(at.Error, recorded[0].String()) {
 			t.Errorf("with the role %s the reason is %q", role, at.Error)
@@ -84,7 +84,7 @@ func TestAHostWithAnotherHistoryRefusesTheNamespace(t *testing.T) {
 		c.close()
 		c.open()
 	}
-	c.plane.Put(incarnated(3, fleet.Join, old, key))
+	c.plane.Put(c.incarnated(3, fleet.Join, old, key))
 	c.reported("ns_a", fleet.Opened, 3)
 	c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
 }
@@ -95,7 +95,7 @@ func TestHostReportsTheIncarnationsOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	text, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, key)) // without a role and incarnations, as earlier versions wrote documents
+	c.plane.PutText(earlier(t, 1, "ns_a", c.store, false, key))
 	c.open()
 	own := c.reported("ns_a", fleet.Opened, 1).Incarnations
 	id := c.enqueue(text)
@@ -104,7 +104,7 @@ func TestHostReportsTheIncarnationsOfAnEarlierVersion(t *testing.T) {
 	}
 	for i, shards := range [][]entry.Incarnation{nil, own} {
 		generation := int64(i + 2)
-		c.plane.Put(incarnated(generation, fleet.Join, shards, key))
+		c.plane.Put(c.incarnated(generation, fleet.Join, shards, key))
 		c.close()
 		c.open()
 		if at := c.reported("ns_a", fleet.Opened, generation); !slices.Equal(at.Incarnations, own) {
@@ -121,22 +121,23 @@ func TestHostLeavesANamespace(t *testing.T) {
 	text, key := c.key(keyring.Namespace)
 	own := []entry.Incarnation{{1}}
 	leave := func(generation int64, elsewhere ...entry.Incarnation) fleet.Doc {
-		d := incarnated(generation, "", elsewhere, fleet.Key{})
+		d := c.incarnated(generation, fleet.Join, elsewhere, fleet.Key{})
 		d.Desired, d.Keys = fleet.Leave, nil
+		d.Members = []fleet.GroupMember{{Store: "store_2", Host: "host_2", Role: fleet.Join}}
 		return d
 	}
-	c.plane.Put(incarnated(1, fleet.Found, own, key))
+	c.plane.Put(c.incarnated(1, fleet.Found, own, key))
 	c.open()
 	c.reported("ns_a", fleet.Opened, 1)
 	c.enqueue(text)
-	c.plane.Put(leave(2, own...))
+	c.plane.PutTo("host_1", leave(2, own...))
 	if at := c.reported("ns_a", fleet.Failed, 2); !strings.Contains(at.Error, own[0].String()) {
 		t.Errorf("the reason is %q", at.Error)
 	}
 	if a := c.send("GET", "/api/v1/queues", text, ""); a.status == 200 {
 		t.Error("a namespace that the host leaves is open")
 	}
-	c.plane.Put(leave(3, entry.Incarnation{2}))
+	c.plane.PutTo("host_1", leave(3, entry.Incarnation{2}))
 	c.reported("ns_a", fleet.Gone, 3)
 	if left, err := os.ReadDir(filepath.Join(c.dir, "ns")); err != nil || len(left) > 0 {
 		t.Errorf("left are %v, %v", left, err)

@@ -26,6 +26,7 @@ import (
 	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/agent"
+	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -36,6 +37,7 @@ type cloud struct {
 	t          *testing.T
 	plane      *fleettest.ControlPlane
 	dir        string
+	store      string // id of dir
 	credential string // the host's
 	pass       string // a gateway's service token for hosts
 	tune       func(*dataplane.HostConfig)
@@ -48,10 +50,23 @@ type cloud struct {
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{t: t, plane: fleettest.New(t), dir: filepath.Join(t.TempDir(), "data"), spans: tracetest.NewSpanRecorder(), logger: slog.New(slog.DiscardHandler)}
+	c.makeStore()
 	c.credential = c.plane.Register("host_1", keyring.Host)
 	c.pass = c.join(http.DefaultClient, keyring.Gateway).HostToken
 	t.Cleanup(c.close)
 	return c
+}
+
+// makeStore makes the host's data directory with the id of its store.
+func (c *cloud) makeStore() {
+	c.t.Helper()
+	err := os.MkdirAll(c.dir, 0o700)
+	if err == nil {
+		c.store, err = host.OpenStore(c.dir, rand.Reader, 1)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // join registers a member with the control plane, to which the client connects, and returns its service tokens.
@@ -112,12 +127,28 @@ func (c *cloud) key(kind keyring.Kind) (string, fleet.Key) {
 	return text, fleet.Key{ID: id, Name: "test", Roles: []string{string(tenancy.Admin)}, Hash: hash[:], CreatedNs: 1}
 }
 
-func placed(ns string, generation int64, keys ...fleet.Key) fleet.Doc {
-	return fleet.Doc{Namespace: ns, Name: "name-of-" + ns, Org: "org_1", Generation: generation, Desired: fleet.Open, Host: "host_1", Keys: keys}
+// placed returns the document of a namespace whose only member, the host, may found it.
+func (c *cloud) placed(ns string, generation int64, keys ...fleet.Key) fleet.Doc {
+	return fleet.Doc{
+		Namespace: ns, Name: "name-of-" + ns, Org: "org_1", Generation: generation, Desired: fleet.Open, Epoch: 1, Keys: keys,
+		Members: []fleet.GroupMember{{Store: c.store, Host: "host_1", URL: "http://127.0.0.1:1", Role: fleet.Found}},
+	}
 }
 
-func absent(ns string, generation int64) fleet.Doc {
-	d := placed(ns, generation)
+// earlier returns the text of a document as earlier versions wrote it: without a list of members, a role and
+// incarnations.
+func earlier(t *testing.T, number int64, ns, store string, ready bool, key fleet.Key) string {
+	t.Helper()
+	text, err := json.Marshal(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"number":%d,"namespace":"%s","name":"name-of-%s","org":"org_1","generation":1,"desired":"open",`+
+		`"host":"host_1","address":"http://127.0.0.1:1","store":"%s","ready":%t,"keys":[%s]}`, number, ns, ns, store, ready, text)
+}
+
+func (c *cloud) absent(ns string, generation int64) fleet.Doc {
+	d := c.placed(ns, generation)
 	d.Desired = fleet.Absent
 	return d
 }
@@ -218,10 +249,10 @@ func TestHostServesWhatItIsTold(t *testing.T) {
 	token, orgKey := c.key(keyring.Org)
 	other, otherKey := c.key(keyring.Namespace)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	d := placed("ns_a", 1, key, orgKey)
+	d := c.placed("ns_a", 1, key, orgKey)
 	d.Trace = parent
 	c.plane.Put(d)
-	c.plane.Put(placed("ns_b", 1, otherKey))
+	c.plane.Put(c.placed("ns_b", 1, otherKey))
 	c.reported("ns_a", fleet.Opened, 1)
 	c.reported("ns_b", fleet.Opened, 1)
 	c.want(200, "GET", "/readyz", "", "")
@@ -309,7 +340,7 @@ func TestHostServesWithoutTheControlPlane(t *testing.T) {
 	jobs := map[string]string{}
 	for _, ns := range []string{"ns_a", "ns_b"} {
 		text, key := c.key(keyring.Namespace)
-		c.plane.Put(placed(ns, 1, key))
+		c.plane.Put(c.placed(ns, 1, key))
 		c.reported(ns, fleet.Opened, 1)
 		keys[ns], jobs[ns] = text, c.enqueue(text)
 	}
@@ -327,7 +358,7 @@ func TestHostServesWithoutTheControlPlane(t *testing.T) {
 	c.plane.SetDown(false)
 	fleettest.Eventually(t, "the host joins again", func() bool { return c.plane.Joins() > joins })
 	text, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_c", 1, key))
+	c.plane.Put(c.placed("ns_c", 1, key))
 	c.reported("ns_c", fleet.Opened, 1)
 	c.enqueue(text)
 }
@@ -352,13 +383,13 @@ func TestHostRefusesOlderGenerations(t *testing.T) {
 	c.open()
 	text, key := c.key(keyring.Namespace)
 	stolen, stolenKey := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 3, key))
+	c.plane.Put(c.placed("ns_a", 3, key))
 	c.reported("ns_a", fleet.Opened, 3)
 	id := c.enqueue(text)
-	c.plane.Put(absent("ns_a", 2))
-	c.plane.Put(placed("ns_a", 2, stolenKey))
+	c.plane.Put(c.absent("ns_a", 2))
+	c.plane.Put(c.placed("ns_a", 2, stolenKey))
 	_, after := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_after", 1, after)) // once it is open, the host has handled the earlier documents
+	c.plane.Put(c.placed("ns_after", 1, after)) // once it is open, the host has handled the earlier documents
 	c.reported("ns_after", fleet.Opened, 1)
 	for range 2 {
 		c.reported("ns_a", fleet.Opened, 3)
@@ -379,12 +410,12 @@ func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
 	c := newCloud(t)
 	c.open()
 	text, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_first", 1))
+	c.plane.Put(c.placed("ns_first", 1))
 	c.reported("ns_first", fleet.Opened, 1) // so the host follows the control plane
-	astray := placed("ns_astray", 1, key)
-	astray.Host, astray.Number = "host_2", 2
+	astray := c.placed("ns_astray", 1, key)
+	astray.Members[0].Store, astray.Members[0].Host, astray.Number = "store_2", "host_2", 2
 	c.plane.Inject(c.plane.Sign(astray))
-	after := placed("ns_after", 1)
+	after := c.placed("ns_after", 1)
 	after.Number = 3
 	c.plane.Inject(c.plane.Sign(after))
 	c.reported("ns_after", fleet.Opened, 1)
@@ -411,12 +442,12 @@ func TestHostDeletesWhatIsToBeAbsent(t *testing.T) {
 	c.open()
 	text, key := c.key(keyring.Namespace)
 	kept, keptKey := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, key))
-	c.plane.Put(placed("ns_b", 1, keptKey))
+	c.plane.Put(c.placed("ns_a", 1, key))
+	c.plane.Put(c.placed("ns_b", 1, keptKey))
 	c.reported("ns_a", fleet.Opened, 1)
 	c.reported("ns_b", fleet.Opened, 1)
 	id, other := c.enqueue(text), c.enqueue(kept)
-	c.plane.Put(absent("ns_a", 2))
+	c.plane.Put(c.absent("ns_a", 2))
 	c.reported("ns_a", fleet.Gone, 2)
 	if left := append(c.left("ns_a"), c.left("trash/")...); len(left) > 0 {
 		t.Errorf("of the deleted namespace there is %q", left)
@@ -426,7 +457,7 @@ func TestHostDeletesWhatIsToBeAbsent(t *testing.T) {
 	c.close()
 	c.open()
 	c.reported("ns_a", fleet.Gone, 2)
-	c.plane.Put(placed("ns_a", 3, key))
+	c.plane.Put(c.placed("ns_a", 3, key))
 	c.reported("ns_a", fleet.Opened, 3)
 	c.want(404, "GET", "/api/v1/jobs/"+id, text, "") // the namespace begins empty
 	c.want(200, "GET", "/api/v1/jobs/"+other, kept, "")
@@ -448,7 +479,7 @@ func TestHostLeavesStrangersAlone(t *testing.T) {
 	before := append(c.left("stranger"), c.left("not a")...)
 	c.open()
 	_, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, key))
+	c.plane.Put(c.placed("ns_a", 1, key))
 	c.reported("ns_a", fleet.Opened, 1)
 	for _, r := range c.plane.Reports() {
 		if len(r.Cells) > 1 {
@@ -473,7 +504,7 @@ func TestHostReportsWhatFails(t *testing.T) {
 	}
 	c.open()
 	text, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, key))
+	c.plane.Put(c.placed("ns_a", 1, key))
 	if at := c.reported("ns_a", fleet.Failed, 1); !strings.Contains(at.Error, "ns_a") {
 		t.Errorf("the reason is %q", at.Error)
 	}
@@ -481,7 +512,7 @@ func TestHostReportsWhatFails(t *testing.T) {
 		t.Errorf("a namespace that is not open: %d %s", a.status, a.body)
 	}
 	_, bad := c.key(keyring.Namespace)
-	c.plane.Put(placed("../escape", 1, bad))
+	c.plane.Put(c.placed("../escape", 1, bad))
 	c.reported("../escape", fleet.Failed, 1)
 	if found := c.left("escape"); len(found) > 0 {
 		t.Errorf("there is %q", found)
@@ -501,7 +532,7 @@ func TestRevocationEndsWaitingPolls(t *testing.T) {
 	c.open()
 	revoked, revokedKey := c.key(keyring.Namespace)
 	good, goodKey := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, revokedKey, goodKey))
+	c.plane.Put(c.placed("ns_a", 1, revokedKey, goodKey))
 	c.reported("ns_a", fleet.Opened, 1)
 	poll := func(key string) <-chan said {
 		out := make(chan said, 1)
@@ -514,7 +545,7 @@ func TestRevocationEndsWaitingPolls(t *testing.T) {
 		return strings.Contains(c.send("GET", "/api/v1/metrics", good, "").body, parked)
 	})
 	began := time.Now()
-	c.plane.Put(placed("ns_a", 1, goodKey))
+	c.plane.Put(c.placed("ns_a", 1, goodKey))
 	if a := <-ends; a.status != 401 || time.Since(began) > 30*time.Second {
 		t.Errorf("after %v the revoked poll ends with %d %s", time.Since(began), a.status, a.body)
 	}
@@ -534,7 +565,7 @@ func TestRevocationEndsWaitingPolls(t *testing.T) {
 	fleettest.Eventually(t, "the poll waits", func() bool {
 		return strings.Contains(c.send("GET", "/api/v1/metrics", good, "").body, telemetry.PollsParked.Name+" 1")
 	})
-	c.plane.Put(absent("ns_a", 2))
+	c.plane.Put(c.absent("ns_a", 2))
 	if a := <-last; a.status != 401 && a.status != 503 {
 		t.Errorf("a poll of a deleted namespace: %d %s", a.status, a.body)
 	}
@@ -554,14 +585,14 @@ func TestHostOpensAndClosesMany(t *testing.T) {
 	for n := range many {
 		var key fleet.Key
 		keys[n], key = c.key(keyring.Namespace)
-		c.plane.Put(placed(fmt.Sprintf("ns_%02d", n), 1, key))
+		c.plane.Put(c.placed(fmt.Sprintf("ns_%02d", n), 1, key))
 	}
 	for n := range many {
 		c.reported(fmt.Sprintf("ns_%02d", n), fleet.Opened, 1)
 		c.enqueue(keys[n])
 	}
 	for n := range many {
-		c.plane.Put(absent(fmt.Sprintf("ns_%02d", n), 2))
+		c.plane.Put(c.absent(fmt.Sprintf("ns_%02d", n), 2))
 	}
 	for n := range many {
 		c.reported(fmt.Sprintf("ns_%02d", n), fleet.Gone, 2)

@@ -21,8 +21,8 @@ func TestHostFoundsNothingInPlaceOfLostData(t *testing.T) {
 			c.open()
 			text, key := c.key(keyring.Namespace)
 			other, otherKey := c.key(keyring.Namespace)
-			c.plane.Put(placed("ns_a", 1, key))
-			c.plane.Put(placed("ns_b", 1, otherKey))
+			c.plane.Put(c.placed("ns_a", 1, key))
+			c.plane.Put(c.placed("ns_b", 1, otherKey))
 			c.reported("ns_a", fleet.Opened, 1)
 			c.reported("ns_b", fleet.Opened, 1)
 			id := c.enqueue(text)
@@ -61,20 +61,20 @@ func TestHostThatLostItsDiskFoundsNothing(t *testing.T) {
 	c := newCloud(t)
 	_, key := c.key(keyring.Namespace)
 	_, newKey := c.key(keyring.Namespace)
-	was := placed("ns_a", 1, key)
-	was.Ready = true
+	was := c.placed("ns_a", 1, key)
+	was.Members[0].Role, was.Ready = fleet.Join, true
 	c.plane.Put(was)
-	c.plane.Put(placed("ns_new", 1, newKey))
+	c.plane.Put(c.placed("ns_new", 1, newKey))
 	c.open()
 	c.reported("ns_new", fleet.Opened, 1)
 	if at := c.reported("ns_a", fleet.Failed, 1); !strings.Contains(at.Error, "has been open on this host") {
 		t.Errorf("the reason is %q", at.Error)
 	}
 	c.close()
-	was.Ready = false // as the control plane records it while the host reports a failure
+	was.Members[0].Role, was.Ready = fleet.Found, false // as a control plane that was put back to an older state says
 	c.plane.Put(was)
 	c.open()
 	c.reported("ns_a", fleet.Failed, 1)
-	c.plane.Put(absent("ns_a", 2)) // and it can be deleted
+	c.plane.Put(c.absent("ns_a", 2)) // and it can be deleted
 	c.reported("ns_a", fleet.Gone, 2)
 }

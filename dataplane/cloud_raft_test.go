@@ -2,13 +2,11 @@ package dataplane_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,8 +31,8 @@ import (
 // same address.
 type peerHost struct {
 	cloud
-	id, store, raft string
-	certificate     *certificate.Holder
+	id, raft    string
+	certificate *certificate.Holder
 }
 
 // newPeerHosts opens hosts of one fleet and waits until they have joined.
@@ -74,18 +72,14 @@ func newPeerHosts(t *testing.T, n int) (plane *fleettest.ControlPlane, all []*pe
 	return plane, all
 }
 
-// certify makes the host's data directory with the id of its store, and opens its certificate.
+// certify makes the host's store and opens its certificate.
 func (h *peerHost) certify() {
 	h.t.Helper()
-	err := os.MkdirAll(h.dir, 0o700)
-	if err == nil {
-		h.store, err = host.OpenStore(h.dir, rand.Reader, 1)
-	}
-	if err == nil {
-		h.certificate, err = certificate.Open(certificate.Config{
-			Path: filepath.Join(h.dir, certificate.FileName), Kind: certificate.Host, Store: h.store, FleetRoot: h.plane.Root(), Logger: h.logger,
-		})
-	}
+	h.makeStore()
+	var err error
+	h.certificate, err = certificate.Open(certificate.Config{
+		Path: filepath.Join(h.dir, certificate.FileName), Kind: certificate.Host, Store: h.store, FleetRoot: h.plane.Root(), Logger: h.logger,
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -101,8 +95,8 @@ func (h *peerHost) address() string {
 
 // shared returns a document that places ns_a on hosts. The role of the first is given.
 func shared(role string, key fleet.Key, hosts []*peerHost) fleet.Doc {
-	d := placed("ns_a", 1, key)
-	d.Host, d.Epoch, d.Incarnations, d.Ready = "", 1, []entry.Incarnation{{1}}, role != fleet.Found
+	d := hosts[0].placed("ns_a", 1, key)
+	d.Members, d.Incarnations, d.Ready = nil, []entry.Incarnation{{1}}, role != fleet.Found
 	for _, h := range hosts {
 		d.Members = append(d.Members, fleet.GroupMember{Store: h.store, Host: h.id, URL: "https://127.0.0.1:1", Raft: h.raft, Role: role})
 		role = fleet.Join

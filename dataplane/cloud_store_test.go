@@ -2,6 +2,7 @@ package dataplane_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/dataplane"
+	"github.com/corvo/corvo/dataplane/agent"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
@@ -20,10 +22,12 @@ import (
 )
 
 // A host opens the namespaces of an earlier version, whose cells have the name that --node-id had given them,
-// under the id of its store.
+// under the id of its store. It follows the document of an earlier version, and after a restart without the control
+// plane it serves by that document, which its catalogue has as it was signed.
 func TestHostAdoptsTheCellsOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
+	c.dir = filepath.Join(t.TempDir(), "earlier") // without the id of a store
 	h, err := host.Open(host.Config{DataDir: c.dir, NodeID: "host-1", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = errors.Join(h.Add(t.Context(), "ns_a", host.Spec{}), h.Ready(t.Context(), "ns_a"), h.Close(t.Context()))
@@ -32,15 +36,20 @@ func TestHostAdoptsTheCellsOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, key := c.key(keyring.Namespace)
-	was := placed("ns_a", 1, key)
-	was.Ready = true
-	c.plane.Put(was)
-	for range 2 {
-		c.open()
-		c.reported("ns_a", fleet.Opened, 1)
-		c.enqueue(text)
-		c.close()
+	was := earlier(t, 1, "ns_a", "", true, key)
+	c.plane.PutText(was)
+	c.open()
+	c.reported("ns_a", fleet.Opened, 1)
+	id := c.enqueue(text)
+	c.close()
+	if file, err := os.ReadFile(filepath.Join(c.dir, agent.CatalogueFile)); err != nil || !strings.Contains(string(file), base64.StdEncoding.EncodeToString([]byte(was))) {
+		t.Fatalf("the catalogue lacks the document: %v\n%s", err, file)
 	}
+	c.plane.SetDown(true)
+	c.open()
+	c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
+	c.enqueue(text)
+	c.close()
 	node, err := engine.NodeOf(filepath.Join(c.dir, "ns", "ns_a", "0", "raft"))
 	if err != nil || !host.IsStore(node) {
 		t.Errorf("the cell is of node %q (%v)", node, err)
@@ -76,7 +85,7 @@ func TestACopiedDirectoryStopsTheOlderProcess(t *testing.T) {
 	c.logger = slog.New(slog.NewTextHandler(log, nil))
 	c.open()
 	text, key := c.key(keyring.Namespace)
-	c.plane.Put(placed("ns_a", 1, key))
+	c.plane.Put(c.placed("ns_a", 1, key))
 	c.reported("ns_a", fleet.Opened, 1)
 	c.enqueue(text)
 	second := *c
@@ -128,19 +137,15 @@ func TestAnEmptyDiskFoundsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	c.open()
-	fleettest.Eventually(t, "the host has joined", func() bool { return c.plane.Store("host_1") != "" })
-	old := c.plane.Store("host_1")
 	text, key := c.key(keyring.Namespace)
-	d := placed("ns_a", 1, key)
-	d.Store = old
-	c.plane.Put(d)
+	c.plane.Put(c.placed("ns_a", 1, key))
 	c.reported("ns_a", fleet.Opened, 1)
 	id := c.enqueue(text)
 	c.close()
 	kept := c.dir
 	c.dir = filepath.Join(t.TempDir(), "empty")
 	c.open()
-	if at := c.reported("ns_a", fleet.Waiting, 1); !strings.Contains(at.Error, old) || !strings.Contains(at.Error, c.plane.Store("host_1")) {
+	if at := c.reported("ns_a", fleet.Waiting, 1); !strings.Contains(at.Error, c.store) || !strings.Contains(at.Error, c.plane.Store("host_1")) {
 		t.Errorf("the reason is %q", at.Error)
 	}
 	if a := c.send("GET", "/api/v1/jobs/"+id, text, ""); a.status != 503 {

@@ -241,7 +241,8 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 // number must equal the document's own.
 func (m Message) document() (Doc, error) {
 	var d Doc
-	if err := json.Unmarshal(m.Doc, &d); err != nil {
+	// json.Unmarshal would scan the text twice before it calls this method.
+	if err := d.UnmarshalJSON(m.Doc); err != nil {
 		return Doc{}, fmt.Errorf("document %d does not read: %w", m.Number, err)
 	}
 	if d.Number != m.Number || d.Number <= 0 || d.Namespace == "" {

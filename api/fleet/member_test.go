@@ -99,7 +99,10 @@ func run(t *testing.T, m *fleet.Member, f fleet.Follow) {
 }
 
 func open(namespace string) fleet.Doc {
-	return fleet.Doc{Namespace: namespace, Name: namespace, Org: "org_1", Generation: 1, Desired: fleet.Open, Host: "m1", Ready: true}
+	return fleet.Doc{
+		Namespace: namespace, Name: namespace, Org: "org_1", Generation: 1, Desired: fleet.Open, Ready: true,
+		Members: []fleet.GroupMember{{Store: "store_1", Host: "m1", Role: fleet.Join}},
+	}
 }
 
 func wait(t *testing.T, h *received, numbers ...int64) {

@@ -128,14 +128,8 @@ type Doc struct {
 	Namespace  string `json:"namespace"` // its id
 	Name       string `json:"name"`
 	Org        string `json:"org"`
-	Generation int64  `json:"generation"`      // fences placement: a host refuses a generation older than one it has seen
-	Desired    string `json:"desired"`         // Open, Absent or Leave
-	Host       string `json:"host"`            // id of the host of its placement; "" = none yet
-	Address    string `json:"address"`         // that host's base URL
-	Store      string `json:"store,omitempty"` // the store with its data; "" = the host has named none
-	// Role is the role of Store. Documents of earlier versions have none: in them, the store of a namespace that is not
-	// Ready may found.
-	Role string `json:"role,omitempty"`
+	Generation int64  `json:"generation"` // fences placement: a host refuses a generation older than one it has seen
+	Desired    string `json:"desired"`    // Open, Absent or Leave
 	// Incarnations holds, by shard, the incarnations of the namespace's groups. If it is empty, the namespace is of an
 	// earlier version and its host has not reported them yet.
 	Incarnations []entry.Incarnation `json:"incarnations,omitempty"`

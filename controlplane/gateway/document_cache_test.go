@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -61,6 +64,32 @@ func TestServesAfterARestart(t *testing.T) {
 	}
 	if got := w.send("GET", "/readyz", "", ""); !strings.Contains(got.body, `"control_plane":"yes"`) || !strings.Contains(got.body, `"documents_kept":"yes"`) {
 		t.Errorf("%s", got.body)
+	}
+}
+
+// TestServesByADocumentOfAnEarlierVersion checks that the gateway takes a document that names one host instead of a list
+// of members, stores it as it was signed, and serves by it after a restart.
+func TestServesByADocumentOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gateway")
+	w, key, _ := keptIn(t, dir)
+	d := w.docs["ns_a"]
+	keys, err := json.Marshal(d.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"number":%d,"namespace":"ns_a","name":"mail","org":"org_a","generation":1,"desired":"open",`+
+		`"host":"host_1","address":"%s","store":"store_1","ready":true,"keys":%s}`, d.Number+1, w.host.URL, keys)
+	w.plane.PutText(text)
+	fleettest.Eventually(t, "the gateway has the document", func() bool { return w.gateway.member.Number() > d.Number })
+	w.plane.SetDown(true)
+	w.stop()
+	if file, err := os.ReadFile(filepath.Join(dir, CatalogueFile)); err != nil || !strings.Contains(string(file), base64.StdEncoding.EncodeToString([]byte(text))) {
+		t.Fatalf("the catalogue lacks the document: %v\n%s", err, file)
+	}
+	w.start(func(c *Config) { c.DataDir = dir })
+	if got := w.send("GET", "/api/v1/queues", key, ""); got.StatusCode != 200 {
+		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 }
 

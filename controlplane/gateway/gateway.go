@@ -173,7 +173,7 @@ func (g *Gateway) open() (err error) {
 		}
 		member.Trusted, member.Last = g.cache.catalogue.Trusted(), g.cache.session
 		for _, d := range docs {
-			g.directory.Put(listed(d))
+			g.directory.Put(d)
 		}
 	}
 	if g.member, err = fleet.NewMember(member); err != nil {
@@ -316,7 +316,6 @@ func (g *Gateway) Drain() {
 
 // take applies a document to future requests and to those under way.
 func (g *Gateway) take(d fleet.Doc) error {
-	d = listed(d)
 	g.directory.Put(d)
 	g.first.take(d)
 	if t, ok := g.transport.(*transports); ok {
@@ -324,14 +323,6 @@ func (g *Gateway) take(d fleet.Doc) error {
 	}
 	g.inflight.check(d.Namespace, g.shutOut)
 	return nil
-}
-
-// listed returns a document with its list of members. Documents of control planes that name one host only have none.
-func listed(d fleet.Doc) fleet.Doc {
-	if len(d.Members) == 0 && d.Address != "" {
-		d.Members = []fleet.GroupMember{{Store: d.Store, Host: d.Host, URL: d.Address, Role: fleet.Join}}
-	}
-	return d
 }
 
 // follow returns the configuration of the stream of documents.

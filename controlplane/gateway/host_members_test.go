@@ -383,14 +383,3 @@ func TestForgetsTheLeaderWithItsNamespace(t *testing.T) {
 		t.Errorf("the first member is still %+v", first)
 	}
 }
-
-// TestADocumentOfOneHost checks that requests go to the host of a document that has no list of members.
-func TestADocumentOfOneHost(t *testing.T) {
-	t.Parallel()
-	x := newGroup(t, 1)
-	x.put("ns_a", func(d *fleet.Doc) {
-		d.Members, d.Host, d.Store, d.Address = nil, "host_1", "store_1", x.members[0].server.URL
-	})
-	x.settle()
-	x.asks("POST", 1)
-}

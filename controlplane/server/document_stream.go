@@ -199,7 +199,7 @@ func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
 			desired = wire.Absent
 		}
 		return wire.Doc{
-			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation, Desired: desired, Host: d.Host, Incarnations: d.Incarnations,
+			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation, Desired: desired, Incarnations: d.Incarnations,
 			Epoch: d.Epoch, Members: d.Members, Configurations: d.Configurations, Keys: []wire.Key{},
 		}, true
 	}

@@ -72,12 +72,9 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 	for _, n := range namespaces {
 		d := wire.Doc{
 			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
-			Generation: n.Generation, Desired: wire.Absent, Role: storeRole(n), Incarnations: n.Incarnations,
+			Generation: n.Generation, Desired: wire.Absent, Incarnations: n.Incarnations,
 			Epoch: epoch, Members: wireMembers(n), Configurations: n.Configurations,
 			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
-		}
-		if len(d.Members) > 0 {
-			d.Host, d.Address, d.Store = d.Members[0].Host, d.Members[0].URL, d.Members[0].Store
 		}
 		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {
 			d.Desired = wire.Open

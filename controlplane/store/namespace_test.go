@@ -29,15 +29,15 @@ func TestLifeOfANamespace(t *testing.T) {
 		if diff := cmp.Diff(fleet.Namespace{Phase: phase, Generation: generation, Observed: observed}, gotNamespace); diff != "" || n.On("host_h1") != (host != "") {
 			t.Errorf("%s: the namespace (-want +got):\n%s", step, diff)
 		}
-		gotDoc := wire.Doc{Desired: d.Desired, Ready: d.Ready, Host: d.Host, Generation: d.Generation, Number: d.Number}
-		if diff := cmp.Diff(wire.Doc{Desired: desired, Ready: ready, Host: host, Generation: generation, Number: n.DocNumber}, gotDoc); diff != "" {
+		gotDoc := wire.Doc{Desired: d.Desired, Ready: d.Ready, Generation: d.Generation, Number: d.Number}
+		if diff := cmp.Diff(wire.Doc{Desired: desired, Ready: ready, Generation: generation, Number: n.DocNumber}, gotDoc); diff != "" {
 			t.Errorf("%s: the document (-want +got):\n%s", step, diff)
 		}
 		if len(d.Keys) != keys {
 			t.Errorf("%s: the document has the keys %+v, want %d", step, d.Keys, keys)
 		}
-		if d.Host != "" && d.Address != "http://h1" {
-			t.Errorf("%s: the address is %q", step, d.Address)
+		if (host == "") != (len(d.Members) == 0) || host != "" && (d.Members[0].Host != host || d.Members[0].URL != "http://h1") {
+			t.Errorf("%s: the document has the members %+v, want one on %q", step, d.Members, host)
 		}
 		trace := "" // of the operation under way
 		if phase == fleet.Provisioning {

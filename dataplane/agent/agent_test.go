@@ -49,7 +49,7 @@ func openAgent(t *testing.T, dir string, plane *fleettest.ControlPlane) *Agent {
 
 func doc(number int64, ns, desired string, generation int64) fleet.Doc {
 	return fleet.Doc{
-		Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Host: "host_1", Epoch: 1,
+		Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Epoch: 1,
 		Members: []fleet.GroupMember{{Store: "store_1", Host: "host_1", Role: fleet.Found}},
 	}
 }

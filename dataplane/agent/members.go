@@ -12,25 +12,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// membersOf returns the members that a document names. A document without members names one by its host and
-// store.
-func membersOf(d fleet.Doc) []fleet.GroupMember {
-	if len(d.Members) > 0 || d.Host == "" {
-		return d.Members
-	}
-	role := d.Role
-	if role == "" && !d.Ready {
-		role = fleet.Found
-	}
-	return []fleet.GroupMember{{Store: d.Store, Host: d.Host, URL: d.Address, Role: cmp.Or(role, fleet.Join)}}
-}
-
 // names reports whether a document names this store, or another store of the host with the id.
 func (a *Agent) names(d fleet.Doc, id string) bool {
-	return slices.ContainsFunc(membersOf(d), func(m fleet.GroupMember) bool { return a.isHere(m) || m.Host == id })
+	return slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return a.isHere(m) || m.Host == id })
 }
 
-// isHere reports whether a member is this store. A member without a store is the host's, whatever its store.
+// isHere reports whether a member is this store. A member without a store, which only documents of earlier versions
+// have, is the host's, whatever its store.
 func (a *Agent) isHere(m fleet.GroupMember) bool {
 	id := a.member.ID()
 	return m.Store == a.cfg.Store || m.Store == "" && (m.Host == id || id == "")
@@ -39,7 +27,7 @@ func (a *Agent) isHere(m fleet.GroupMember) bool {
 // memberHere returns this store's entry of a document. The error is errWaiting if this store is no member, or if it
 // leaves the namespace and has no copy, so that there is nothing to serve.
 func (a *Agent) memberHere(d fleet.Doc) (fleet.GroupMember, error) {
-	all := membersOf(d)
+	all := d.Members
 	at := slices.IndexFunc(all, a.isHere)
 	if at < 0 {
 		var stores []string
@@ -65,7 +53,7 @@ func specOf(d fleet.Doc, own fleet.GroupMember) host.Spec {
 	switch {
 	case own.Role == fleet.Found:
 		return host.Spec{Incarnations: d.Incarnations}
-	case own.Role == fleet.Join && len(membersOf(d)) > 1 && len(d.Incarnations) > 0:
+	case own.Role == fleet.Join && len(d.Members) > 1 && len(d.Incarnations) > 0:
 		return host.Spec{Shards: len(d.Incarnations), Join: d.Incarnations, Incarnations: d.Incarnations}
 	}
 	return host.Spec{Opened: true, Incarnations: d.Incarnations}
@@ -108,7 +96,7 @@ func (a *Agent) Peers(ns tenancy.NamespaceID, store string) bool {
 
 // namesStore reports whether a document names a store as a member, also as one that leaves.
 func namesStore(d fleet.Doc, store string) bool {
-	return slices.ContainsFunc(membersOf(d), func(m fleet.GroupMember) bool { return m.Store == store })
+	return slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return m.Store == store })
 }
 
 // listOf returns the list of members that a document wants its groups to have, or nil if it has none.

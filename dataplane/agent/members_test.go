@@ -344,7 +344,7 @@ func TestADocumentOfOtherMembers(t *testing.T) {
 	fleettest.Eventually(t, "it has joined", func() bool { return a.member.ID() != "" })
 	of := func(number int64, members ...fleet.GroupMember) fleet.Doc {
 		d := doc(number, "ns_a", fleet.Open, number)
-		d.Host, d.Members = "", members
+		d.Members = members
 		return d
 	}
 	must := func(err error) {

@@ -207,7 +207,7 @@ func (a *Agent) change(d fleet.Doc) error {
 	return a.traced(ctx, telemetry.SpanOpenCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 		ctx, cancel := context.WithTimeout(ctx, OpenLimit)
 		defer cancel()
-		return a.open(ctx, ns, specOf(d, own), len(membersOf(d)) == 1)
+		return a.open(ctx, ns, specOf(d, own), len(d.Members) == 1)
 	})
 }
 

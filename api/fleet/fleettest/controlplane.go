@@ -45,12 +45,12 @@ type ControlPlane struct {
 	root     *certificate.Root
 	hidden   int // number of the last keys that the streams do not announce
 	number   int64
-	docs     map[string]fleet.Message // the newest, by namespace
-	raw      []fleet.Message          // lines that Inject sends as they are
-	members  map[string]member        // by credential
-	runs     map[string]int64         // of the newest process, by member
-	stores   map[string]string        // the one of the last join, by member
-	rafts    map[string]string        // the Raft address of the last join, by member
+	docs     map[string]published // the newest, by namespace
+	raw      []fleet.Message      // lines that Inject sends as they are
+	members  map[string]member    // by credential
+	runs     map[string]int64     // of the newest process, by member
+	stores   map[string]string    // the one of the last join, by member
+	rafts    map[string]string    // the Raft address of the last join, by member
 	down     bool
 	silent   bool
 	ends     int // how often End closed all streams
@@ -63,6 +63,12 @@ type ControlPlane struct {
 	last     map[billing.Source]uint64
 	used     map[string]billing.Quantities // by namespace
 	lose     int                           // number of answers to frames to drop
+}
+
+// published is the newest document of a namespace.
+type published struct {
+	fleet.Message
+	to string // id of a host that gets the document although it may be no member; "" = none
 }
 
 type member struct {
@@ -86,7 +92,7 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime, root: NewRoot(tb, time.Now()),
-		docs: map[string]fleet.Message{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
+		docs: map[string]published{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
 		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
@@ -155,22 +161,36 @@ func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string
 	return credential
 }
 
-// Put gives a document the next number, signs it, publishes it and returns it. If it has members, Put also fills the
-// fields of its first member and, unless the test has set it, the epoch. The streams send it to gateways, to the hosts of
-// its members and to Doc.Host. A document that says leave keeps its Doc.Host, so that a test can name who leaves.
-func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
+// Put gives a document the next number, signs it, publishes it and returns it. If the document has members and no epoch,
+// Put sets the epoch. The streams send the document to gateways and to the hosts of its members.
+func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc { return c.PutTo("", d) }
+
+// PutTo publishes a document as Put does, and sends it to one more host, which may be no member. So a test tells a host
+// to leave.
+func (c *ControlPlane) PutTo(host string, d fleet.Doc) fleet.Doc {
 	if len(d.Members) > 0 {
 		d.Epoch = cmp.Or(d.Epoch, 1)
-		if first := d.Members[0]; d.Desired != fleet.Leave {
-			d.Host, d.Address, d.Store, d.Role = first.Host, first.URL, first.Store, first.Role
-		}
 	}
 	c.change(func() {
 		c.number++
 		d.Number = c.number
-		c.docs[d.Namespace] = c.sign(d)
+		c.docs[d.Namespace] = published{c.sign(d), host}
 	})
 	return d
+}
+
+// PutText signs and publishes the text of a document as it stands, such as one of an earlier version. The document's
+// number must be above all earlier ones.
+func (c *ControlPlane) PutText(text string) {
+	c.tb.Helper()
+	var d fleet.Doc
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		c.tb.Fatal(err)
+	}
+	c.change(func() {
+		c.number = d.Number
+		c.docs[d.Namespace] = published{c.signText(d.Number, []byte(text)), ""}
+	})
 }
 
 // Sign returns a message with a document as it is, without publishing it.
@@ -183,7 +203,11 @@ func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
 	if err != nil {
 		panic(err) // every Doc can be encoded
 	}
-	return fleet.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
+	return c.signText(d.Number, text)
+}
+
+func (c *ControlPlane) signText(number int64, text []byte) fleet.Message {
+	return fleet.Message{Number: number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
 }
 
 // Inject sends a line on all open streams, whatever its contents.
@@ -404,17 +428,13 @@ func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
 		if err := json.Unmarshal(m.Doc, &d); err != nil {
 			panic(err) // Put made it
 		}
-		if m.Number > after && (who.Role == string(tenancy.GatewayMember) || on(d, who.Subject)) {
-			all = append(all, m)
+		mine := m.to == who.Subject || slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return m.Host == who.Subject })
+		if m.Number > after && (mine || who.Role == string(tenancy.GatewayMember)) {
+			all = append(all, m.Message)
 		}
 	}
 	slices.SortFunc(all, func(x, y fleet.Message) int { return cmp.Compare(x.Number, y.Number) })
 	return all
-}
-
-// on reports whether a document is for a host.
-func on(d fleet.Doc, host string) bool {
-	return d.Host == host || slices.ContainsFunc(d.Members, func(m fleet.GroupMember) bool { return m.Host == host })
 }
 
 func (c *ControlPlane) report(w http.ResponseWriter, r *http.Request, _ token.Claims) {
