@@ -34,7 +34,7 @@ func TestANamespacesLife(t *testing.T) {
 	if ns.Org != org.ID || ns.Spec.Region != server.DefaultRegion {
 		t.Errorf("the namespace is of %q in %q", ns.Org, ns.Spec.Region)
 	}
-	status := api.NamespaceStatus{Phase: api.NamespaceActive, ObservedGeneration: ns.Generation, Endpoint: "http://gateway.test"}
+	status := api.NamespaceStatus{Phase: api.NamespaceActive, ObservedGeneration: ns.Generation, Replicas: 1, Endpoint: "http://gateway.test"}
 	if diff := cmp.Diff(status, ns.Status); diff != "" {
 		t.Errorf("a namespace whose create is done (-want +got):\n%s", diff)
 	}
