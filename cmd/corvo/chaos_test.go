@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -28,19 +27,13 @@ func startCluster(t *testing.T, flags ...string) *chaos.Cluster {
 // acknowledged job is lost, no job is leased to two workers at once, no acknowledged ack is undone, and every
 // job's history at all nodes together fits one job.
 //
-// CORVO_CHAOS sets the number of faults; the default is a short list. Their times depend on the machine, so
-// that a seed repeats the faults, not the run. With CORVO_CHAOS_CLOCK the test also sets the machine's own
+// CORVO_CHAOS sets the number of faults; the default is a short list. With CORVO_CHAOS_CLOCK the test also sets the machine's own
 // clock: use it only on a machine that does nothing else.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	l := chaos.StartLoad(t, c, chaosClients)
-	seed := uint64(time.Now().UnixNano())
-	if n, err := strconv.ParseUint(os.Getenv("CORVO_CHAOS_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("the faults are drawn from CORVO_CHAOS_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := chaos.Rand(t)
 	faults := chaos.Named(t, chaos.Faults, "kill the leader", "isolate the leader", "kill a node", "kill the leader")
 	if n, err := strconv.Atoi(os.Getenv("CORVO_CHAOS")); err == nil {
 		all := slices.Clone(chaos.Faults)

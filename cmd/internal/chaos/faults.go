@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -112,6 +114,18 @@ func Named[C any](t testing.TB, list []Fault[C], names ...string) []Fault[C] {
 		all = append(all, list[i])
 	}
 	return all
+}
+
+// Rand returns the source of a test's random numbers. Its seed is CORVO_CHAOS_SEED, or else random and in the test's log. A
+// seed repeats the faults of a run, but not their effects, because these depend on the machine.
+func Rand(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if n, err := strconv.ParseUint(os.Getenv("CORVO_CHAOS_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("the faults are drawn from CORVO_CHAOS_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // Draw returns n faults of a list: all of them in a random order, again and again.
