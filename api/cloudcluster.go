@@ -21,6 +21,18 @@ type CloudClusterStatus struct {
 	Pause              *ReconcilePause      `json:"pause,omitempty"`   // absent = reconciliation is not paused
 }
 
+// MoveClusterRequest moves the member of a namespace on one host to another host.
+type MoveClusterRequest struct {
+	From string `json:"from"` // id or name of the host that the member leaves
+	To   string `json:"to"`   // id or name of the host that gets the member
+}
+
+// The statuses in the response of a request that moves a member of a namespace.
+const (
+	ClusterMoving = "moving" // the groups follow the new list of members
+	ClusterMoved  = "moved"  // the new list is in effect
+)
+
 // CloudClusterMember is a host with cells of the namespace.
 type CloudClusterMember struct {
 	Host       string `json:"host"`                 // its id

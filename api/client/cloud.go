@@ -397,6 +397,15 @@ func (c *Cloud) PauseReconcile(ctx context.Context, id string) error {
 	return err
 }
 
+// MoveCluster moves the member of a namespace, by the namespace's id, from one host to another, each by id or name. The
+// status is api.ClusterMoved once the move has ended, and api.ClusterMoving before. The error is STATE_CONFLICT if the
+// member cannot move there now. It needs an operator's key.
+func (c *Cloud) MoveCluster(ctx context.Context, id, from, to string) (status string, err error) {
+	body := api.MoveClusterRequest{From: from, To: to}
+	a, err := send[api.Status](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("clusters", id, "move"), body: body, repeat: repeatAlways})
+	return a.Status, err
+}
+
 // ResumeReconcile ends a pause. It needs an operator's key.
 func (c *Cloud) ResumeReconcile(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("clusters", id, "resume-reconcile"), repeat: repeatAlways})

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +47,51 @@ func cloudClusters(r *remote) *cobra.Command {
 		onCloud(r, "resume ID", "Resume the reconciliation of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			return done("resumed"), c.ResumeReconcile(cmd.Context(), args[0])
 		}, showStatus),
+		moveCluster(r),
 	)
+}
+
+// moveCluster makes the command that moves a member of a namespace to another host.
+func moveCluster(r *remote) *cobra.Command {
+	var from, to string
+	var wait waitFlags
+	cmd := onCloud(r, "move ID", "Move a member of a namespace to another host", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+		if err := wait.check(); err != nil {
+			return api.Status{}, err
+		}
+		status, err := c.MoveCluster(cmd.Context(), args[0], from, to)
+		if err == nil && wait.wait && status == api.ClusterMoving {
+			err = awaitMoved(cmd, c, args[0], to, wait.most)
+			status = api.ClusterMoved
+		}
+		return done(status), err
+	}, showStatus)
+	cmd.Long = "Move a member of a namespace to another host. The new copy is made before the old one goes. The exit code with --wait\n" +
+		"is 0 when the move has ended, and 3 when --timeout is over first. The move goes on in any case."
+	cmd.Flags().StringVar(&from, "from", "", "`host` that the member leaves, by id or name")
+	cmd.Flags().StringVar(&to, "to", "", "`host` that gets the member, by id or name")
+	wait.bind(cmd, "wait until the move has ended")
+	return cmd
+}
+
+// awaitMoved waits until a namespace's list of members, with one on the host to, is in effect. most bounds the wait; 0 = no
+// bound. It returns an error if the list has no member there any more, for instance because the host has failed.
+func awaitMoved(cmd *cobra.Command, c *client.Cloud, id, to string, most time.Duration) error {
+	var waits string
+	return poll(cmd, most, func(p *progress) (bool, error) {
+		cluster, err := c.Cluster(cmd.Context(), id)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(cluster.Status.Members, func(m api.CloudClusterMember) bool { return (m.Host == to || m.HostName == to) && !m.Leaving }) {
+			return false, fmt.Errorf("namespace %s has no member on host %s any more: corvo cloud clusters show %s says where its members are", id, to, id)
+		}
+		waits = cmp.Or(cluster.Status.Waiting, "the control plane has not acted on it yet")
+		p.show(0, 0, fmt.Sprintf("%s: %s", cluster.Name, waits))
+		return cluster.Status.ObservedGeneration == cluster.Generation, nil
+	}, func() string {
+		return fmt.Sprintf("the move of namespace %s to %s is not in effect yet, and goes on: %s", id, to, waits)
+	})
 }
 
 // generations returns the generation in effect, and the newer one that is to take effect if they differ.

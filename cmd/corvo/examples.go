@@ -184,6 +184,7 @@ var examples = map[string]string{
 	"cloud clusters show":     "corvo cloud clusters show NAMESPACE_ID",
 	"cloud clusters pause":    "corvo cloud clusters pause NAMESPACE_ID",
 	"cloud clusters resume":   "corvo cloud clusters resume NAMESPACE_ID",
+	"cloud clusters move":     "corvo cloud clusters move NAMESPACE_ID --from host-1 --to host-2 --wait --timeout 1h",
 	"cloud hosts":             "corvo cloud hosts",
 	"cloud hosts list":        "corvo cloud hosts list",
 	"cloud hosts show":        "corvo cloud hosts show host-1",

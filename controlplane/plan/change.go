@@ -32,10 +32,8 @@ func (v view) change() Step {
 	case len(v.ns.Members) == 1 && len(gone) == 1:
 		return await("nothing replaces its only copy: %s", v.trouble(gone[0]))
 	}
-	for shard := range v.ns.Spec.Shards {
-		if _, _, led := v.leader(shard); !led {
-			return await("its list of members waits for shard %d: %s", shard, v.leaderless(shard))
-		}
+	if wait := v.unled(); wait != "" {
+		return await("%s", wait)
 	}
 	if wait := v.silentRegion(); wait != "" && len(gone) > 0 {
 		return await("%s is not replaced yet: %s", v.naming(gone[0].Host), wait)
@@ -49,6 +47,16 @@ func (v view) change() Step {
 		return v.add(staying, 0)
 	}
 	return v.drain(staying, draining[0])
+}
+
+// unled returns, for people, why the list of members cannot change: the first shard without a leader that reports.
+func (v view) unled() string {
+	for shard := range v.ns.Spec.Shards {
+		if _, _, led := v.leader(shard); !led {
+			return fmt.Sprintf("its list of members waits for shard %d: %s", shard, v.leaderless(shard))
+		}
+	}
+	return ""
 }
 
 // useless reports whether the list needs another member in place of one.

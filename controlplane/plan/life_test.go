@@ -38,9 +38,12 @@ type life struct {
 //	back h1          h1 reports again
 //	wipe h1          h1 reports again, with another store
 //	drain h1         h1 drains
+//	region h1        h1 is in another region
+//	cells h1         h1 has no room for further cells
 //	full h1          h1 cannot open the namespace
 //	hold, release    the group takes no list; it takes them again
 //	pause, resume    the reconciliation
+//	move h1 h2       an operator moves the member on h1 to h2
 //	delete           the namespace
 //	run              make steps until there is none
 //	fault            print the fault
@@ -99,6 +102,12 @@ func (l *life) do(command string, words []string) {
 		l.ns.PausedNs = 0
 	case "run":
 		l.run()
+	case "move":
+		step := Move(l.ns, l.hosts, l.reports(), words[0], words[1])
+		fmt.Fprintf(&l.out, "  %s\n", print(step))
+		if step.Kind == Change {
+			l.step(step)
+		}
 	case "fault":
 		fmt.Fprintf(&l.out, "  %s\n", Fault(l.ns, l.hosts, l.reports()))
 	case "zone":
@@ -135,6 +144,10 @@ func (l *life) doHost(command, id string) {
 		l.full[id] = true
 	case "drain":
 		h.Draining = true
+	case "region":
+		h.Region = "us"
+	case "cells":
+		h.Cells, h.Capacity.MaxCells = 9, 9
 	default:
 		l.t.Fatalf("%q is no command", command)
 	}

@@ -62,26 +62,30 @@ func (v view) candidates(keep []fleet.GroupMember, raft bool) (fit []Host, refus
 		if h.Draining && v.ns.On(h.ID) {
 			continue
 		}
-		cells := v.ns.Spec.Shards
-		if v.ns.On(h.ID) {
-			cells = 0 // they count already
-		}
-		reason := Full(h, cells)
-		switch _, member := v.ns.Member(h.Store); {
-		case h.Draining:
-			reason = "it drains"
-		case member && v.ns.Founded && failing(v.cells[h.ID]):
-			reason = "it cannot open the namespace: " + v.cells[h.ID].Error
-		case raft && h.Raft == "":
-			reason = "it has no address for the Raft members of other hosts"
-		}
-		if reason != "" {
+		if reason := v.unfit(h, raft); reason != "" {
 			refused = append(refused, fmt.Sprintf("%s (%s): %s", h.Name, h.ID, reason))
 		} else {
 			fit = append(fit, h)
 		}
 	}
 	return fit, refused
+}
+
+// unfit returns, for people, why a living host of the namespace's region can take no member; "" = it can.
+func (v view) unfit(h Host, raft bool) string {
+	cells := v.ns.Spec.Shards
+	if v.ns.On(h.ID) {
+		cells = 0 // they count already
+	}
+	switch _, member := v.ns.Member(h.Store); {
+	case h.Draining:
+		return "it drains"
+	case member && v.ns.Founded && failing(v.cells[h.ID]):
+		return "it cannot open the namespace: " + v.cells[h.ID].Error
+	case raft && h.Raft == "":
+		return "it has no address for the Raft members of other hosts"
+	}
+	return Full(h, cells)
 }
 
 // compareCopies orders a host with a copy of the namespace before one without. If the founding is not recorded, it orders

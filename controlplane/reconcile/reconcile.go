@@ -231,13 +231,27 @@ func (r *Reconciler) hosts(ctx context.Context) ([]plan.Host, error) {
 		}
 		r.setKnown(known{all, changed})
 	}
-	var hosts []plan.Host
-	for _, h := range r.known.hosts {
+	return r.views(r.known.hosts), nil
+}
+
+// views returns the planner's view of those of all hosts and gateways that are hosts and have ever joined.
+func (r *Reconciler) views(all []fleet.Host) (hosts []plan.Host) {
+	for _, h := range all {
 		if h.Kind == keyring.Host && h.Address != "" {
 			hosts = append(hosts, r.view(h))
 		}
 	}
-	return hosts, nil
+	return hosts
+}
+
+// Move returns the step that moves a namespace's member from one host to another, as plan.Move does. It knows the
+// reports of hosts only in the process that leads.
+func (r *Reconciler) Move(ctx context.Context, ns fleet.Namespace, from, to string) (plan.Step, error) {
+	all, err := r.cfg.Store.Hosts(ctx)
+	if err != nil {
+		return plan.Step{}, err
+	}
+	return plan.Move(ns, r.views(all), r.cfg.Observations.Cells(ns), from, to), nil
 }
 
 func (r *Reconciler) setKnown(to known) {

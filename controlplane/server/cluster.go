@@ -27,6 +27,8 @@ func (s *Server) clusterRoutes() []serve.Route {
 			Summary: "Pause the reconciliation of a namespace", Description: "The control plane makes no step for the namespace until resume-reconcile. Hosts go on following its document.", Response: api.Status{}},
 		{Method: "POST", Path: path + "/{id}/resume-reconcile", Permission: tenancy.FleetOperate, Handler: s.resumeReconcile,
 			Summary: "Resume the reconciliation of a namespace", Response: api.Status{}},
+		{Method: "POST", Path: path + "/{id}/move", Permission: tenancy.FleetOperate, Handler: s.leaderOnly(s.moveCluster),
+			Summary: "Move a member of a namespace to another host", Description: "Both hosts are named by id or name. The status is moved once the move has ended, and moving before. A repeat changes nothing.", Request: api.MoveClusterRequest{}, Response: api.Status{}},
 	}
 }
 

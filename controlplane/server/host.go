@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -101,8 +102,12 @@ func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {
 
 // hostNamed returns the host or gateway that the path names by id or name.
 func (s *Server) hostNamed(r *http.Request) (fleet.Host, error) {
-	idOrName := r.PathValue("host")
-	host, err := s.store.Host(r.Context(), idOrName)
+	return s.findHost(r.Context(), r.PathValue("host"))
+}
+
+// findHost finds a host or gateway by id or name.
+func (s *Server) findHost(ctx context.Context, idOrName string) (fleet.Host, error) {
+	host, err := s.store.Host(ctx, idOrName)
 	if api.CodeOf(err) == api.NotFound {
 		err = api.Errorf(api.NotFound, "there is no host or gateway %s", text.Quote(idOrName))
 	}

@@ -13,7 +13,7 @@ import (
 // first ones. If the founder's store was lost before the founding was recorded, other stores replace all members, and
 // the groups get new incarnations, so that a lost store that comes back does not have the namespace's groups. Once the
 // founding is recorded, any list may replace the present one: the stores that it does not name any more are leaving
-// until SettleNamespace.
+// until SettleNamespace. The reconciler proposes it, and the server for an operator who moves a member.
 
 // Validate refuses an op that no state could accept.
 func (o *PlaceNamespace) Validate() error {
