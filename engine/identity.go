@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/raftlog"
 	"github.com/corvo/corvo/engine/replica"
 )
 
@@ -98,21 +99,53 @@ func IncarnationOf(dir string) (of entry.Incarnation, ok bool, err error) {
 // ConfiguredAfter returns the newest Raft configuration with an index above after, in the directory of a closed group,
 // that has the directory's node as a member, committed or not; 0 = there is none. t opens the log.
 func ConfiguredAfter(dir string, t Tuning, after uint64) (index uint64, err error) {
-	c := Config{Tuning: t}.withDefaults()
 	id, ok, err := readIdentity(dir)
 	if err != nil || !ok {
 		return 0, err
 	}
+	err = readLog(dir, t, func(log raftlog.Store) error {
+		index, err = replica.ConfiguredAfter(dir, log, id.NodeID, after)
+		return err
+	})
+	return index, err
+}
+
+// Waits reports whether the directory of a closed group was created for a future member to which no leader has sent an
+// entry or a snapshot. A directory without a group counts too, because a crash may come before its group is recorded.
+// The caller checks that the group's machine has applied nothing. t opens the log.
+func Waits(dir string, t Tuning) (waits bool, err error) {
+	id, ok, err := readIdentity(dir)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		strays, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		return true, checkNoGroup(dir, strays)
+	case !id.Joined || id.Founded || id.Restored:
+		return false, nil
+	}
+	err = readLog(dir, t, func(log raftlog.Store) error {
+		waits, err = replica.Empty(dir, log)
+		return err
+	})
+	return waits, err
+}
+
+// readLog calls read with the log in the directory of a closed group, or with nil if there is none.
+func readLog(dir string, t Tuning, read func(raftlog.Store) error) error {
+	c := Config{Tuning: t}.withDefaults()
 	path := filepath.Join(dir, logDir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return replica.ConfiguredAfter(dir, nil, id.NodeID, after)
+		return read(nil)
 	}
 	log, err := c.Logs.Open(path, c.LogKind)
 	if err != nil {
-		return 0, damaged(err)
+		return damaged(err)
 	}
-	index, err = replica.ConfiguredAfter(dir, log, id.NodeID, after)
-	return index, errors.Join(err, log.Close())
+	return errors.Join(read(log), log.Close())
 }
 
 // readIdentity reads the identity of a directory; ok is false if the directory has none.
@@ -143,13 +176,8 @@ func createIdentity(c Config) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	for _, s := range strays {
-		if s.Name() == identityName+".tmp" {
-			continue // left by a crash while the first one was written
-		}
-		if s.Name() == logDir || filepath.Ext(s.Name()) == ".json" {
-			return identity{}, api.Errorf(api.Unhealthy, "%s holds %s but no %s: put that file back, or start in an empty directory", c.Dir, s.Name(), identityName)
-		}
+	if err := checkNoGroup(c.Dir, strays); err != nil {
+		return identity{}, err
 	}
 	id := identity{Group: c.Group, NodeID: c.NodeID}
 	if c.Join != nil {
@@ -163,6 +191,19 @@ func createIdentity(c Config) (identity, error) {
 		return identity{}, err
 	}
 	return id, id.save(c.Dir)
+}
+
+// checkNoGroup refuses a directory without an identity whose entries include files of a group.
+func checkNoGroup(dir string, strays []fs.DirEntry) error {
+	for _, s := range strays {
+		if s.Name() == identityName+".tmp" {
+			continue // left by a crash while the first one was written
+		}
+		if s.Name() == logDir || filepath.Ext(s.Name()) == ".json" {
+			return api.Errorf(api.Unhealthy, "%s holds %s but no %s: put that file back, or start in an empty directory", dir, s.Name(), identityName)
+		}
+	}
+	return nil
 }
 
 // setNodeID sets the configured node id, or a random one.

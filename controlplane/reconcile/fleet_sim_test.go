@@ -42,7 +42,7 @@ func TestFleetSimulation(t *testing.T) {
 	var mu sync.Mutex
 	all := map[string]int{}
 	t.Cleanup(func() {
-		for _, what := range []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove"} {
+		for _, what := range []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove", "discarded"} {
 			if all[what] == 0 {
 				t.Errorf("the histories are poor: none of %v is %q", all, what)
 			}
@@ -403,7 +403,7 @@ func (w *simWorld) check() {
 
 // end ends the faults. Every operation and every change ends then, but for two cases, which say why they wait and end when
 // the namespace is deleted: the founder was lost before the founding was recorded, and a late step has recorded it; or
-// a store that was to join a replaced founder's groups is to join the new ones, and its host refuses them.
+// a store that has entries of a replaced founder's groups is to join the new ones, and its host refuses them.
 func (w *simWorld) end() {
 	for _, h := range w.hosts {
 		w.start(h, h.store)
@@ -424,11 +424,15 @@ func (w *simWorld) end() {
 	}
 }
 
-// foreign reports whether the store of a member has a copy of other groups than the namespace's.
+// foreign reports whether the store of a member has entries of other groups than the namespace's.
 func (w *simWorld) foreign(ns fleet.Namespace) bool {
 	return slices.ContainsFunc(ns.Members, func(m fleet.GroupMember) bool {
 		h := w.hostOf(m.Store)
-		return h != nil && h.store.copies[string(ns.ID)] != nil && !slices.Equal(h.store.copies[string(ns.ID)], ns.Incarnations)
+		if h == nil {
+			return false
+		}
+		groups := h.store.copies[string(ns.ID)]
+		return !slices.Equal(groups, ns.Incarnations) && !w.waits(h.store, groups)
 	})
 }
 

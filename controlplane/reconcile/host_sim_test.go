@@ -121,7 +121,18 @@ func (w *simWorld) act(h *simHost) {
 		}
 	case slices.Equal(groups, d.Incarnations):
 		h.store.opened[id] = true
+	case (role == wire.Found || role == wire.Join && len(d.Members) > 1) && w.waits(h.store, groups):
+		w.drop(h.store, d)
+		w.count["discarded"]++
 	}
+}
+
+// waits reports whether a store has a copy of groups of which it never had an entry.
+func (w *simWorld) waits(at *simStore, groups []entry.Incarnation) bool {
+	return !slices.ContainsFunc(groups, func(i entry.Incarnation) bool {
+		g := w.groups[i]
+		return g != nil && g.has[at.id] > 0
+	})
 }
 
 // member reports whether a document names a store, and the role.

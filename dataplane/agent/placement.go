@@ -198,8 +198,8 @@ func (a *Agent) change(d fleet.Doc) error {
 		if isOf(d, open) {
 			return nil // only its keys or its generation changed
 		}
-		// The open groups are not those of the document. They are closed, and the open below returns the
-		// reason.
+		// The open groups are not those of the document. They are closed, and the open below discards an empty copy or
+		// returns the reason why another is kept.
 		if err := a.host.Shut(ctx, ns); err != nil {
 			return err
 		}

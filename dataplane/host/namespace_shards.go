@@ -47,12 +47,18 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 // settleShards decides how many shards a namespace is opened with and which groups they join. The number of
 // shards never changes: a queue's shard follows from its name and this number, so that with another number
 // queues would seem to be empty. settleShards refuses a namespace whose data on disk is incomplete: see
-// whole.
+// whole. It deletes an empty directory of replaced groups: see discardReplaced.
 func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, error) {
 	if spec.Shards == 0 {
 		spec.Shards = len(spec.Incarnations)
 	}
 	found, opened, err := h.whole(ns, spec)
+	if err == nil && !spec.Opened && spec.Incarnations != nil {
+		var discarded bool
+		if discarded, err = h.discardReplaced(ns, found, spec.Incarnations); discarded && err == nil {
+			found = founding{}
+		}
+	}
 	if err != nil {
 		return Spec{}, founding{}, fmt.Errorf("the data of namespace %s: %w", ns, err)
 	}

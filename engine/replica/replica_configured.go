@@ -62,6 +62,25 @@ func ConfiguredAfter(dir string, log Log, id string, after uint64) (newest uint6
 	return newest, nil
 }
 
+// Empty reports whether a closed replica has received neither an entry nor a snapshot. Its log is nil if it has none.
+func Empty(dir string, log Log) (bool, error) {
+	manifests, err := manifestsIn(dir)
+	if err != nil {
+		return false, err
+	}
+	if len(manifests) > 1 || manifests[0].Index > 0 {
+		return false, nil
+	}
+	if log == nil {
+		return true, nil
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return false, fmt.Errorf("read the log in %s: %w", dir, err)
+	}
+	return last == 0, nil
+}
+
 // manifestsIn returns the manifest of the newest snapshot and those of received snapshots whose installation was cut
 // short.
 func manifestsIn(dir string) ([]manifest, error) {
