@@ -42,7 +42,11 @@ func TestFleetSimulation(t *testing.T) {
 	var mu sync.Mutex
 	all := map[string]int{}
 	t.Cleanup(func() {
-		for _, what := range []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove", "discarded"} {
+		want := []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove"}
+		if !testing.Short() {
+			want = append(want, "discarded") // one history in some thirty has it
+		}
+		for _, what := range want {
 			if all[what] == 0 {
 				t.Errorf("the histories are poor: none of %v is %q", all, what)
 			}
