@@ -44,7 +44,7 @@ func TestFleetSimulation(t *testing.T) {
 	t.Cleanup(func() {
 		want := []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove"}
 		if !testing.Short() {
-			want = append(want, "discarded") // one history in some thirty has it
+			want = append(want, "discarded") // too rare for a few histories
 		}
 		for _, what := range want {
 			if all[what] == 0 {
