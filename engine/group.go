@@ -319,6 +319,18 @@ func (g *Group) unavailable() error {
 	return errNotLeader()
 }
 
+// over returns the error that ends a wait for a term: the group has failed, or it is closed. It is nil while there may be
+// a term.
+func (g *Group) over(closed bool) error {
+	if err := g.Err(); err != nil {
+		return err
+	}
+	if closed {
+		return errClosed()
+	}
+	return nil
+}
+
 func errNotLeader() error {
 	err := api.Errorf(api.LeaderUnavailable, "this node does not lead the group: nothing was written, ask the leader")
 	err.RetryAfter = pipeline.MinRetryAfter

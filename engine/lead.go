@@ -176,14 +176,14 @@ func (g *Group) awaitTerm(ctx context.Context) (*pipeline.Pipeline, error) {
 	for {
 		g.mu.Lock()
 		term, changed, closed := g.term, g.changed, g.closed
-		err := g.unavailable()
 		g.mu.Unlock()
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil, nil
-		case closed || g.replica.Err() != nil:
-			return nil, toAPIError(err)
-		case term != nil && started(term):
+		}
+		if err := g.over(closed); err != nil {
+			return nil, err
+		}
+		if term != nil && started(term) {
 			return term, nil
 		}
 		select {

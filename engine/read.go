@@ -42,12 +42,11 @@ func (g *Group) Ready(ctx context.Context) error {
 	for {
 		g.mu.Lock()
 		term, changed, closed := g.term, g.changed, g.closed
-		err := g.unavailable()
 		g.mu.Unlock()
-		switch {
-		case closed || g.replica.Err() != nil:
-			return toAPIError(err)
-		case term != nil && started(term):
+		if err := g.over(closed); err != nil {
+			return err
+		}
+		if term != nil && started(term) {
 			return nil
 		}
 		var paused <-chan time.Time
