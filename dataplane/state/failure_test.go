@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -219,4 +221,43 @@ func TestSharedCaches(t *testing.T) {
 		must(t, s.Close())
 	}
 	shared.Close()
+}
+
+// TestFailedFlushEndsTheWaitForIt lets commits wait for a flush, and then the flush fails. The waiting commit, or the one
+// after it, must return the error.
+func TestFailedFlushEndsTheWaitForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hangs atomic.Bool
+		broken := make(chan struct{})
+		s := openSmall(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if hangs.Load() && op.Kind == errorfs.OpFileWrite {
+				<-broken
+				return errDisk
+			}
+			return nil
+		})))
+		hangs.Store(true)
+		ended := make(chan error, 1)
+		go func() {
+			for n := 1; ; n++ {
+				tx := begin(s)
+				create(t, tx, n, "q")
+				if err := tx.Commit(); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		before := s.Applied()
+		if before.Index < 10 {
+			t.Errorf("commits wait after entry %d already", before.Index)
+		}
+		close(broken)
+		if err := <-ended; !errors.Is(err, errDisk) {
+			t.Errorf("the commit says %v", err)
+		}
+		_ = s.Close() // the disk is broken, so any error will do
+	})
 }

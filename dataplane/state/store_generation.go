@@ -34,6 +34,7 @@ type generation struct {
 	db     *pebble.DB
 	number uint64
 	sums   sums // hashes of its tables
+	lag    flushLag
 
 	recentJobs, recentPayloads recent // its recently written records
 
@@ -135,14 +136,17 @@ func (s *Store) openCurrent() (*generation, error) {
 func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, error) {
 	o := s.pebbleOptions()
 	o.ErrorIfNotExists = mustExist
-	db, err := pebble.Open(s.dbDir(number), o)
+	g := &generation{number: number, refs: 1}
+	g.lag.listen(o.EventListener)
+	var err error
+	g.db, err = pebble.Open(s.dbDir(number), o)
 	switch {
 	case err != nil && mustExist && damaged(err):
 		return nil, fmt.Errorf("%s is damaged (%w): nothing was changed. Put back what is missing, or rebuild this replica in an empty directory, from the other members or a backup", s.dbDir(number), err)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.dbDir(number), err)
 	}
-	return &generation{db: db, number: number, refs: 1}, nil
+	return g, nil
 }
 
 // damaged reports whether an error of opening means that data is lost or corrupt, so that trying again cannot
