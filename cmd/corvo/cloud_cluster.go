@@ -90,7 +90,7 @@ func awaitMoved(cmd *cobra.Command, c *client.Cloud, id, to string, most time.Du
 		p.show(0, 0, fmt.Sprintf("%s: %s", cluster.Name, waits))
 		return cluster.Status.ObservedGeneration == cluster.Generation, nil
 	}, func() string {
-		return fmt.Sprintf("the move of namespace %s to %s is not in effect yet, and goes on: %s", id, to, waits)
+		return fmt.Sprintf("after %v the move of namespace %s to %s is not in effect yet, and goes on: %s", most, id, to, waits)
 	})
 }
 

@@ -88,7 +88,7 @@ func awaitDrained(cmd *cobra.Command, c *client.Cloud, host string, most time.Du
 		p.show(uint64(first-left), uint64(first), fmt.Sprintf("namespaces left on %s: %d of %d", host, left, first))
 		return left == 0, err
 	}, func() string {
-		return fmt.Sprintf("namespaces left on %s: %d; the drain goes on, and corvo cloud clusters says what each waits for", host, left)
+		return fmt.Sprintf("after %v namespaces left on %s: %d; the drain goes on, and corvo cloud clusters says what each waits for", most, host, left)
 	})
 }
 

@@ -214,9 +214,6 @@ func setQueue(ctx context.Context, c *client.Client, queue string, made edits[ap
 	return c.PutQueueAt(ctx, queue, req, was.Version)
 }
 
-// drainLook is the interval at which a command polls a queue, a host or a namespace that it waits for.
-const drainLook = 500 * time.Millisecond
-
 // newDrain makes the command that waits until a queue has no active jobs.
 func newDrain() *cobra.Command {
 	r := &remote{}
@@ -226,8 +223,8 @@ func newDrain() *cobra.Command {
 		Long: "Pause a queue and wait for its active jobs to end. The exit code is 0 when they have ended, and 3 when --timeout\n" +
 			"is over first. The queue stays paused in both cases, until corvo resume.",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
-			if most < 0 {
-				return api.Status{}, misusef("--timeout is %v; it must be 0, for no limit, or more", most)
+			if err := checkTimeout(most); err != nil {
+				return api.Status{}, err
 			}
 			return drain(cmd, c, args[0], most)
 		}, showStatus),
@@ -247,34 +244,29 @@ func drain(cmd *cobra.Command, c *client.Client, queue string, most time.Duratio
 	if err != nil || status == api.QueueDrained {
 		return done(status), err
 	}
-	var over <-chan time.Time
-	if most > 0 {
-		over = time.After(most)
-	}
-	p := newProgress(cmd)
-	defer p.clear()
 	var first int64
-	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
+	var q api.Queue
+	err = poll(cmd, most, func(p *progress) (bool, error) {
 		// Read strongly, because a node that has not applied the drain yet would report the queue as resumed.
-		q, err := c.Queue(cmd.Context(), queue, client.Read{Strong: true})
-		switch {
+		var err error
+		switch q, err = c.Queue(cmd.Context(), queue, client.Read{Strong: true}); {
 		case err != nil:
-			return api.Status{}, err
+			return false, err
 		case q.Status == api.QueueDrained:
-			return done(q.Status), nil
+			return true, nil
 		case q.Status != api.QueueDraining:
-			return api.Status{}, fmt.Errorf("queue %s is %s: another client changed it during the drain", queue, q.Status)
+			return false, fmt.Errorf("queue %s is %s: another client changed it during the drain", queue, q.Status)
 		}
 		first = max(first, q.Active)
 		p.show(uint64(first-q.Active), uint64(first), fmt.Sprintf("%d of %s are active", q.Active, queue))
-		select {
-		case <-over:
-			return api.Status{}, timedOut{fmt.Errorf("queue %s still has %s active after %v and stays paused: drain it again, or run corvo resume %s", queue, jobsText(uint64(q.Active)), most, queue)}
-		case <-cmd.Context().Done():
-			return api.Status{}, cmd.Context().Err()
-		case <-time.After(wait):
-		}
+		return false, nil
+	}, func() string {
+		return fmt.Sprintf("queue %s still has %s active after %v and stays paused: drain it again, or run corvo resume %s", queue, jobsText(uint64(q.Active)), most, queue)
+	})
+	if err != nil {
+		return api.Status{}, err
 	}
+	return done(q.Status), nil
 }
 
 func newDestroy() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,15 +24,21 @@ func (f *waitFlags) bind(cmd *cobra.Command, what string) {
 	cmd.Flags().DurationVar(&f.most, "timeout", 0, "longest wait; 0 for no limit")
 }
 
-func (f *waitFlags) check() error {
-	if f.most < 0 {
-		return misusef("--timeout is %v; it must be 0, for no limit, or more", f.most)
+func (f *waitFlags) check() error { return checkTimeout(f.most) }
+
+// checkTimeout refuses a negative --timeout.
+func checkTimeout(most time.Duration) error {
+	if most < 0 {
+		return misusef("--timeout is %v; it must be 0, for no limit, or more", most)
 	}
 	return nil
 }
 
+// pollEvery is the longest pause of poll. The first ones are shorter.
+const pollEvery = 500 * time.Millisecond
+
 // poll calls look until it reports an end; look shows on p how far the work is. most bounds the wait; 0 = no bound. Once
-// it is over, poll returns an error with the words of over.
+// it is over, poll returns a timedOut with the text of over.
 func poll(cmd *cobra.Command, most time.Duration, look func(p *progress) (finished bool, err error), over func() string) error {
 	p := newProgress(cmd)
 	defer p.clear()
@@ -39,13 +46,13 @@ func poll(cmd *cobra.Command, most time.Duration, look func(p *progress) (finish
 	if most > 0 {
 		end = time.After(most)
 	}
-	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
+	for wait := pollEvery / 20; ; wait = min(2*wait, pollEvery) {
 		if finished, err := look(p); finished || err != nil {
 			return err
 		}
 		select {
 		case <-end:
-			return timedOut{fmt.Errorf("after %v %s", most, over())}
+			return timedOut{errors.New(over())}
 		case <-cmd.Context().Done():
 			return cmd.Context().Err()
 		case <-time.After(wait):
@@ -65,7 +72,7 @@ func awaitSettled(cmd *cobra.Command, c *client.Cloud, ns api.Namespace, most ti
 		ns, err = c.Namespace(cmd.Context(), id)
 		return inEffect(ns) && err == nil, err
 	}, func() string {
-		return fmt.Sprintf("the change of namespace %s is not in effect yet, and goes on: %s", ns.Name, cmp.Or(ns.Status.Message, "the control plane has not acted on it yet"))
+		return fmt.Sprintf("after %v the change of namespace %s is not in effect yet, and goes on: %s", most, ns.Name, cmp.Or(ns.Status.Message, "the control plane has not acted on it yet"))
 	})
 	return ns, err
 }
