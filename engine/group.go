@@ -310,11 +310,10 @@ func (g *Group) currentTerm() (*pipeline.Pipeline, error) {
 
 // unavailable returns the reason why the group has no term. The caller holds g.mu.
 func (g *Group) unavailable() error {
-	switch {
-	case g.replica != nil && g.replica.Err() != nil:
-		return g.replica.Unhealthy()
-	case g.closed:
-		return errClosed()
+	if g.replica != nil {
+		if err := g.over(g.closed); err != nil {
+			return err
+		}
 	}
 	return errNotLeader()
 }

@@ -13,9 +13,9 @@ const (
 	// maintainInterval is the pause between two rounds of a leader's maintenance, and the time limit of a
 	// probe.
 	maintainInterval = time.Second
-	// listInterval is that pause while the group differs from its list of members. It is short, because the next change
-	// often waits only for a new member that receives a small log.
-	listInterval = 50 * time.Millisecond
+	// learnerInterval is that pause while a listed learner catches up. It is short, because the learner often receives only
+	// a small log.
+	learnerInterval = 50 * time.Millisecond
 	// silentAfter is how long a member must have been silent before the leader logs it.
 	silentAfter = 5 * time.Second
 	// maxLearnerLag is the most entries that a learner may lack and still count as keeping up.
@@ -152,8 +152,8 @@ func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
 			g.runAutopilot(ctx)
 		case g.followList(ctx, list):
 			continue // to the next change, without a pause
-		case !matches(members, list):
-			pause = listInterval
+		case g.learns(members):
+			pause = learnerInterval
 		}
 		if len(members) > 1 || len(list) > 1 {
 			tick, changed = time.After(pause), nil

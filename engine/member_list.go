@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/corvo/corvo/engine/membership"
 	"github.com/corvo/corvo/engine/replica"
@@ -69,14 +70,14 @@ func (g *Group) situation(list []membership.Listed, members []replica.Peer, sinc
 	return s
 }
 
-// matches reports whether the members are exactly those of a list, each with a vote.
-func matches(members []replica.Peer, list []membership.Listed) bool {
-	for _, p := range members {
-		if !p.Voter || !slices.ContainsFunc(list, func(m membership.Listed) bool { return m.ID == p.ID }) {
-			return false
-		}
-	}
-	return len(members) == len(list)
+// learns reports whether the group has a learner that may soon have caught up, because it answers, or has been silent only
+// for a short time.
+func (g *Group) learns(members []replica.Peer) bool {
+	contacts := g.contacts.copy()
+	return slices.ContainsFunc(members, func(p replica.Peer) bool {
+		of := contacts[p.ID]
+		return !p.Voter && (of.silentSince.IsZero() || time.Since(of.silentSince) < silentAfter)
+	})
 }
 
 // list returns the list of members in the machine and a channel that is closed when a newer one is applied;
