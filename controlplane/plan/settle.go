@@ -71,12 +71,13 @@ func (v view) differs(shard int, group wire.GroupReport, listed []fleet.GroupMem
 	return ""
 }
 
-// leader returns the member whose host reports that it leads the group of a shard, and that report of the group. If
-// several report so, the one with the newest configuration counts.
-func (v view) leader(shard int) (group wire.GroupReport, leader fleet.GroupMember, led bool) {
-	for _, m := range v.ns.Members {
-		groups := v.cells[m.Host].Groups
-		if !v.up(m) || shard >= len(groups) || groups[shard].Role != wire.Leading || Foreign(v.ns, v.cells[m.Host]) {
+// Leader returns the member whose host reports that it leads the group of a shard, and that report of the group. cells are
+// the reports on the namespace by host. If several report so, the one with the newest configuration counts, because the
+// others have not heard of their successor yet.
+func Leader(members []fleet.GroupMember, cells map[string]CellReport, shard int) (group wire.GroupReport, leader fleet.GroupMember, led bool) {
+	for _, m := range members {
+		groups := cells[m.Host].Groups
+		if shard >= len(groups) || groups[shard].Role != wire.Leading {
 			continue
 		}
 		if !led || groups[shard].Configuration > group.Configuration {
@@ -84,6 +85,12 @@ func (v view) leader(shard int) (group wire.GroupReport, leader fleet.GroupMembe
 		}
 	}
 	return group, leader, led
+}
+
+// leader returns the Leader among the members whose hosts are up and have the namespace's own groups.
+func (v view) leader(shard int) (group wire.GroupReport, leader fleet.GroupMember, led bool) {
+	up := slices.DeleteFunc(slices.Clone(v.ns.Members), func(m fleet.GroupMember) bool { return !v.up(m) || Foreign(v.ns, v.cells[m.Host]) })
+	return Leader(up, v.cells, shard)
 }
 
 // leaderless returns, for people, why no member leads a shard.
