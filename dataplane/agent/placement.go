@@ -32,14 +32,13 @@ type placement struct {
 	// incarnations are those of the open groups, by shard.
 	incarnations []entry.Incarnation
 
-	busy    bool          // a worker is running
-	changed chan struct{} // holds a token after a new document, which ends the pause before a retry
-	tried   chan struct{} // closed after the first attempt
-	newer   chan struct{} // closed and replaced after a new document
+	busy  bool          // a worker is running
+	tried chan struct{} // closed after the first attempt
+	newer chan struct{} // closed and replaced after a new document
 }
 
 func newPlacement(d fleet.Doc) *placement {
-	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{}), newer: make(chan struct{})}
+	return &placement{doc: d, tried: make(chan struct{}), newer: make(chan struct{})}
 }
 
 // setDoc replaces the document. The caller holds mu.
@@ -74,15 +73,9 @@ func isOf(d fleet.Doc, open []entry.Incarnation) bool {
 	return len(d.Incarnations) == 0 || slices.Equal(d.Incarnations, open)
 }
 
-// ensureWorker starts a worker for a placement, or wakes the running one. The caller holds mu.
+// ensureWorker starts a worker for a placement that has none and is not settled. The caller holds mu.
 func (a *Agent) ensureWorker(p *placement) {
-	switch {
-	case p.busy:
-		select {
-		case p.changed <- struct{}{}:
-		default:
-		}
-	case !p.settled():
+	if !p.busy && !p.settled() {
 		p.busy = true
 		a.changes.Go(func() { a.reconcile(p) })
 	}
@@ -92,7 +85,7 @@ func (a *Agent) ensureWorker(p *placement) {
 func (a *Agent) reconcile(p *placement) {
 	wait := FirstRetry
 	for {
-		d, ok := a.startChange(p)
+		d, newer, ok := a.startChange(p)
 		if !ok {
 			return
 		}
@@ -111,7 +104,7 @@ func (a *Agent) reconcile(p *placement) {
 		select {
 		case <-timer.C:
 			wait = min(2*wait, LongestRetry)
-		case <-p.changed:
+		case <-newer:
 			wait = FirstRetry
 		case <-a.ctx.Done():
 		}
@@ -119,15 +112,15 @@ func (a *Agent) reconcile(p *placement) {
 	}
 }
 
-// startChange returns the document to bring into effect. If nothing is to be done, ok is false and the
-// placement no longer has a worker.
-func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
+// startChange returns the document to bring into effect, and a channel that is closed when a newer one arrives. If nothing
+// is to be done, ok is false and the placement no longer has a worker.
+func (a *Agent) startChange(p *placement) (d fleet.Doc, newer <-chan struct{}, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p.settled() || a.ctx.Err() != nil {
 		p.busy = false
 		p.markTried()
-		return d, false
+		return d, nil, false
 	}
 	if p.state != fleet.Failed && p.state != fleet.Waiting { // failed and waiting stay in the reports until an attempt succeeds
 		p.state = fleet.Opening
@@ -137,7 +130,7 @@ func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 		p.generation = p.doc.Generation
 		a.Notify()
 	}
-	return p.doc, true
+	return p.doc, p.newer, true
 }
 
 // finishChange records the result of an attempt.
