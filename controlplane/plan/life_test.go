@@ -38,6 +38,8 @@ type life struct {
 //	back h1          h1 reports again
 //	wipe h1          h1 reports again, with another store
 //	drain h1         h1 drains
+//	busy h1          MaxChanges other namespaces on h1 change their members
+//	free h1          one fewer does
 //	region h1        h1 is in another region
 //	cells h1         h1 has no room for further cells
 //	full h1          h1 cannot open the namespace
@@ -144,6 +146,10 @@ func (l *life) doHost(command, id string) {
 		l.full[id] = true
 	case "drain":
 		h.Draining = true
+	case "busy":
+		h.Changes = MaxChanges
+	case "free":
+		h.Changes = MaxChanges - 1
 	case "region":
 		h.Region = "us"
 	case "cells":

@@ -54,6 +54,7 @@ type Host struct {
 	Draining   bool          // an operator empties it
 	Namespaces int           // placed on it
 	Cells      int           // of the namespaces that are placed on it
+	Changes    int           // namespaces on it whose members change
 	Capacity   wire.Capacity // in its last report; zero = not known
 }
 
@@ -138,7 +139,7 @@ func (v view) active() Step {
 	case v.ns.Observed < v.ns.Generation:
 		return v.settle()
 	}
-	return v.change()
+	return v.pace(v.change())
 }
 
 // found records the founding. Settling is a later step, so that no tenant writes while a document that lets the

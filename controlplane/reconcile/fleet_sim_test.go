@@ -214,14 +214,7 @@ func (w *simWorld) tenant() {
 	replicas := uint32(1 + 2*w.rng.IntN(3))
 	switch {
 	case len(all) < 3 || len(all) < 6 && w.chance(20):
-		shards := 1 + w.rng.IntN(2)
-		incarnations, err := store.NewIncarnations(w, shards)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		id := w.id("ns_")
-		propose(w.t, w.s, &store.CreateNamespace{Meta: &store.Meta{Principal: "test"}, Id: id, Org: "org_1", Name: "n" + id[3:], OperationId: w.id("op_"),
-			Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: replicas, Shards: uint32(shards)}, Incarnations: incarnations})
+		w.create(replicas, 1+w.rng.IntN(2))
 	case w.chance(20):
 		w.delete(all[w.rng.IntN(len(all))])
 	default:
@@ -230,6 +223,16 @@ func (w *simWorld) tenant() {
 		_, _ = store.Propose[any](w.t.Context(), w.s, &store.UpdateNamespace{Meta: &store.Meta{Principal: "test"}, Id: string(ns.ID), Replicas: &replicas})
 		w.read = simRead{}
 	}
+}
+
+func (w *simWorld) create(replicas uint32, shards int) {
+	incarnations, err := store.NewIncarnations(w, shards)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	id := w.id("ns_")
+	propose(w.t, w.s, &store.CreateNamespace{Meta: &store.Meta{Principal: "test"}, Id: id, Org: "org_1", Name: "n" + id[3:], OperationId: w.id("op_"),
+		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: replicas, Shards: uint32(shards)}, Incarnations: incarnations})
 }
 
 func (w *simWorld) delete(ns fleet.Namespace) {
@@ -475,30 +478,7 @@ func (w *simWorld) settle() {
 	quiet := 0
 	for range 60 {
 		before := w.state().until
-		for _, h := range w.hosts {
-			w.deliver(h, 0)
-			for range 4 * len(h.store.docs) {
-				w.act(h)
-			}
-		}
-		for _, g := range w.alive() {
-			for range 8 {
-				if !g.leads() {
-					g.elect(w.t)
-				}
-				g.propose()
-				for store := range g.has {
-					g.catchUp(store, len(g.log))
-				}
-				g.drive(w.t)
-			}
-		}
-		for _, h := range w.hosts {
-			w.r[0].cfg.Observations.Observe(leading(w.t, w.s), h.id, w.reportOf(h))
-		}
-		w.pass(w.r[0])
-		w.check()
-		w.now = w.now.Add(time.Second)
+		w.round()
 		if quiet++; w.state().until != before {
 			quiet = 0
 		}
@@ -506,4 +486,32 @@ func (w *simWorld) settle() {
 			return
 		}
 	}
+}
+
+// round lets hosts, groups and the leading reconciler do their work once, without faults.
+func (w *simWorld) round() {
+	for _, h := range w.hosts {
+		w.deliver(h, 0)
+		for range 4 * len(h.store.docs) {
+			w.act(h)
+		}
+	}
+	for _, g := range w.alive() {
+		for range 8 {
+			if !g.leads() {
+				g.elect(w.t)
+			}
+			g.propose()
+			for store := range g.has {
+				g.catchUp(store, len(g.log))
+			}
+			g.drive(w.t)
+		}
+	}
+	for _, h := range w.hosts {
+		w.r[0].cfg.Observations.Observe(leading(w.t, w.s), h.id, w.reportOf(h))
+	}
+	w.pass(w.r[0])
+	w.check()
+	w.now = w.now.Add(time.Second)
 }

@@ -161,6 +161,7 @@ func (r *Reconciler) pass(ctx context.Context, term uint64) (sleep time.Duration
 		}
 		return Tick
 	}
+	countChanging(hosts, work)
 	waiting := make(map[string]string, len(work))
 	retries := make(map[string]*retry, len(r.retries))
 	sleep = Tick
@@ -285,12 +286,32 @@ func (r *Reconciler) Fault(ns fleet.Namespace) string {
 	return plan.Fault(ns, hosts, r.cfg.Observations.Cells(ns))
 }
 
-// countPlaced counts the members that a step has placed, so that the next plans of the pass see them.
+// countChanging counts the namespaces whose members change, on the hosts with a member.
+func countChanging(hosts []plan.Host, work []fleet.Namespace) {
+	for _, ns := range work {
+		for i := range hosts {
+			if changing(ns) && ns.On(hosts[i].ID) {
+				hosts[i].Changes++
+			}
+		}
+	}
+}
+
+func changing(ns fleet.Namespace) bool {
+	return ns.Phase == fleet.Active && ns.Observed < ns.Generation
+}
+
+// countPlaced counts the members that a step has placed and the change that it has begun, so that the next plans of the
+// pass see them.
 func countPlaced(hosts []plan.Host, ns fleet.Namespace, step plan.Step) {
 	for i := range hosts {
-		if _, is := ns.Member(hosts[i].Store); slices.Contains(step.Stores, hosts[i].Store) && !is {
+		placed := slices.Contains(step.Stores, hosts[i].Store)
+		if _, is := ns.Member(hosts[i].Store); placed && !is {
 			hosts[i].Namespaces++
 			hosts[i].Cells += ns.Spec.Shards
+		}
+		if step.Kind == plan.Change && (ns.On(hosts[i].ID) || placed) && !(changing(ns) && ns.On(hosts[i].ID)) {
+			hosts[i].Changes++
 		}
 	}
 }
