@@ -31,6 +31,7 @@ func startPlanes(t *testing.T, n int) []*plane {
 		all = append(all, startPlane(t, func(c *Config) {
 			c.NodeID, c.Cluster = fmt.Sprintf("control-%d", i+1), of
 			c.Engine.Autopilot = &engine.Autopilot{StableAfter: 10 * time.Millisecond}
+			c.Engine.Heartbeat = time.Second // so that the lead stays on a busy machine
 		}))
 	}
 	var urls []string
