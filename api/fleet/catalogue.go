@@ -36,7 +36,7 @@ type Catalogue struct {
 	mu      sync.Mutex
 	file    *os.File // positioned at its end
 	failed  bool     // an append failed, so the end of the file is unknown
-	pending []byte   // lines that Buffer took and that are not written yet
+	pending []byte   // lines that are not written yet
 	size    int      // bytes of the file
 	number  int64
 	trusted token.Set
@@ -138,13 +138,24 @@ func (r record) verify() error {
 	return nil
 }
 
-// Put stores a message durably before it returns. It fits Follow.Keep. Keys must come before the documents
-// that they sign, because Put refuses a document that no trusted key signed. Known keys change nothing, nor
-// does a document that is not newer than the stored one of its namespace.
-func (c *Catalogue) Put(m Message) error {
+// Put stores messages durably before it returns, with one sync. It fits Follow.Keep. Keys must come before the
+// documents that they sign, because Put refuses a document that no trusted key signed. Known keys change nothing, nor
+// does a document that is not newer than the stored one of its namespace. After a refusal the messages before the
+// refused one are stored. After a crash the file may have only the first of the messages, and Number is that of the
+// last one in the file.
+func (c *Catalogue) Put(messages ...Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.put(m, c.append)
+	var refusal error
+	for _, m := range messages {
+		if refusal = c.put(m, c.stage); refusal != nil {
+			break
+		}
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	return refusal
 }
 
 // Adopt stores a document that came from another host as Put does, but Number does not count it, because the stream has
@@ -182,14 +193,7 @@ func (c *Catalogue) Buffer(m Message) error {
 func (c *Catalogue) Flush() (number int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.failed:
-		err = c.rewrite()
-	case len(c.pending) > 0:
-		if err = c.write(nil); err == nil {
-			err = c.compact()
-		}
-	}
+	err = c.flush()
 	return c.number, err
 }
 
@@ -263,25 +267,13 @@ func (c *Catalogue) Close() error {
 
 // append writes and syncs a record and applies it. The caller holds the lock.
 func (c *Catalogue) append(r record) error {
-	line, r, err := recode(r)
-	if err != nil {
+	if err := c.stage(r); err != nil {
 		return err
 	}
-	if c.failed {
-		if err := c.rewrite(); err != nil {
-			return fmt.Errorf("write the catalogue anew after an append failed: %w", err)
-		}
-	}
-	if err := c.write(line); err != nil {
-		return err
-	}
-	if err := c.apply(r); err != nil {
-		return err
-	}
-	return c.compact()
+	return c.flush()
 }
 
-// buffer applies a record that the next Flush writes. The caller holds the lock.
+// buffer stages a record of a follower that stores nothing of absent namespaces. The caller holds the lock.
 func (c *Catalogue) buffer(r record) error {
 	line, r, err := recode(r)
 	if err != nil {
@@ -291,17 +283,40 @@ func (c *Catalogue) buffer(r record) error {
 		return nil // a later record may have removed its namespace
 	}
 	if r.doc.Desired == Absent {
-		return c.buffer(record{Number: r.Number, Forget: r.doc.Namespace})
+		return c.stage(record{Number: r.Number, Forget: r.doc.Namespace})
 	}
-	if !c.failed { // otherwise Flush rewrites the whole file
+	return c.stageLine(line, r)
+}
+
+// stage applies a record that the next flush writes. The caller holds the lock.
+func (c *Catalogue) stage(r record) error {
+	line, r, err := recode(r)
+	if err != nil {
+		return err
+	}
+	return c.stageLine(line, r)
+}
+
+func (c *Catalogue) stageLine(line []byte, r record) error {
+	if !c.failed { // otherwise flush rewrites the whole file
 		c.pending = append(c.pending, line...)
 	}
 	return c.apply(r)
 }
 
-// write appends the pending lines and then line, and syncs the file. The caller holds the lock.
-func (c *Catalogue) write(line []byte) error {
-	text := append(c.pending, line...)
+// flush appends the staged lines and syncs the file, or rewrites it if too much of it is outdated or an append failed.
+// The caller holds the lock.
+func (c *Catalogue) flush() error {
+	switch {
+	case c.failed:
+		if err := c.rewrite(); err != nil {
+			return fmt.Errorf("write the catalogue anew after an append failed: %w", err)
+		}
+		return nil
+	case len(c.pending) == 0:
+		return nil
+	}
+	text := c.pending
 	c.pending = nil
 	_, err := c.file.Write(text)
 	if err == nil {
@@ -312,7 +327,7 @@ func (c *Catalogue) write(line []byte) error {
 		return fmt.Errorf("append to the catalogue: %w", err)
 	}
 	c.size += len(text)
-	return nil
+	return c.compact()
 }
 
 // compact rewrites the file if too much of it is outdated. The caller holds the lock.

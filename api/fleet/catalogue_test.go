@@ -303,6 +303,38 @@ func TestCatalogueAfterAFailedAppend(t *testing.T) {
 	}
 }
 
+// TestCatalogueKeepsABatch checks that documents that are put together are on disk after one write, that a crash during
+// that write leaves the first of them with their number, and that those before a refused one are kept.
+func TestCatalogueKeepsABatch(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	put(t, c, keysMessage(k))
+	if err := c.Put(docMessage(t, k, docOf(1, "n1", "one")), docMessage(t, k, docOf(2, "n2", "two")), docMessage(t, k, docOf(3, "n3", "three"))); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut, want := range map[int][]string{0: {"n1", "n2", "n3"}, 1: {"n1", "n2"}, c.lines["n3"].bytes + 1: {"n1"}} {
+		torn := filepath.Join(t.TempDir(), "catalogue")
+		if err := os.WriteFile(torn, text[:len(text)-cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if again, docs := openCatalogue(t, torn); !slices.Equal(namespaces(docs), want) || again.Number() != int64(len(want)) {
+			t.Errorf("without %d bytes: %v up to %d, want %v", cut, namespaces(docs), again.Number(), want)
+		}
+	}
+	if err := c.Put(docMessage(t, k, docOf(4, "n4", "four")), docMessage(t, signingKey(t, 2), docOf(5, "n5", "five"))); err == nil {
+		t.Error("a document of an untrusted key is kept")
+	}
+	if again, docs := openCatalogue(t, path); again.Number() != 4 || len(docs) != 4 {
+		t.Errorf("%v up to %d", namespaces(docs), again.Number())
+	}
+}
+
 // TestCatalogueBuffers checks that a buffered message counts at once and is on disk after a Flush, and
 // that only the number of an absent namespace is stored.
 func TestCatalogueBuffers(t *testing.T) {

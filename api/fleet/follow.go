@@ -1,12 +1,13 @@
 package fleet
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -25,11 +26,12 @@ const MaxMessageBytes = 32 << 20
 // stream and in the goroutine that called Run. It skips a nil function.
 type Follow struct {
 	After int64 // the number of the newest known document; 0 = none
-	// Keep stores a message that must survive a restart. It gets each document with a valid signature, before
-	// OnDoc does. It also gets the trusted keys, in a message without Doc, before the first document of a Run
-	// and after each change of the keys. After an error the stream starts again, so that the message comes
+	// Keep stores messages that must survive a restart. It gets each document with a valid signature, before
+	// OnDoc does, and documents that were received together in one call, so that one sync of a disk covers
+	// them. It also gets the trusted keys, in a message without Doc, before the first document of a Run
+	// and after each change of the keys. After an error the stream starts again, so that the messages come
 	// again.
-	Keep func(Message) error
+	Keep func(...Message) error
 	// OnDoc handles a document with a higher number than all before it. After an error the stream starts
 	// again after the last handled document, so that Keep and OnDoc get the failed one again.
 	OnDoc func(Doc) error
@@ -127,25 +129,24 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 		}
 		return err
 	}
-	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), MaxMessageBytes)
-	for lines.Scan() {
+	for reader := newLineReader(answer.Body); ; {
+		lines, err := reader.next()
+		if errors.Is(err, io.EOF) {
+			return errEnded
+		}
+		if err != nil {
+			s.endpoints.Leave(at)
+			return cause(ctx, fmt.Errorf("read the stream of documents: %w", err))
+		}
 		// Only the wait for a message counts as silence, not the handling.
 		silence.Stop()
-		if len(bytes.TrimSpace(lines.Bytes())) > 0 {
-			if err := s.take(ctx, lines.Bytes()); err != nil {
-				return cause(ctx, err)
-			}
-			s.connected.Store(true)
-			alive()
+		if err := s.take(ctx, lines); err != nil {
+			return cause(ctx, err)
 		}
+		s.connected.Store(true)
+		alive()
 		silence.Reset(SilenceLimit)
 	}
-	if err := lines.Err(); err != nil {
-		s.endpoints.Leave(at)
-		return cause(ctx, fmt.Errorf("read the stream of documents: %w", err))
-	}
-	return errEnded
 }
 
 // cause returns the cause of the end of ctx, or err if ctx has not ended.
@@ -156,30 +157,52 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// take handles one message.
-func (s *stream) take(ctx context.Context, line []byte) error {
-	var msg Message
-	if err := json.Unmarshal(line, &msg); err != nil {
-		return fmt.Errorf("a line of the stream is no message: %w", err)
+// take handles the messages that were received together. Documents that follow each other are kept together. After a
+// message that cannot be handled, those before it count.
+func (s *stream) take(ctx context.Context, lines [][]byte) error {
+	var docs batch
+	for _, line := range lines {
+		var msg Message
+		err := json.Unmarshal(line, &msg)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("a line of the stream is no message: %w", err)
+		case len(msg.Doc) > 0 && len(msg.JWKS) == 0:
+			err = s.add(ctx, &docs, msg)
+		default:
+			// The keys may verify or refuse later documents only, and a heartbeat says that the earlier ones were handled.
+			if err := s.handle(&docs); err != nil {
+				return err
+			}
+			err = s.takeOther(ctx, &docs, msg)
+		}
+		if err != nil {
+			return cmp.Or(s.handle(&docs), err)
+		}
 	}
+	return s.handle(&docs)
+}
+
+// takeOther handles a message that is more than a document: one with keys, or a heartbeat.
+func (s *stream) takeOther(ctx context.Context, docs *batch, msg Message) error {
 	if len(msg.JWKS) > 0 {
 		if err := s.trust(msg.JWKS); err != nil {
 			return err
 		}
 	}
+	if len(msg.Doc) > 0 {
+		return s.add(ctx, docs, msg)
+	}
 	if err := s.keepKeys(); err != nil {
 		return err
 	}
-	if len(msg.Doc) == 0 {
-		s.advance(msg.Number)
-		s.lastHeartbeat.Store(s.config.Now().UnixNano())
-		if s.OnNumber != nil {
-			s.OnNumber(msg.Number)
-		}
-		s.pulse.received(true)
-		return nil
+	s.advance(msg.Number)
+	s.lastHeartbeat.Store(s.config.Now().UnixNano())
+	if s.OnNumber != nil {
+		s.OnNumber(msg.Number)
 	}
-	return s.takeDoc(ctx, msg)
+	s.pulse.received(true)
+	return nil
 }
 
 // keepKeys stores new keys, before any document that may need them.
@@ -197,8 +220,17 @@ func (s *stream) keepKeys() error {
 	return nil
 }
 
-// takeDoc verifies a document's signature before it decodes the document, and then calls Keep and OnDoc.
-func (s *stream) takeDoc(ctx context.Context, msg Message) error {
+// batch is a sequence of verified documents that are kept together.
+type batch struct {
+	messages []Message
+	docs     []Doc
+}
+
+// add verifies a document's signature before it decodes the document, and adds a new document to a batch.
+func (s *stream) add(ctx context.Context, b *batch, msg Message) error {
+	if err := s.keepKeys(); err != nil {
+		return err
+	}
 	err := s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
 	if errors.Is(err, token.ErrUnknownKey) {
 		if err := s.refetch(ctx); err != nil {
@@ -218,22 +250,39 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 	if err != nil {
 		return err
 	}
-	if d.Number <= s.Number() {
+	at := s.Number()
+	if len(b.docs) > 0 {
+		at = b.docs[len(b.docs)-1].Number
+	}
+	if d.Number <= at {
 		return nil // the member has handled it before, in this run or before it (Follow.After)
 	}
 	msg.JWKS = nil // keepKeys has stored them
+	b.messages, b.docs = append(b.messages, msg), append(b.docs, d)
+	return nil
+}
+
+// handle keeps the documents of a batch, calls OnDoc with each of them, and empties the batch.
+func (s *stream) handle(b *batch) error {
+	messages, docs := b.messages, b.docs
+	*b = batch{}
+	if len(docs) == 0 {
+		return nil
+	}
 	if s.Keep != nil {
-		if err := s.Keep(msg); err != nil {
-			return fmt.Errorf("keep document %d: %w", d.Number, err)
+		if err := s.Keep(messages...); err != nil {
+			return fmt.Errorf("keep %d documents from %d on: %w", len(docs), docs[0].Number, err)
 		}
 	}
-	if s.OnDoc != nil {
-		if err := s.OnDoc(d); err != nil {
-			return fmt.Errorf("document %d of namespace %s: %w", d.Number, d.Namespace, err)
+	for _, d := range docs {
+		if s.OnDoc != nil {
+			if err := s.OnDoc(d); err != nil {
+				return fmt.Errorf("document %d of namespace %s: %w", d.Number, d.Namespace, err)
+			}
 		}
+		s.advance(d.Number)
+		s.pulse.received(false)
 	}
-	s.advance(d.Number)
-	s.pulse.received(false)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -202,11 +203,14 @@ func TestMemberKeepsFirst(t *testing.T) {
 	var story []string
 	refusals := 1
 	f := fleet.Follow{
-		Keep: func(msg fleet.Message) error {
+		Keep: func(messages ...fleet.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if len(msg.Doc) == 0 {
-				if _, err := token.ParseSet(msg.JWKS); err != nil {
+			if len(messages) != 1 {
+				t.Errorf("%d messages at once", len(messages))
+			}
+			if len(messages[0].Doc) == 0 {
+				if _, err := token.ParseSet(messages[0].JWKS); err != nil {
 					t.Error(err)
 				}
 				story = append(story, "keys")
@@ -236,6 +240,50 @@ func TestMemberKeepsFirst(t *testing.T) {
 	if want := "keys, not kept, kept, done, keys"; told() != want {
 		t.Errorf("it was: %s; want: %s", told(), want)
 	}
+}
+
+// TestMemberKeepsABatch checks that documents that come together are kept by one call, and that the documents before a
+// forged one count although it came with them.
+func TestMemberKeepsABatch(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.Put(open(name))
+	}
+	c.Put(open("d"))
+	var mu sync.Mutex
+	var kept [][]int64
+	told := func() string { mu.Lock(); defer mu.Unlock(); return fmt.Sprint(kept) }
+	var h received
+	f := h.follow()
+	f.Keep = func(messages ...fleet.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		var numbers []int64
+		for _, m := range messages {
+			if len(m.Doc) > 0 {
+				numbers = append(numbers, m.Number)
+			}
+		}
+		if numbers != nil {
+			kept = append(kept, numbers)
+		}
+		return nil
+	}
+	m := member(t, c, keyring.Host)
+	run(t, m, f)
+	wait(t, &h, 1, 2, 3, 4)
+	if told() != "[[1 2 3 4]]" {
+		t.Errorf("kept: %s", told())
+	}
+	good, bad := open("e"), open("f")
+	good.Number, bad.Number = 5, 6
+	forged := c.Sign(bad)
+	forged.Signature = ""
+	streams := c.Streams()
+	c.Inject(c.Sign(good), forged)
+	fleettest.Eventually(t, "the forged document has broken the stream", func() bool { return c.Streams() > streams })
+	wait(t, &h, 1, 2, 3, 4, 5)
 }
 
 // TestMemberTakesNoForgery checks that a member handles only documents with a signature of the control

@@ -125,10 +125,15 @@ func (c *documentCache) reset() error {
 
 func (c *documentCache) path(name string) string { return filepath.Join(c.dir, name) }
 
-// buffer adds a message of the stream to those that run writes next.
-func (c *documentCache) buffer(m fleet.Message) error {
+// buffer adds messages of the stream to those that run writes next.
+func (c *documentCache) buffer(messages ...fleet.Message) error {
 	defer c.wake()
-	return c.catalogue.Buffer(m)
+	for _, m := range messages {
+		if err := c.catalogue.Buffer(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wake makes run check whether there is something to write.

@@ -252,22 +252,28 @@ func (a *Agent) logUnknownData() error {
 	return nil
 }
 
-// persist stores a message, unless it is a refused document, before the agent acts on it, because after a
+// persist stores messages, without refused documents, before the agent acts on them, because after a
 // restart only the catalogue is known.
-func (a *Agent) persist(m fleet.Message) error {
-	if len(m.JWKS) > 0 {
-		a.passes.forget()
-	}
-	if len(m.Doc) > 0 {
-		var d fleet.Doc
-		if err := json.Unmarshal(m.Doc, &d); err != nil {
-			return fmt.Errorf("document %d: %w", m.Number, err)
+func (a *Agent) persist(messages ...fleet.Message) error {
+	kept := make([]fleet.Message, 0, len(messages))
+	newest := map[string]int64{} // generations of the namespaces in messages, on which the agent does not act yet
+	for _, m := range messages {
+		if len(m.JWKS) > 0 {
+			a.passes.forget()
 		}
-		if a.refusal(d) != "" {
-			return nil
+		if len(m.Doc) > 0 {
+			var d fleet.Doc
+			if err := json.Unmarshal(m.Doc, &d); err != nil {
+				return fmt.Errorf("document %d: %w", m.Number, err)
+			}
+			if d.Generation < newest[d.Namespace] || a.refusal(d) != "" {
+				continue
+			}
+			newest[d.Namespace] = d.Generation
 		}
+		kept = append(kept, m)
 	}
-	return a.catalogue.Put(m)
+	return a.catalogue.Put(kept...)
 }
 
 // refusal returns the reason why a document is not acted on, or "" if it is. A document of an older

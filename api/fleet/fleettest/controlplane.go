@@ -210,8 +210,10 @@ func (c *ControlPlane) signText(number int64, text []byte) fleet.Message {
 	return fleet.Message{Number: number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
 }
 
-// Inject sends a line on all open streams, whatever its contents.
-func (c *ControlPlane) Inject(m fleet.Message) { c.change(func() { c.raw = append(c.raw, m) }) }
+// Inject sends lines on all open streams, whatever their contents.
+func (c *ControlPlane) Inject(lines ...fleet.Message) {
+	c.change(func() { c.raw = append(c.raw, lines...) })
+}
 
 // Rotate makes a new signing key. If quiet is set, only fleet.JWKSPath has the key: the streams do not
 // announce it, and answers to joins lack it.
