@@ -164,26 +164,21 @@ func (p *Plane) enterCluster(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
-// leaderURL returns the URL of the leading process, or "" if it is not known.
-func (p *Plane) leaderURL() string {
-	if p.cluster == nil {
-		return ""
-	}
-	return p.cluster.URL(p.store.Group().LeaderID())
-}
-
 // serve builds the server and starts the loops.
 func (p *Plane) serve(cfg Config) (err error) {
 	observations := reconcile.NewObservations(cfg.Now, cmp.Or(cfg.HostGrace, reconcile.HostGrace))
 	reconciler := reconcile.New(reconcile.Config{
 		Store: p.store, Observations: observations, Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
 	})
-	p.server, err = server.New(server.Config{
+	of := server.Config{
 		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer, Authority: p.authority,
-		Leader: p.leaderURL, Endpoint: cfg.Endpoint, Version: cfg.Version, Certificate: cfg.Certificate, ProposeTimeout: cfg.ProposeTimeout,
+		Endpoint: cfg.Endpoint, Version: cfg.Version, Certificate: cfg.Certificate, ProposeTimeout: cfg.ProposeTimeout,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Metrics: cfg.Metrics, Logger: cfg.Logger,
-	})
-	if err != nil {
+	}
+	if p.cluster != nil {
+		of.Cluster = p.cluster
+	}
+	if p.server, err = server.New(of); err != nil {
 		return err
 	}
 	var ctx context.Context

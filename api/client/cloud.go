@@ -380,6 +380,19 @@ func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)
 }
 
+// Processes lists the processes of the control plane. It needs an operator's key.
+func (c *Cloud) Processes(ctx context.Context) ([]api.Process, error) {
+	return all[api.Process](ctx, c.Client, cloudPath("processes"), nil)
+}
+
+// RemoveProcess removes a process of the control plane for ever. The error is STATE_CONFLICT if the process
+// answers the request itself, or if the voters that remain alive would be no majority. It needs an operator's
+// key.
+func (c *Cloud) RemoveProcess(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("processes", id), repeat: repeatDeletion(0)})
+	return err
+}
+
 // Clusters lists the data-plane clusters of all namespaces. It needs an operator's key.
 func (c *Cloud) Clusters(ctx context.Context) ([]api.CloudCluster, error) {
 	return all[api.CloudCluster](ctx, c.Client, cloudPath("clusters"), nil)

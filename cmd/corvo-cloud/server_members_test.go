@@ -41,6 +41,13 @@ func startMembers(t *testing.T, n int, endpoint string) *members {
 // start starts a process for the first time or again.
 func (m *members) start(i int) {
 	m.t.Helper()
+	m.all[i] = start(m.t, "the control plane listens on", m.args(i)...)
+	m.relays[i].To(listening(m.all[i]))
+}
+
+// args returns the command line of a process.
+func (m *members) args(i int) []string {
+	m.t.Helper()
 	args := []string{
 		"server", "--bind", "127.0.0.1:0", "--data-dir", m.dataDir(i), "--node-id", fmt.Sprintf("control-%d", i+1),
 		"--endpoint", m.endpoint, "--advertise", secure(m.relays[i]), "--raft-bind", "127.0.0.1:0",
@@ -50,8 +57,7 @@ func (m *members) start(i int) {
 	} else {
 		args = append(args, "--join", m.peerAddress(0), "--join-token-file", filepath.Join(m.dataDir(0), "controlplane", "join-token"))
 	}
-	m.all[i] = start(m.t, "the control plane listens on", args...)
-	m.relays[i].To(listening(m.all[i]))
+	return args
 }
 
 // peerAddress returns the address at which a process took connections of the others when it was last started.

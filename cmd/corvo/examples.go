@@ -186,6 +186,8 @@ var examples = map[string]string{
 	"cloud clusters resume":   "corvo cloud clusters resume NAMESPACE_ID",
 	"cloud clusters move":     "corvo cloud clusters move NAMESPACE_ID --from host-1 --to host-2 --wait --timeout 1h",
 	"cloud hosts":             "corvo cloud hosts",
+	"cloud processes list":    "corvo cloud processes list",
+	"cloud processes remove":  "corvo cloud processes remove control-2",
 	"cloud hosts list":        "corvo cloud hosts list",
 	"cloud hosts show":        "corvo cloud hosts show host-1",
 	"cloud hosts drain":       "corvo cloud hosts drain host-1 --wait --timeout 10m",

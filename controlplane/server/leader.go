@@ -74,10 +74,10 @@ func (s *Server) leaderOnly(handle serve.Handler) serve.Handler {
 func (s *Server) errNotLeader() error {
 	refused := api.Errorf(api.LeaderUnavailable, "this process does not lead the control plane: nothing was done, ask another one")
 	refused.RetryAfter = leaderRetryAfter
-	if s.cfg.Leader == nil {
+	if s.cfg.Cluster == nil {
 		return refused
 	}
-	if url := s.cfg.Leader(); url != "" {
+	if url := s.cfg.Cluster.URL(s.store.Group().LeaderID()); url != "" {
 		refused.Details = map[string]any{"leader_addr": url}
 	}
 	return refused

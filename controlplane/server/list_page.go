@@ -39,6 +39,7 @@ type (
 	auditPage     api.Page[api.AuditRow]
 	operationPage api.Page[api.Operation]
 	hostPage      api.Page[api.Host]
+	processPage   api.Page[api.Process]
 	clusterPage   api.Page[api.CloudCluster]
 	asidePage     api.Page[api.AsideUsage]
 )

@@ -109,6 +109,7 @@ func (s *Server) routes() []serve.Route {
 	built = append(built, s.roleRoutes()...)
 	built = append(built, s.hostDrainRoutes()...)
 	built = append(built, s.clusterRoutes()...)
+	built = append(built, s.processRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)

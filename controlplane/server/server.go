@@ -37,8 +37,8 @@ type Config struct {
 	Reconciler   *reconcile.Reconciler
 	Signer       *Signer
 	Authority    *Authority
-	Leader       func() string // URL of the leading process; "" = not known. nil = this process is alone
-	Endpoint     string        // base URL of the namespaces' data planes
+	Cluster      Cluster // of the control plane's processes; nil = this process is alone
+	Endpoint     string  // base URL of the namespaces' data planes
 	Version      string
 
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout

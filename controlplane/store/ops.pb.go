@@ -2594,6 +2594,96 @@ func (*UndrainHostResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
+// RemoveProcess records that a process of the control plane is removed. The removal itself is a change of the
+// group's members, which follows.
+type RemoveProcess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveProcess) Reset() {
+	*x = RemoveProcess{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveProcess) ProtoMessage() {}
+
+func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveProcess.ProtoReflect.Descriptor instead.
+func (*RemoveProcess) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RemoveProcess) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RemoveProcess) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type RemoveProcessResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveProcessResult) Reset() {
+	*x = RemoveProcessResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveProcessResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveProcessResult) ProtoMessage() {}
+
+func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveProcessResult.ProtoReflect.Descriptor instead.
+func (*RemoveProcessResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+}
+
 type UsageRow struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	HourNs              int64                  `protobuf:"varint,1,opt,name=hour_ns,json=hourNs,proto3" json:"hour_ns,omitempty"`
@@ -2616,7 +2706,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2718,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2731,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -2760,7 +2850,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2862,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2875,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -2846,7 +2936,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +2948,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +2961,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -2901,7 +2991,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3003,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3016,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -3001,7 +3091,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3103,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3116,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -3047,7 +3137,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3149,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3162,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -3097,7 +3187,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3199,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3212,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -3139,7 +3229,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3241,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3254,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -3203,7 +3293,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3305,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3318,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
 }
 
 // AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
@@ -3245,7 +3335,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3347,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3360,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -3309,7 +3399,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3411,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3424,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
 }
 
 // Refusal counts equal refused requests.
@@ -3351,7 +3441,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3453,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3466,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -3427,7 +3517,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3529,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3542,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -3484,7 +3574,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3586,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3599,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -3528,7 +3618,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3630,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3643,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -3616,7 +3706,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3718,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3731,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -3679,7 +3769,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3781,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3794,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -3750,7 +3840,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3852,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3865,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -3968,7 +4058,11 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12%\n" +
 	"\x0eexpect_version\x18\x03 \x01(\x03R\rexpectVersion\"\x13\n" +
-	"\x11UndrainHostResult\"\xe4\x03\n" +
+	"\x11UndrainHostResult\"P\n" +
+	"\rRemoveProcess\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x15\n" +
+	"\x13RemoveProcessResult\"\xe4\x03\n" +
 	"\bUsageRow\x12\x17\n" +
 	"\ahour_ns\x18\x01 \x01(\x03R\x06hourNs\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
@@ -4071,7 +4165,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -4117,24 +4211,26 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*DrainHostResult)(nil),        // 41: corvo.controlplane.v1.DrainHostResult
 	(*UndrainHost)(nil),            // 42: corvo.controlplane.v1.UndrainHost
 	(*UndrainHostResult)(nil),      // 43: corvo.controlplane.v1.UndrainHostResult
-	(*UsageRow)(nil),               // 44: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 45: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 46: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 47: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 48: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 49: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 50: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 51: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 52: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 53: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 54: corvo.controlplane.v1.AddFleetRootResult
-	(*Refusal)(nil),                // 55: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 56: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 57: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 58: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 59: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 60: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 61: corvo.controlplane.v1.DeleteRoleResult
+	(*RemoveProcess)(nil),          // 44: corvo.controlplane.v1.RemoveProcess
+	(*RemoveProcessResult)(nil),    // 45: corvo.controlplane.v1.RemoveProcessResult
+	(*UsageRow)(nil),               // 46: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 47: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 48: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 49: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 50: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 51: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 52: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 53: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 54: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 55: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 56: corvo.controlplane.v1.AddFleetRootResult
+	(*Refusal)(nil),                // 57: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 58: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 59: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 60: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 61: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 62: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 63: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -4161,21 +4257,22 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 21: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 22: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 23: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	44, // 25: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 26: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 27: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 28: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 29: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 30: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	55, // 31: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 32: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 33: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	1,  // 24: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	46, // 26: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 27: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 28: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 29: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 30: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 31: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	57, // 32: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 33: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 34: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -4190,7 +4287,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,6 +42,7 @@ const (
 	numResumeReconcile  entry.Number = 28
 	numDrainHost        entry.Number = 29
 	numUndrainHost      entry.Number = 30
+	numRemoveProcess    entry.Number = 35
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -88,6 +89,8 @@ var table = optable.New([]*kind{
 	// Nothing more is placed on a host that is about to go, so its drain comes before requests of people.
 	numDrainHost:   newKind("drain-host", urgent, (*DrainHost).Apply),
 	numUndrainHost: newKind("undrain-host", people, (*UndrainHost).Apply),
+
+	numRemoveProcess: newKind("remove-process", people, (*RemoveProcess).Apply),
 })
 
 // op is one change.

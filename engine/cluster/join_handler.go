@@ -84,7 +84,7 @@ func (c *Cluster) removeEarlier(ctx context.Context, shard int, g Group, id stri
 	i := slices.IndexFunc(members, func(m engine.Member) bool { return m.ID == id })
 	if i >= 0 && members[i].LastContact >= 0 && members[i].LastContact < aliveWithin {
 		c.cfg.Logger.Warn("this node refuses a join: the new node has the id of a live member", "node", id, "shard", shard, "member_address", members[i].Address)
-		return api.Errorf(api.StateConflict, "another process holds node id %q, and is alive: give this node its own id (--node-id), or stop and remove %q first (in a bare cluster: corvo cluster remove %[1]s)", id, id)
+		return api.Errorf(api.StateConflict, "another process holds node id %q, and is alive: give this node its own id (--node-id), or stop and remove %q first (in a bare cluster: corvo cluster remove %[1]s; in a control plane: corvo cloud processes remove %[1]s)", id, id)
 	}
 	// Remove it even if the leader does not list it, because this node may be wrong about the leader.
 	if err := g.Remove(ctx, id); err != nil {

@@ -163,16 +163,25 @@ func (c *Cluster) pinKey(id string) error {
 }
 
 // adoptKeys takes over the keys in a member's hello. It returns a CONFLICT if the member knows another
-// process under this node's ID. A member that was away may know an older key of this node than the node
-// itself; that is no conflict, because the member will learn the newer one.
+// process under this node's ID, or knows that this node was removed. A member that was away may know an older
+// key of this node than the node itself; that is no conflict, because the member will learn the newer one.
 func (c *Cluster) adoptKeys(h hello) error {
 	r := c.current()
+	theirs, mine := h.Known[r.NodeID], r.Known[r.NodeID]
 	switch {
 	case h.Cluster == "" || h.Cluster != r.Cluster:
 		return nil
+	case r.Phase == removed:
+		return wasRemoved(c.cfg.DataDir)
+	case theirs.Key == "" && theirs.Since > mine.Since:
+		// Nobody could tell this node of its removal while it was away.
+		if err := c.change(func(r *record) error { r.Phase = removed; return nil }); err != nil {
+			return err
+		}
+		return wasRemoved(c.cfg.DataDir)
 	case !h.Impostor:
 		return c.changeKeys(func(r *record) { r.learnKeys(h.Known) })
-	case h.Known[r.NodeID].Since < r.Known[r.NodeID].Since:
+	case theirs.Since < mine.Since:
 		return nil
 	}
 	return errIDTaken(r.NodeID, h.NodeID)
@@ -197,11 +206,11 @@ func (c *Cluster) idTaken(why error) error {
 
 // errIDTaken refuses this process because another one holds its ID.
 func errIDTaken(id, says string) error {
-	return api.Errorf(api.Conflict, "another process holds node id %q, as node %q says: give this node its own id (--node-id and an empty data directory), or stop and remove %q first (in a bare cluster: corvo cluster remove %[1]s)", id, says, id)
+	return api.Errorf(api.Conflict, "another process holds node id %q, as node %q says: give this node its own id (--node-id and an empty data directory), or stop and remove %q first (in a bare cluster: corvo cluster remove %[1]s; in a control plane: corvo cloud processes remove %[1]s)", id, says, id)
 }
 
 // exchangeKeys sends this member's keys to the others and takes over theirs. It returns a CONFLICT if one of
-// them knows another process under this node's ID. It waits at most exchangeLimit; maintain calls the members
+// them knows another process under this node's ID, or that this node was removed. It waits at most exchangeLimit; maintain calls the members
 // that have not answered by then.
 func (c *Cluster) exchangeKeys(ctx context.Context, members map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
@@ -225,6 +234,9 @@ func (c *Cluster) exchangeKeys(ctx context.Context, members map[string]string) e
 		})
 	}
 	asking.Wait()
+	if r := c.current(); r.Phase == removed {
+		return wasRemoved(c.cfg.DataDir) // once, although several members may know it
+	}
 	return errors.Join(answers...)
 }
 

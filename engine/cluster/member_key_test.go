@@ -114,6 +114,41 @@ func TestADirectoryThatWasReplacedIsRefusedAtItsStart(t *testing.T) {
 	})
 }
 
+// TestANodeLearnsOfItsRemovalAtItsStart checks that a node that was removed while it was away ends at its next
+// start, although nobody could notify it, and at the starts after that, with nobody to ask.
+func TestANodeLearnsOfItsRemovalAtItsStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, founder, m := two(t, Config{})
+		member, err := Open(t.Context(), m.config(Config{Join: []string{founder.Address()}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := member.Start(m.openGroups(member)); err != nil {
+			t.Fatal(err)
+		}
+		awaitMember(m)
+		_ = member.Close()
+		time.Sleep(2 * aliveWithin)
+		if err := founder.CheckRemovable(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := founder.Remove(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		refused := func() {
+			t.Helper()
+			_, err := Open(t.Context(), m.config(Config{}))
+			if api.CodeOf(err) != api.Conflict || strings.Count(err.Error(), "this node was removed from its cluster") != 1 {
+				t.Errorf("a removed node: %v", err)
+			}
+		}
+		refused()
+		w.machines[0].crash()
+		refused()
+	})
+}
+
 func TestADamagedKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -138,10 +138,10 @@ func (c *Cluster) Invite(ctx context.Context, address string) error {
 	return v.err()
 }
 
-// Remove removes a node from all shards. It returns NOT_FOUND if no shard has the node, and STATE_CONFLICT,
-// before it changes anything, if any shard would lose its quorum. It can be repeated until it succeeds.
-func (c *Cluster) Remove(ctx context.Context, id string) error {
-	r, groups := c.state()
+// CheckRemovable returns NOT_FOUND if no shard has the node, and STATE_CONFLICT if any shard would lose its
+// quorum without it.
+func (c *Cluster) CheckRemovable(ctx context.Context, id string) error {
+	_, groups := c.state()
 	if !c.hasMember(groups, id) {
 		return api.Errorf(api.NotFound, "the cluster has no node %q", id)
 	}
@@ -150,6 +150,16 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 		if err := c.retryWithoutLeader(ctx, func() error { return c.checkRemovable(ctx, shard, id, asked) }); err != nil {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
+	}
+	return nil
+}
+
+// Remove removes a node from all shards. Before it changes anything, it returns the errors of CheckRemovable.
+// It can be repeated until it succeeds.
+func (c *Cluster) Remove(ctx context.Context, id string) error {
+	r, groups := c.state()
+	if err := c.CheckRemovable(ctx, id); err != nil {
+		return err
 	}
 	var directoryID string
 	if id != r.NodeID {

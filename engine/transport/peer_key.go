@@ -114,7 +114,7 @@ func (t *Transport) warn(p *peer, key, address string) {
 
 // errIDTaken refuses a process whose ID belongs to another data directory.
 func errIDTaken(id string) error {
-	return api.Errorf(api.Conflict, "another process holds node id %q in the cluster: give this node its own id (--node-id), or remove %q first (corvo cluster remove %[1]s)", id, id)
+	return api.Errorf(api.Conflict, "another process holds node id %q in the cluster: give this node its own id (--node-id), or remove %q first (in a bare cluster: corvo cluster remove %[1]s; in a control plane: corvo cloud processes remove %[1]s)", id, id)
 }
 
 // errWrongKey is the caller's counterpart of errIDTaken: the process that answered for a node does not have
