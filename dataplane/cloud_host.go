@@ -45,6 +45,7 @@ type HostConfig struct {
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger         // nil = slog.Default()
 	HTTP           *http.Client         // for requests to the control plane; nil = a client of its own
+	Now            func() time.Time     // for service tokens; nil = time.Now
 }
 
 // segmentBytes is the size of the log segments of a cloud host's cells. It is small because each of the many
@@ -104,9 +105,7 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 
 		MaxDiskPercent: cfg.MaxDiskPercent,
 
-		HTTP:   cfg.HTTP,
-		Tracer: cfg.Tracer,
-		Logger: cfg.Logger,
+		HTTP: cfg.HTTP, Now: cfg.Now, Tracer: cfg.Tracer, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/certificate"
 	"github.com/corvo/corvo/tenancy/token"
 )
 
@@ -85,7 +86,8 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 		if !alive || !errors.Is(err, errEnded) {
 			status.note(err) // otherwise the stream ended in order, as at the end of each token
 		}
-		if api.CodeOf(err) == api.Unauthorized {
+		if api.CodeOf(err) == api.Unauthorized || m.config.Certificate != nil && m.config.Certificate.Stage() == certificate.Expired {
+			// The timer of the next join stands still while the machine sleeps, so the certificate may expire before it.
 			m.refused(bearer)
 		}
 		tries.wait(ctx, err)

@@ -65,6 +65,9 @@ type Clock struct{ ahead atomic.Int64 }
 // Now returns the time that the clock shows.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
+// Forward puts the clock ahead by d more.
+func (c *Clock) Forward(d time.Duration) { c.ahead.Add(int64(d)) }
+
 // CheckExpiry moves the clock of a part's certificate, which was issued just now and is not renewed, through the
 // certificate's last days. It checks /readyz of the part, and its metrics after the end.
 func CheckExpiry(tb testing.TB, clock *Clock, part, metrics http.Handler) {

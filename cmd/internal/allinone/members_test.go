@@ -1,6 +1,7 @@
 package allinone
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,8 +34,8 @@ import (
 // member is a host of the cloud that is a member of the test's namespace. It keeps its addresses when it is opened again.
 type member struct {
 	t         *testing.T
-	plane     *fleettest.ControlPlane
 	config    dataplane.HostConfig
+	root      string // of the fleet
 	id, store string
 	http      string // host:port
 	host      *dataplane.CloudHost
@@ -44,32 +45,39 @@ type member struct {
 // newMember opens a host with a certificate and waits until it has joined.
 func newMember(t *testing.T, plane *fleettest.ControlPlane, id string) *member {
 	t.Helper()
-	m := &member{t: t, plane: plane, id: id, http: "127.0.0.1:0"}
-	m.config = dataplane.HostConfig{
-		DataDir: filepath.Join(t.TempDir(), "data"), ControlPlane: plane.URL, Credential: plane.Register(id, keyring.Host),
-		RaftAddress: "127.0.0.1:0", Version: "test", Logger: slog.New(slog.DiscardHandler),
-	}
-	err := os.MkdirAll(m.config.DataDir, 0o700)
-	if err == nil {
-		m.store, err = host.OpenStore(m.config.DataDir, rand.Reader, 1)
-	}
-	if err == nil {
-		m.config.Certificate, err = certificate.Open(certificate.Config{
-			Path: filepath.Join(m.config.DataDir, certificate.FileName), Kind: certificate.Host, Store: m.store,
-			FleetRoot: plane.Root(), Logger: m.config.Logger,
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.close)
-	m.open()
+	m := &member{t: t, id: id, root: plane.Root()}
+	m.config = dataplane.HostConfig{ControlPlane: plane.URL, Credential: plane.Register(id, keyring.Host)}
+	m.start()
 	fleettest.Eventually(t, id+" has joined", func() bool { return plane.Raft(id) == m.config.RaftAddress })
 	return m
 }
 
+// start makes the data directory of the host and opens the host until the test ends.
+func (m *member) start() {
+	m.t.Helper()
+	m.http, m.config.RaftAddress = "127.0.0.1:0", "127.0.0.1:0"
+	m.config.DataDir, m.config.Version = filepath.Join(m.t.TempDir(), "data"), "test"
+	m.config.Logger = cmp.Or(m.config.Logger, slog.New(slog.DiscardHandler))
+	err := os.MkdirAll(m.config.DataDir, 0o700)
+	if err == nil {
+		m.store, err = host.OpenStore(m.config.DataDir, rand.Reader, 1)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(m.close)
+	m.open()
+}
+
 func (m *member) open() {
 	m.t.Helper()
+	var err error
+	if m.config.Certificate, err = certificate.Open(certificate.Config{
+		Path: filepath.Join(m.config.DataDir, certificate.FileName), Kind: certificate.Host, Store: m.store,
+		FleetRoot: m.root, Now: m.config.Now, Logger: m.config.Logger,
+	}); err != nil {
+		m.t.Fatal(err)
+	}
 	listen := func(address *string) net.Listener {
 		l, err := net.Listen("tcp", *address)
 		if err != nil {
@@ -80,7 +88,6 @@ func (m *member) open() {
 	}
 	public := listen(&m.http)
 	m.config.Address, m.config.Raft = "https://"+m.http, listen(&m.config.RaftAddress)
-	var err error
 	if m.host, err = dataplane.OpenHost(context.Background(), m.config); err != nil {
 		m.t.Fatal(err)
 	}
