@@ -50,3 +50,17 @@ func TestTheGuidesAreTrueInAnyOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestTheGuideOfTheFleetIsTrue pastes the guide's commands into one shell, as an operator does: three processes of the control
+// plane, four hosts and two gateways, kills, a drain, another number of replicas and a move.
+func TestTheGuideOfTheFleetIsTrue(t *testing.T) {
+	t.Parallel()
+	proctest.NeedCurl(t)
+	if err := proctest.NoSessions(); err != nil {
+		t.Skip(err)
+	}
+	s := proctest.OpenSession(t, t.TempDir(), proctest.Shell(t, "../..", "./cmd/corvo", "./cmd/corvo-cloud")...)
+	if n := s.Walk(t, "../../docs/fleet.md", "one machine"); n < 30 {
+		t.Errorf("the guide has only %d commands", n)
+	}
+}

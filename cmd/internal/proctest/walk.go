@@ -37,9 +37,9 @@ var (
 	placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 	nameInText  = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
 	fence       = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
-	// shellLine matches a comment, or a command, which may continue on the next line within
-	// quotes.
-	shellLine = regexp.MustCompile(`(?m)^#.*$|^(?:[^'\n]|'[^']*')+$`)
+	// shellLine matches a comment, a function over several lines, or a command, which may continue on the next line
+	// within quotes.
+	shellLine = regexp.MustCompile(`(?m)^#.*$|^\w+\(\) \{(?:\n  .*)+\n\}$|^(?:[^'\n]|'[^']*')+$`)
 )
 
 // Steps returns all commands in the fenced blocks of a document that have no language or a
@@ -79,10 +79,16 @@ func Steps(t testing.TB, path string) (steps []Step) {
 // it ran.
 func Walk(t testing.TB, path, where, dir string, env ...string) (ran int) {
 	t.Helper()
+	return walk(t, path, where, func(command string) []byte { return pasteIn(t, dir, command, env...) })
+}
+
+// walk is Walk with a shell that runs a command and returns its output.
+func walk(t testing.TB, path, where string, shell func(command string) []byte) (ran int) {
+	t.Helper()
 	known := map[string]string{}
 	for _, step := range Steps(t, path) {
 		if step.Where == "" || step.Where == where {
-			step.Run(t, path, dir, known, env...)
+			step.run(t, path, known, shell)
 			ran++
 		}
 	}
@@ -93,8 +99,19 @@ func Walk(t testing.TB, path, where, dir string, env ...string) (ran int) {
 // texts that the answer has in place of names. An error answer makes curl fail.
 func (step Step) Run(t testing.TB, path, dir string, known map[string]string, env ...string) {
 	t.Helper()
-	command := "cd '" + dir + "' && " + strings.Replace(substituted(step.Command, known), "curl -s", "curl --fail-with-body -sS", 1)
-	answer := Paste(t, command, env...)
+	step.run(t, path, known, func(command string) []byte { return pasteIn(t, dir, command, env...) })
+}
+
+func pasteIn(t testing.TB, dir, command string, env ...string) []byte {
+	t.Helper()
+	return Paste(t, "cd '"+dir+"' && "+command, env...)
+}
+
+// run is Run with a shell that runs a command and returns its output.
+func (step Step) run(t testing.TB, path string, known map[string]string, shell func(command string) []byte) {
+	t.Helper()
+	command := strings.Replace(substituted(step.Command, known), "curl -s", "curl --fail-with-body -sS", 1)
+	answer := shell(command)
 	text := strings.TrimSpace(string(answer))
 	var want, got any
 	if placeholder.MatchString(step.Answer) {

@@ -21,6 +21,10 @@ corvo enqueue q '{
 #> JOB_ID
 curl -s \
   x
+both() {
+  corvo "$1"
+  corvo "$2"
+}
 # on a node:
 corvo why JOB_ID
 #> {"a":1,
@@ -43,6 +47,7 @@ corvo server
 	want := []Step{
 		{Command: "corvo enqueue q '{\n  \"n\":1}'                # over two lines", Answer: "JOB_ID"},
 		{Command: "curl -s   x"},
+		{Command: "both() {\n  corvo \"$1\"\n  corvo \"$2\"\n}"},
 		{Command: "corvo why JOB_ID", Answer: `{"a":1,"b":2}`, Where: Node},
 		{Command: "corvo queues"},
 		{Command: "corvo server", Where: "node-1"},
