@@ -85,7 +85,7 @@ func (cfg *devConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Logger:          r.log,
 	})
 	if err != nil {
-		return cfg.end(ctx, r, err)
+		return cfg.end(ctx, r, r.unopened(ctx, "cloud", err))
 	}
 	cfg.greet(out, cloud)
 	return cfg.end(ctx, r, cloud.Wait(ctx), cloud.Close)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -79,5 +80,34 @@ func TestAKilledFirstStartIsFinishedByTheNext(t *testing.T) {
 	}
 	if _, err := d.client(t).Enqueue(ctx, api.EnqueueRequest{Queue: "q"}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAnInterruptedStartOfDevEndsWithoutAnError interrupts a first start at several moments.
+func TestAnInterruptedStartOfDevEndsWithoutAnError(t *testing.T) {
+	t.Parallel()
+	for _, reached := range []string{"cloud.log", "secrets/operator", "secrets/gateway", "host-2/pid", "host/ns/*"} {
+		t.Run(reached, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			defer cancel()
+			dir := t.TempDir()
+			p, err := proctest.Spawn(t, proctest.Build(t, "../..", "./cmd/corvo-cloud"), "dev", "--bind", "127.0.0.1:0", "--data-dir", dir, "--hosts", "2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, ctx, reached, func() bool {
+				found, err := filepath.Glob(filepath.Join(dir, reached))
+				return err == nil && len(found) > 0
+			})
+			if err := p.Terminate(t); err != nil {
+				t.Errorf("%v\n%s", err, p.Log())
+			}
+			for _, host := range []string{"host", "host-2"} {
+				if _, err := os.Stat(filepath.Join(dir, host, "pid")); err == nil && runs(t, dir, host) {
+					t.Errorf("%s still runs", host)
+				}
+			}
+		})
 	}
 }

@@ -46,6 +46,16 @@ func (p *process) begin(ctx context.Context, service, instance string, files ...
 
 func (r *running) tracer() trace.TracerProvider { return r.tracing.Provider() }
 
+// unopened returns the error of a part that could not be opened, or nil if a signal interrupted its start, because a signal
+// is a regular end of a command. The log has the error then.
+func (r *running) unopened(ctx context.Context, part string, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	r.log.Info("the "+part+" stopped before it was open", "why", err)
+	return nil
+}
+
 // end closes a command's resources within its shutdown timeout and joins the errors to err.
 func (p *process) end(ctx context.Context, r *running, err error, stops ...func(context.Context) error) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.ShutdownTimeout)

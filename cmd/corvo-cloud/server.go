@@ -121,12 +121,7 @@ func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
 	plane, err := cfg.open(ctx, out, r, listener.Addr(), held)
 	if err != nil {
 		stop()
-		err = errors.Join(err, <-served)
-		if ctx.Err() != nil {
-			r.log.Info("the control plane stopped before it was open", "why", err)
-			err = nil
-		}
-		return cfg.end(ctx, r, err)
+		return cfg.end(ctx, r, r.unopened(ctx, "control plane", errors.Join(err, <-served)))
 	}
 	starting.Open(plane)
 	fmt.Fprintf(out, "the control plane listens on %s\n", public.URL(listener.Addr()))
