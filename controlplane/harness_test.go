@@ -289,6 +289,7 @@ func (h *host) be(deaf bool, sick string) {
 func (h *host) reports(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	reporter := wire.NewReporter(time.Now, func(r wire.Report) (wire.ReportAnswer, error) { return h.member.Report(ctx, r) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -298,7 +299,7 @@ func (h *host) reports(ctx context.Context) {
 		}
 		// A plane that is closed, or has not accepted the host yet, is asked again.
 		h.settle(ctx)
-		if h.member.Report(ctx, h.report()) == nil {
+		if reporter.Report(h.report()) == nil {
 			h.reported.Store(true)
 		}
 	}

@@ -248,7 +248,7 @@ func TestFollowersStreamAndTakeNoReports(t *testing.T) {
 	until(t, "the gateway of a follower has the document", func() bool { d, _ := gateway.doc(ns.ID); return d.Ready })
 
 	inOneTerm(t, all, func(leader *plane, followers []*plane) error {
-		if err := gateway.member.Report(t.Context(), wire.Report{}); leader != follower && api.CodeOf(err) != api.LeaderUnavailable {
+		if _, err := gateway.member.Report(t.Context(), wire.Report{}); leader != follower && api.CodeOf(err) != api.LeaderUnavailable {
 			return fmt.Errorf("a follower takes a report: %w", err)
 		}
 		for p, want := range map[*plane]api.Code{leader: api.StateConflict, followers[0]: api.LeaderUnavailable} {

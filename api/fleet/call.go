@@ -20,11 +20,12 @@ import (
 // maxAnswerBytes limits a response that is not a stream.
 const maxAnswerBytes = 4 << 20
 
-// Report sends a report of this host to the control plane. Every error of Report and of the calls below is an
-// *api.Error. It is LEADER_UNAVAILABLE if the member has not joined yet or no process of the control plane
+// Report sends one report to the control plane; a Reporter makes those of a host. Every error of Report and of the calls
+// below is an *api.Error. It is LEADER_UNAVAILABLE if the member has not joined yet or no process of the control plane
 // answers.
-func (m *Member) Report(ctx context.Context, r Report) error {
-	return m.call(ctx, http.MethodPost, ReportPath, r, nil)
+func (m *Member) Report(ctx context.Context, r Report) (answer ReportAnswer, err error) {
+	err = m.call(ctx, http.MethodPost, ReportPath, r, &answer)
+	return answer, err
 }
 
 // LastUsage returns the last number of a source's usage that the control plane has applied or set aside; 0 =

@@ -86,14 +86,14 @@ func TestMemberGoesOnWithTheNextProcess(t *testing.T) {
 	if at, _ := m.Endpoints().Current(); at != 2 {
 		t.Errorf("it asks process %d", at)
 	}
-	if err := m.Report(t.Context(), fleet.Report{}); err != nil {
+	if _, err := m.Report(t.Context(), fleet.Report{}); err != nil {
 		t.Errorf("a report: %v", err)
 	}
 	first.CloseClientConnections()
 	first.Listener.Close()
 	c.Put(open("b"))
 	wait(t, &h, 1, 2)
-	if err := m.Report(t.Context(), fleet.Report{}); err != nil {
+	if _, err := m.Report(t.Context(), fleet.Report{}); err != nil {
 		t.Errorf("a report to the next process: %v", err)
 	}
 }

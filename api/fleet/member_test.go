@@ -166,7 +166,7 @@ func TestMemberOutlivesTheControlPlane(t *testing.T) {
 	wait(t, &h, 1)
 	c.SetDown(true)
 	fleettest.Eventually(t, "it knows", func() bool { return !m.Connected() })
-	if err := m.Report(t.Context(), fleet.Report{}); api.CodeOf(err) != api.LeaderUnavailable {
+	if _, err := m.Report(t.Context(), fleet.Report{}); api.CodeOf(err) != api.LeaderUnavailable {
 		t.Errorf("a report to nobody: %v", err)
 	}
 	c.Put(open("b"))
@@ -348,7 +348,10 @@ func TestMemberLearnsKeys(t *testing.T) {
 	c.Rotate(false)
 	c.Retire()
 	fleettest.Eventually(t, "it trusts only the new key", func() bool { return bytes.Equal(m.Trusted().JWKS(), c.Trusted().JWKS()) })
-	fleettest.Eventually(t, "a report is taken again", func() bool { return m.Report(t.Context(), fleet.Report{}) == nil })
+	fleettest.Eventually(t, "a report is taken again", func() bool {
+		_, err := m.Report(t.Context(), fleet.Report{})
+		return err == nil
+	})
 }
 
 func TestMemberRenewsItsToken(t *testing.T) {
@@ -454,7 +457,7 @@ func TestMemberCalls(t *testing.T) {
 	run(t, m, fleet.Follow{})
 	fleettest.Eventually(t, "it has joined", func() bool { return m.Token() != "" })
 	report := fleet.Report{Number: 4, Cells: []fleet.CellReport{{Namespace: "a", Generation: 1, State: fleet.Opened}}, LastUsed: map[string]int64{"k": 5}}
-	if err := m.Report(t.Context(), report); err != nil {
+	if _, err := m.Report(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]fleet.Report{report}, c.Reports()); diff != "" {

@@ -14,7 +14,7 @@ import (
 const (
 	JoinPath   = "/fleet/v1/join"        // POST JoinRequest -> JoinAnswer
 	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line
-	ReportPath = "/fleet/v1/report"      // POST Report -> {}
+	ReportPath = "/fleet/v1/report"      // POST Report -> ReportAnswer
 	UsagePath  = "/fleet/v1/usage"       // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
 	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; from hosts, for a namespace that is being deleted
 	JWKSPath   = "/.well-known/jwks.json"
@@ -181,17 +181,44 @@ const (
 	Waiting = "waiting"
 )
 
-// Report is the state of a host, always with all its cells. A host sends one after each change and every
-// ReportEvery.
+// Report is the state of a host, or the part of it that has changed. A host sends one after each change and every
+// ReportEvery. A full report holds all cells of the host, in one or more parts. A delta holds the cells that differ
+// from those of the last report that the control plane has acknowledged. Reporter makes both.
 type Report struct {
-	Number int64        `json:"number"` // of the newest document it has handled
-	Cells  []CellReport `json:"cells"`
+	Number int64 `json:"number"` // of the newest document it has handled
+	// Sequence numbers the reports of a process of a host and the parts of full ones, from 1. A gateway sends none.
+	Sequence int64 `json:"sequence,omitempty"`
+	// Base is the Sequence of the report that this one continues, which the control plane has acknowledged; 0 = this
+	// is a full report, or its first part.
+	Base int64 `json:"base,omitempty"`
+	// More says that another part of the same full report follows. The control plane uses the cells of a full report
+	// once it has the last part.
+	More  bool         `json:"more,omitempty"`
+	Cells []CellReport `json:"cells,omitempty"`
+	// Ended has the namespaces of earlier cells that the host does not have any more. Only a delta needs it.
+	Ended []string `json:"ended,omitempty"`
 	// Capacity is the host's room for namespaces; nil = not known.
 	Capacity *Capacity `json:"capacity,omitempty"`
 	// LastUsed has the times of last use, in Unix seconds, of the keys that were used since the last
 	// report.
 	LastUsed map[string]int64 `json:"last_used,omitempty"`
 }
+
+// ReportAnswer is the answer to a report.
+type ReportAnswer struct {
+	// Full says that the control plane has not taken the cells of the report, because it lacks the report that this
+	// one continues. The host sends a full one at once.
+	Full bool `json:"full,omitempty"`
+}
+
+// These constants bound the reports of a host.
+const (
+	MaxReportBody    = 4 << 20 // bytes of a report, or of a part of a full one
+	MaxReportCells   = 100_000 // of a host
+	MaxReportKeys    = 10_000  // of LastUsed
+	MaxReportError   = 1 << 10 // bytes of CellReport.Error
+	MaxReportMembers = 64      // voters and learners of a GroupReport
+)
 
 // CellReport is the state of one namespace on a host.
 type CellReport struct {
@@ -226,8 +253,12 @@ type GroupReport struct {
 	Learners      []string `json:"learners,omitempty"`
 }
 
-// ReportEvery is the time between two reports without a change.
-const ReportEvery = 2 * time.Second
+// ReportEvery is the time between two reports without a change, and FullReportEvery the time between two full ones
+// that the control plane has not asked for.
+const (
+	ReportEvery     = 2 * time.Second
+	FullReportEvery = time.Minute
+)
 
 // UsageAnswer has the last number of a source's usage that was applied or set aside; 0 = none.
 type UsageAnswer struct {

@@ -28,21 +28,23 @@ var (
 )
 
 // TestFleetSimulation plays random histories of the planner, two reconcilers and a real store with seven modelled hosts,
-// whose groups are models too. Reports and documents are lost, late and repeated, steps are late, hosts crash between
-// any two effects, stay away, lose their disk and go back to a lost one, leaders of the control plane change, and
-// namespaces are created, scaled, drained and deleted. In each history
+// whose groups are models too. The code of real hosts makes the reports, and that of a real control plane takes them.
+// Reports and documents are lost, late and repeated, steps are late, hosts crash between any two effects, stay away, lose
+// their disk and go back to a lost one, leaders of the control plane change, and namespaces are created, scaled, drained
+// and deleted. In each history
 //
 //   - an incarnation has at most one founder,
 //   - no acknowledged entry of a group is lost,
 //   - a majority of the voters of a group is up to date on a store that is not lost, unless the history has lost one
 //     before its founding was recorded,
+//   - a reconciler that acknowledges a report has all cells of the host, and no others,
 //   - and every operation and every change ends once the faults do.
 func TestFleetSimulation(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	all := map[string]int{}
 	t.Cleanup(func() {
-		want := []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove"}
+		want := []string{"founded", "left", "dead", "kept", "replace", "change", "settle", "remove", "delta", "part", "full report wanted", "forgotten"}
 		if !testing.Short() {
 			want = append(want, "discarded") // too rare for a few histories
 		}
@@ -297,28 +299,6 @@ func (w *simWorld) alive() (all []*simGroup) {
 	return all
 }
 
-// report sends the report of a host, which may be lost, late or repeated. A late one of an older process is refused.
-func (w *simWorld) report(h *simHost) {
-	if !h.alive {
-		return
-	}
-	of, run := w.reportOf(h), h.run
-	arrive := func(r *Reconciler) {
-		if run == h.run {
-			r.cfg.Observations.Observe(leading(w.t, w.s), h.id, of)
-		}
-	}
-	if w.chance(80) {
-		arrive(w.r[0])
-	}
-	if w.chance(50) {
-		arrive(w.r[1])
-	}
-	if w.chance(5) {
-		w.late = append(w.late, func() { arrive(w.r[w.rng.IntN(2)]) })
-	}
-}
-
 // changeStore restarts a host with another store, a new one or an old one, and may delete the present one. It does
 // nothing if a founded namespace would lose the majority of its copies, because no plan can save that.
 func (w *simWorld) changeStore(h *simHost) {
@@ -509,7 +489,7 @@ func (w *simWorld) round() {
 		}
 	}
 	for _, h := range w.hosts {
-		w.r[0].cfg.Observations.Observe(leading(w.t, w.s), h.id, w.reportOf(h))
+		w.reportTo(h, w.r[0])
 	}
 	w.pass(w.r[0])
 	w.check()

@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"maps"
 	"slices"
+	"time"
 
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/store"
@@ -13,7 +15,9 @@ type simHost struct {
 	id     string
 	run    int64
 	alive  bool
-	store  *simStore // of its newest process
+	send   func(wire.Report) (wire.ReportAnswer, error)
+	report *wire.Reporter // of its newest process; calls send
+	store  *simStore      // of its newest process
 	stores []*simStore
 }
 
@@ -40,6 +44,8 @@ func (w *simWorld) start(h *simHost, at *simStore) {
 		w.t.Fatal(err)
 	}
 	h.run, h.store, h.alive, at.opened = joined.Run, at, true, map[string]bool{}
+	h.report = wire.NewReporter(func() time.Time { return w.now }, func(r wire.Report) (wire.ReportAnswer, error) { return h.send(r) })
+	h.report.PartBytes = simPartBytes
 }
 
 // hostOf returns the host whose newest process has a store; nil = the store is lost.
@@ -221,7 +227,8 @@ func (g *simGroup) propose() {
 }
 
 func (w *simWorld) reportOf(h *simHost) (r wire.Report) {
-	for id, d := range h.store.docs {
+	for _, id := range slices.Sorted(maps.Keys(h.store.docs)) {
+		d := h.store.docs[id]
 		groups, has := h.store.copies[id]
 		c := wire.CellReport{Namespace: id, Generation: d.Generation, State: wire.Opening}
 		switch own, role := h.store.member(d); {

@@ -18,8 +18,8 @@ const AliveLimit = 5 * wire.ReportEvery
 const HostGrace = 10 * time.Minute
 
 // Observations holds the last reports of hosts, and the times of the last requests of hosts and gateways.
-// Observations are not state: a process that starts or begins to lead knows nothing and receives all reports
-// within wire.ReportEvery.
+// Observations are not state: a process that starts or begins to lead knows nothing, asks each host for a full report
+// and has all of them within wire.ReportEvery.
 type Observations struct {
 	now   func() time.Time
 	grace time.Duration // time without a report after which a host is dead
@@ -35,9 +35,10 @@ type Observations struct {
 // observed holds the observations of one host or gateway.
 type observed struct {
 	seen     time.Time // time of its last request of any kind
-	reported time.Time // time of its last report; zero = none since this process started
+	reported time.Time // time of its last report; zero = none in this term
 	cells    map[string]observedCell
 	capacity wire.Capacity // in its last report; zero = not known
+	chain    reportChain
 }
 
 // observedCell is a report on a namespace and the time since when the host has reported the same.
@@ -70,39 +71,6 @@ func (o *Observations) Touch(id string) {
 	o.host(id)
 }
 
-// Observe records a report that a host sent while this process led in the given term. The report lists all
-// cells of the host. Observe ignores the report if this process has begun to lead in a later term.
-func (o *Observations) Observe(term uint64, id string, r wire.Report) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.lead(term); term < o.term {
-		return
-	}
-	h := o.host(id)
-	cells := make(map[string]observedCell, len(r.Cells))
-	changed := len(r.Cells) != len(h.cells)
-	for _, c := range r.Cells {
-		cell := plan.CellReport{Generation: c.Generation, State: c.State, Error: c.Error, Incarnations: c.Incarnations, Groups: c.Groups}
-		since := h.seen
-		if was, ok := h.cells[c.Namespace]; ok && cell.Equal(was.CellReport) {
-			since = was.since
-		} else {
-			o.news[c.Namespace], changed = true, true
-		}
-		cells[c.Namespace] = observedCell{cell, since}
-	}
-	revived := !o.alive(h)
-	h.reported = h.seen
-	if revived || changed {
-		close(o.fresh)
-		o.fresh = make(chan struct{})
-	}
-	h.cells, h.capacity = cells, wire.Capacity{}
-	if r.Capacity != nil {
-		h.capacity = *r.Capacity
-	}
-}
-
 // Lead drops the reports of earlier terms of this process's leadership, because they are old: hosts count as
 // alive only once they have reported in this term. It keeps the times of requests.
 func (o *Observations) Lead(term uint64) {
@@ -119,7 +87,7 @@ func (o *Observations) lead(term uint64) {
 	o.term, o.since, o.watch = term, o.now(), o.now()
 	clear(o.news)
 	for _, h := range o.hosts {
-		h.reported, h.cells, h.capacity = time.Time{}, nil, wire.Capacity{}
+		h.reported, h.cells, h.capacity, h.chain = time.Time{}, nil, wire.Capacity{}, reportChain{}
 	}
 }
 

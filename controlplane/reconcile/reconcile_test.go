@@ -93,6 +93,18 @@ func opened(t *testing.T, s *store.Store, incarnations []entry.Incarnation) wire
 		Groups: []wire.GroupReport{{Role: wire.Leading, Epoch: 1, Generation: generation(t, s), Configuration: 3, Voters: []string{storeID}}}}}}
 }
 
+// observeFull takes the next full report of a host's first process.
+func observeFull(t *testing.T, o *Observations, term uint64, id string, r wire.Report) {
+	t.Helper()
+	r.Sequence = 1
+	if h := o.hosts[id]; h != nil {
+		r.Sequence += h.chain.sequence
+	}
+	if full, err := o.Observe(term, id, 1, r); full != (term < o.term) || err != nil {
+		t.Errorf("a full report of %s: another is wanted: %v, %v", id, full, err)
+	}
+}
+
 // logged collects the log of a reconciler.
 type logged struct {
 	mu   sync.Mutex
@@ -121,9 +133,9 @@ func TestStepsAreSpansOfTheOperation(t *testing.T) {
 	if got := r.Waiting("ns_1"); !strings.Contains(got, "no host in region eu reports") || len(spans.Ended()) != 0 {
 		t.Errorf("without a host it says %q in %d spans", got, len(spans.Ended()))
 	}
-	observations.Observe(leading(t, s), "host_1", wire.Report{})
+	observeFull(t, observations, leading(t, s), "host_1", wire.Report{})
 	r.pass(t.Context(), leading(t, s))
-	observations.Observe(leading(t, s), "host_1", opened(t, s, minted))
+	observeFull(t, observations, leading(t, s), "host_1", opened(t, s, minted))
 	r.pass(t.Context(), leading(t, s))
 	r.pass(t.Context(), leading(t, s))
 	if got := r.Waiting("ns_1"); got != "" {
@@ -225,7 +237,7 @@ func TestAFailingStore(t *testing.T) {
 	s, shut := openStore(t)
 	populate(t, s)
 	observations := NewObservations(time.Now, HostGrace)
-	observations.Observe(leading(t, s), "host_1", wire.Report{})
+	observeFull(t, observations, leading(t, s), "host_1", wire.Report{})
 	log := &logged{}
 	r := New(Config{Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	gone, cancel := context.WithCancel(t.Context())
@@ -274,7 +286,7 @@ func TestObservations(t *testing.T) {
 			}
 		}
 		report := wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: 2, State: wire.Opening}}}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		if !news() {
 			t.Error("a first report is no news")
 		}
@@ -287,12 +299,12 @@ func TestObservations(t *testing.T) {
 				t.Errorf("host %s reports %s as %+v, want %+v", of[0], of[1], got, want)
 			}
 		}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		if news() {
 			t.Error("the same report again is news")
 		}
 		report.Cells[0].State = wire.Opened
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		if !news() {
 			t.Error("another report is no news")
 		}
@@ -305,24 +317,24 @@ func TestObservations(t *testing.T) {
 		if o.Alive("h") {
 			t.Error("alive beyond the limit")
 		}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		if !news() || !o.Alive("h") {
 			t.Error("the return of a host is no news")
 		}
-		o.Observe(1, "h", wire.Report{})
+		observeFull(t, o, 1, "h", wire.Report{})
 		if !o.Cell("h", "ns_1").Equal(plan.CellReport{}) {
 			t.Error("a report is all a host has, and what it left out is remembered")
 		}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		o.Lead(2)
 		if _, seen := o.Seen("h"); o.Alive("h") || !o.Cell("h", "ns_1").Equal(plan.CellReport{}) || !seen {
 			t.Error("a report of an earlier term counts in the next one, or its request is forgotten")
 		}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		if o.Alive("h") {
 			t.Error("a late report of an earlier term counts")
 		}
-		o.Observe(3, "h", report)
+		observeFull(t, o, 3, "h", report)
 		o.Lead(3)
 		if !o.Alive("h") {
 			t.Error("a report that came before the loop of its term is dropped")
@@ -356,13 +368,13 @@ func TestSilence(t *testing.T) {
 		expect("at the limit after the begin of the term", "h", false, false, false)
 		sleep(time.Nanosecond)
 		expect("after the limit", "h", false, true, false)
-		o.Observe(1, "h", wire.Report{})
+		observeFull(t, o, 1, "h", wire.Report{})
 		sleep(grace)
 		expect("at the end of the grace", "h", false, true, false)
 		sleep(time.Nanosecond)
 		expect("after the grace", "h", false, true, true)
 		expect("without a report in the term", "g", false, true, true)
-		o.Observe(1, "h", wire.Report{})
+		observeFull(t, o, 1, "h", wire.Report{})
 		expect("after a report", "h", true, false, false)
 		sleep(grace + 1)
 		o.Lead(2)
@@ -385,21 +397,21 @@ func TestLastingReports(t *testing.T) {
 		o := NewObservations(time.Now, HostGrace)
 		report := wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", State: wire.Opened, Groups: []wire.GroupReport{{Role: wire.Following}}}}}
 		for range 2 {
-			o.Observe(1, "h", report)
+			observeFull(t, o, 1, "h", report)
 			time.Sleep(AliveLimit)
 		}
 		if !o.Cell("h", "ns_1").Lasting || o.Cell("h", "ns_2").Lasting {
 			t.Error("an old report is not lasting, or none is")
 		}
 		report.Cells[0].Groups = []wire.GroupReport{{Role: wire.Leading, Voters: []string{"a"}}}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		time.Sleep(AliveLimit)
 		if o.Cell("h", "ns_1").Lasting {
 			t.Error("a report is lasting at the limit")
 		}
 		fresh := o.Fresh()
 		report.Cells[0].Groups = []wire.GroupReport{{Role: wire.Leading, Voters: []string{"a", "b"}}}
-		o.Observe(1, "h", report)
+		observeFull(t, o, 1, "h", report)
 		select {
 		case <-fresh:
 		default:

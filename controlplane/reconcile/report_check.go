@@ -14,7 +14,7 @@ import (
 // A settled namespace needs the reconciler only when a host of a member reports something new, dies or drains. From such
 // a report a namespace of an earlier version gets its first incarnations. A report of other incarnations is an alarm.
 
-// addReported adds the namespaces with new reports to work, which holds those with an operation.
+// addReported adds the namespaces with new reports to work, which holds the unsettled ones: see store.Unsettled.
 func (r *Reconciler) addReported(ctx context.Context, work []fleet.Namespace) ([]fleet.Namespace, error) {
 	maps.Copy(r.settled, r.cfg.Observations.News())
 	for _, ns := range work {

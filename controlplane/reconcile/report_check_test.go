@@ -34,7 +34,7 @@ func settled(t *testing.T) (*store.Store, *Reconciler, *logged) {
 // report takes a report of host_1 and runs a pass.
 func (r *Reconciler) report(t *testing.T, of wire.Report) {
 	t.Helper()
-	r.cfg.Observations.Observe(leading(t, r.cfg.Store), "host_1", of)
+	observeFull(t, r.cfg.Observations, leading(t, r.cfg.Store), "host_1", of)
 	r.pass(t.Context(), leading(t, r.cfg.Store))
 }
 
@@ -87,17 +87,17 @@ func TestNewReportsAreLookedAt(t *testing.T) {
 		}
 	}
 	look("after the passes", 0)
-	r.cfg.Observations.Observe(leading(t, s), "host_1", wire.Report{})
+	observeFull(t, r.cfg.Observations, leading(t, s), "host_1", wire.Report{})
 	look("without a report on it", 0)
-	r.cfg.Observations.Observe(leading(t, s), "host_1", opened(t, s, minted))
+	observeFull(t, r.cfg.Observations, leading(t, s), "host_1", opened(t, s, minted))
 	look("after a report", 1)
-	r.cfg.Observations.Observe(leading(t, s), "host_1", opened(t, s, minted))
+	observeFull(t, r.cfg.Observations, leading(t, s), "host_1", opened(t, s, minted))
 	look("after the same report", 0)
 	r.lookAgain(namespace(t, s))
 	look("after a failure", 1)
 	stray := opened(t, s, minted)
 	stray.Cells[0].Namespace = "ns_unknown"
-	r.cfg.Observations.Observe(leading(t, s), "host_1", stray)
+	observeFull(t, r.cfg.Observations, leading(t, s), "host_1", stray)
 	look("after a report on an unknown one", 0)
 }
 

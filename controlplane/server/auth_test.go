@@ -204,7 +204,7 @@ func TestAuthorised(t *testing.T) {
 		}
 		if r.Path == wire.ReportPath {
 			for who, key := range w.members {
-				if a := w.send(r.Method, r.Path, key, `{}`); a.status != 200 {
+				if a := w.send(r.Method, r.Path, key, `{"sequence":1}`); a.status != 200 {
 					t.Errorf("report of %s: %d %s", who, a.status, a.body)
 				}
 			}

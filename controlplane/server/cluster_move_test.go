@@ -20,12 +20,13 @@ type mover struct {
 	ids      map[string]string // by name of the host, as are the others
 	stores   map[string]string
 	services map[string]string
+	reports  map[string]int // number of reports so far
 }
 
 func startMover(t *testing.T) (m mover, admin string) {
 	t.Helper()
 	f, admin := start(t)
-	m = mover{front: f, ids: map[string]string{}, stores: map[string]string{}, services: map[string]string{}}
+	m = mover{front: f, ids: map[string]string{}, stores: map[string]string{}, services: map[string]string{}, reports: map[string]int{}}
 	for _, name := range []string{"one", "two"} {
 		id, credential := f.host(name, keyring.Host)
 		m.ids[name], m.services[name] = id, f.join(credential, "http://"+name+".test")
@@ -56,7 +57,8 @@ func (m mover) report(name string, generation int64, leads ...string) {
 		}
 		cells = fmt.Sprintf(`{"namespace":%q,"generation":%d,"state":%q,"incarnations":[%q],"groups":[%s]}`, m.ns, generation, wire.Opened, incarnation, group)
 	}
-	if a := m.send("POST", wire.ReportPath, m.services[name], `{"cells":[`+cells+`]}`); a.status != http.StatusOK {
+	m.reports[name]++
+	if a := m.send("POST", wire.ReportPath, m.services[name], fmt.Sprintf(`{"sequence":%d,"cells":[%s]}`, m.reports[name], cells)); a.status != http.StatusOK {
 		m.t.Fatalf("a report: %d %s", a.status, a.body)
 	}
 }

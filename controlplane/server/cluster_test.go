@@ -22,7 +22,7 @@ func TestClusters(t *testing.T) {
 	placed, waiting := f.namespace("acme", "orders"), f.namespace(other, "mail")
 	service := f.join(credential, "http://one.test")
 	f.settle(placed, host)
-	if a := f.send("POST", wire.ReportPath, service, `{"cells":[{"namespace":"`+placed+`","generation":1,"state":"failed","error":"disk full"}]}`); a.status != 200 {
+	if a := f.send("POST", wire.ReportPath, service, `{"sequence":1,"cells":[{"namespace":"`+placed+`","generation":1,"state":"failed","error":"disk full"}]}`); a.status != 200 {
 		t.Fatalf("a report: %d %s", a.status, a.body)
 	}
 	ops := f.cloud(f.operator)

@@ -22,15 +22,11 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// Bounds and prefixes of the reports and usage that members send.
+// Bounds and prefixes of the usage that members send.
 const (
-	MaxReportCells = 100_000
-	MaxReportKeys  = 100_000 // of LastUsed
-	maxReportError = 1 << 10 // bytes kept of a cell's error
-	maxReportBody  = 16 << 20
-	maxUsageBody   = store.MaxAsideFrame
-	shardStream    = "shard/"
-	gatewayStream  = "gateway/"
+	maxUsageBody  = store.MaxAsideFrame
+	shardStream   = "shard/"
+	gatewayStream = "gateway/"
 )
 
 // join exchanges a fleet credential for a service token, and for a gateway also for the token that it
@@ -157,7 +153,8 @@ func kindOf(kind keyring.Kind) certificate.Kind {
 }
 
 // report takes the report of a member: the cells of a host, and when keys were last used there. A gateway has
-// no cells. Only the leader takes reports, because its reconciler decides by them.
+// no cells. Only the leader takes reports, because its reconciler decides by them. It takes the times of last use also
+// from a report that it answers with a request for a full one.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error {
 	term, leads := s.store.LeadingTerm()
 	if !leads {
@@ -180,22 +177,25 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error 
 			s.lastUsed.mark(id, min(unix, now))
 		}
 	}
+	var answer wire.ReportAnswer
 	if m.host.Kind == keyring.Host {
-		s.cfg.Observations.Observe(term, m.host.ID, body)
+		var err error
+		if answer.Full, err = s.cfg.Observations.Observe(term, m.host.ID, m.run, body); err != nil {
+			return err
+		}
 	}
-	return serve.WriteJSON(w, http.StatusOK, struct{}{})
+	return serve.WriteJSON(w, http.StatusOK, answer)
 }
 
 // cellStates lists the valid states of a cell.
 var cellStates = map[string]bool{wire.Opening: true, wire.Opened: true, wire.Closing: true, wire.Gone: true, wire.Failed: true, wire.Waiting: true}
 
 func (f *faults) report(r *wire.Report, kind keyring.Kind) {
-	if len(r.Cells) > MaxReportCells {
-		f.add("cells", "has %d entries: at most %d are taken", len(r.Cells), MaxReportCells)
-		return
+	if kind == keyring.Host && (r.Sequence < 1 || r.Base < 0 || r.Base >= r.Sequence) {
+		f.add("sequence", "is %d and base is %d: a host numbers its reports from 1, and the base is an earlier one or 0", r.Sequence, r.Base)
 	}
-	if len(r.LastUsed) > MaxReportKeys {
-		f.add("last_used", "has %d entries: at most %d are taken", len(r.LastUsed), MaxReportKeys)
+	if len(r.LastUsed) > wire.MaxReportKeys {
+		f.add("last_used", "has %d entries: at most %d are taken", len(r.LastUsed), wire.MaxReportKeys)
 	}
 	if r.Capacity != nil && !r.Capacity.Valid() {
 		f.add("capacity", "is none: it has at most as many free bytes as bytes, a bound on cells above 0, and percents of at most 100")
@@ -211,9 +211,15 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 		if len(c.Incarnations) > store.MaxShards {
 			f.add(fmt.Sprintf("cells[%d].incarnations", i), "has %d entries: a namespace has at most %d shards", len(c.Incarnations), store.MaxShards)
 		}
-		if len(c.Error) > maxReportError {
-			c.Error = strings.ToValidUTF8(c.Error[:maxReportError], "")
+		if len(c.Groups) > store.MaxShards {
+			f.add(fmt.Sprintf("cells[%d].groups", i), "has %d entries: a namespace has at most %d shards", len(c.Groups), store.MaxShards)
 		}
+		for j, g := range c.Groups {
+			if number := len(g.Voters) + len(g.Learners); number > wire.MaxReportMembers {
+				f.add(fmt.Sprintf("cells[%d].groups[%d]", i, j), "has %d members: at most %d are taken", number, wire.MaxReportMembers)
+			}
+		}
+		c.Error = wire.CutReportError(c.Error)
 	}
 }
 

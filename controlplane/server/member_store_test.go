@@ -17,7 +17,7 @@ func TestOnlyTheNewestProcessOfAHostIsServed(t *testing.T) {
 	store := newStoreID(t)
 	join := wire.JoinRequest{Address: "http://old", Version: "v1", Store: store}
 	old := f.joinAs(credential, join)
-	if a := f.send("POST", wire.ReportPath, old.Token, "{}"); a.status != 200 {
+	if a := f.send("POST", wire.ReportPath, old.Token, `{"sequence":1}`); a.status != 200 {
 		t.Fatalf("a report: %d %s", a.status, a.body)
 	}
 	f.wantStore("one", store, api.StoreServing)
@@ -35,7 +35,7 @@ func TestOnlyTheNewestProcessOfAHostIsServed(t *testing.T) {
 	if a := f.send("POST", wire.JoinPath, credential, `{"address":"http://old","version":"v1","store":"`+store+`","run":1}`); a.problem(t).Code != api.StateConflict {
 		t.Errorf("the older process joins again: %d %s", a.status, a.body)
 	}
-	if a := f.send("POST", wire.ReportPath, newest.Token, "{}"); a.status != 200 {
+	if a := f.send("POST", wire.ReportPath, newest.Token, `{"sequence":1}`); a.status != 200 {
 		t.Errorf("a report of the newest: %d %s", a.status, a.body)
 	}
 	_, other := f.host("two", keyring.Host)

@@ -464,7 +464,7 @@ func TestReports(t *testing.T) {
 	_, operatorID, _ := keyring.Parse(f.operator)
 	at, later := f.now().Add(-time.Hour).Unix(), f.now().Add(time.Hour).Unix()
 	body := func(unix int64) string {
-		return fmt.Sprintf(`{"last_used":{%q:%d,"nobody":%d,%q:%d}}`, key.ID, unix, unix, operatorID, later)
+		return fmt.Sprintf(`{"sequence":1,"last_used":{%q:%d,"nobody":%d,%q:%d}}`, key.ID, unix, unix, operatorID, later)
 	}
 	used := func() time.Time {
 		t.Helper()
@@ -497,30 +497,52 @@ func TestReports(t *testing.T) {
 		t.Error("a report was taken for a key that is none of a tenant's")
 	}
 	for _, c := range []struct{ key, body string }{
-		{host, `{"cells":[{"namespace":"","generation":1,"state":"open"}]}`},
-		{host, `{"cells":[{"namespace":"n","generation":1,"state":"on fire"}]}`},
+		{host, `{"sequence":2,"cells":[{"namespace":"","generation":1,"state":"open"}]}`},
+		{host, `{"sequence":2,"cells":[{"namespace":"n","generation":1,"state":"on fire"}]}`},
 		{gateway, `{"cells":[{"namespace":"n","generation":1,"state":"open"}]}`},
-		{host, `{"capacity":{"max_cells":0}}`},
-		{host, `{"capacity":{"max_cells":1,"open_cells":-1}}`},
-		{host, `{"capacity":{"max_cells":1,"disk_total":1,"disk_free":2}}`},
-		{host, `{"capacity":{"max_cells":1,"disk_total":2,"disk_free":1}}`},
-		{host, `{"capacity":{"max_cells":1,"max_disk_percent":101}}`},
-		{host, `{"cells":[` + strings.Repeat(`{"namespace":"n","generation":1,"state":"open"},`, MaxReportCells) + `{}]}`},
+		{host, `{"sequence":2,"capacity":{"max_cells":0}}`},
+		{host, `{"sequence":2,"capacity":{"max_cells":1,"open_cells":-1}}`},
+		{host, `{"sequence":2,"capacity":{"max_cells":1,"disk_total":1,"disk_free":2}}`},
+		{host, `{"sequence":2,"capacity":{"max_cells":1,"disk_total":2,"disk_free":1}}`},
+		{host, `{"sequence":2,"capacity":{"max_cells":1,"max_disk_percent":101}}`},
 		{host, withIncarnations(store.MaxShards + 1)},
+		{host, withGroups(store.MaxShards+1, 2)},
+		{host, withGroups(1, wire.MaxReportMembers+1)},
+		{host, `{}`},
+		{host, `{"sequence":2,"base":2}`},
+		{host, `{"sequence":2,"base":-1}`},
+		{host, withKeys(wire.MaxReportKeys + 1)},
 	} {
 		if a := f.send("POST", wire.ReportPath, c.key, c.body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("the report %.60s: %d %.200s", c.body, a.status, a.body)
 		}
 	}
-	if a := f.send("POST", wire.ReportPath, host, withIncarnations(store.MaxShards)); a.status != http.StatusOK {
-		t.Errorf("a report of %d shards: %d %.200s", store.MaxShards, a.status, a.body)
+	for _, most := range []string{withIncarnations(store.MaxShards), withKeys(wire.MaxReportKeys), withGroups(store.MaxShards, 2), withGroups(1, wire.MaxReportMembers)} {
+		if a := f.send("POST", wire.ReportPath, host, most); a.status != http.StatusOK {
+			t.Errorf("a report at a bound: %d %.200s", a.status, a.body)
+		}
 	}
+}
+
+// withGroups returns a report with the groups of a namespace, each with some members, of which one is a learner.
+func withGroups(number, members int) string {
+	group := `,{"role":"leading","learners":["s"],"voters":["s"` + strings.Repeat(`,"s"`, members-2) + `]}`
+	return `{"sequence":2,"cells":[{"namespace":"n","generation":1,"state":"open","groups":[` + strings.Repeat(group, number)[1:] + `]}]}`
+}
+
+// withKeys returns a report with the last uses of some keys.
+func withKeys(number int) string {
+	keys := make([]string, number)
+	for i := range keys {
+		keys[i] = fmt.Sprintf(`"key_%d":1`, i)
+	}
+	return `{"sequence":2,"last_used":{` + strings.Join(keys, ",") + `}}`
 }
 
 // withIncarnations returns a report with the incarnations of a namespace's shards.
 func withIncarnations(shards int) string {
 	all := strings.Repeat(`,"`+entry.Incarnation{1}.String()+`"`, shards)
-	return `{"cells":[{"namespace":"n","generation":1,"state":"open","incarnations":[` + all[1:] + `]}]}`
+	return `{"sequence":2,"cells":[{"namespace":"n","generation":1,"state":"open","incarnations":[` + all[1:] + `]}]}`
 }
 
 // A gateway has a second token for hosts, which is refused at the control plane. A host has no such token.

@@ -160,7 +160,7 @@ func (s *Server) fleetRoutes() []serve.Route {
 	return []serve.Route{
 		{Method: "POST", Path: wire.JoinPath, Permission: tenancy.FleetJoin, Handler: s.join, Summary: fleetSummary},
 		{Method: "GET", Path: wire.DocsPath, Permission: serve.Open, Handler: s.memberOnly(s.docs), Summary: fleetSummary},
-		{Method: "POST", Path: wire.ReportPath, Permission: serve.Open, Handler: s.memberOnly(s.report), MaxBody: maxReportBody, Summary: fleetSummary},
+		{Method: "POST", Path: wire.ReportPath, Permission: serve.Open, Handler: s.memberOnly(s.report), MaxBody: wire.MaxReportBody, Summary: fleetSummary},
 		{Method: "GET", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.readUsage), Summary: fleetSummary},
 		{Method: "POST", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.takeUsage), MaxBody: maxUsageBody, Summary: fleetSummary},
 		{Method: "POST", Path: wire.AsidePath, Permission: serve.Open, Handler: s.memberOnly(s.takeAside), MaxBody: maxUsageBody, Summary: fleetSummary},

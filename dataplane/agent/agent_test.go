@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -159,15 +160,21 @@ func TestUsesAreNotLost(t *testing.T) {
 	var used lastUsed
 	used.note("a", 5)
 	used.note("a", 3)
-	taken := used.take()
-	if len(taken) != 1 || taken["a"] != 5 || used.take() != nil {
+	taken := used.take(9)
+	if len(taken) != 1 || taken["a"] != 5 || used.take(9) != nil {
 		t.Fatalf("taken: %v", taken)
 	}
 	used.note("a", 4)
 	used.note("b", 9)
 	used.restore(taken)
-	if again := used.take(); again["a"] != 5 || again["b"] != 9 {
+	if again := used.take(9); again["a"] != 5 || again["b"] != 9 {
 		t.Errorf("after it was given back: %v", again)
+	}
+	used.restore(map[string]int64{"a": 1, "b": 2, "c": 3})
+	some, rest := used.take(2), used.take(2)
+	maps.Copy(rest, some)
+	if len(some) != 2 || len(rest) != 3 || used.take(2) != nil {
+		t.Errorf("at most two at a time: %v of %v", some, rest)
 	}
 }
 
@@ -201,7 +208,7 @@ func TestPasses(t *testing.T) {
 }
 
 // TestAgentReportsAtOnce checks that the first report follows the first message of the control plane, not the
-// next tick.
+// next tick, and that later ones are deltas.
 func TestAgentReportsAtOnce(t *testing.T) {
 	t.Parallel()
 	plane := fleettest.New(t)
@@ -214,7 +221,7 @@ func TestAgentReportsAtOnce(t *testing.T) {
 	fleettest.Eventually(t, "the opening is reported", func() bool {
 		all := plane.Reports()
 		last := all[len(all)-1]
-		return len(last.Cells) == 1 && last.Cells[0].State == fleet.Opened && last.Number == 1
+		return len(last.Cells) == 1 && last.Cells[0].State == fleet.Opened && last.Number == 1 && all[0].Base == 0 && last.Base != 0
 	})
 	if got := a.host.Namespaces(); len(got) != 1 || got[0] != tenancy.NamespaceID("ns_a") {
 		t.Errorf("open: %v", got)

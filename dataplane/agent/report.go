@@ -20,10 +20,11 @@ func (a *Agent) Notify() {
 }
 
 // reportLoop sends a report when the state has changed, and every fleet.ReportEvery, until the agent ends.
-// Each report is complete, so that the next one replaces a lost one.
+// The reporter makes up for reports that were lost.
 func (a *Agent) reportLoop() {
 	every := time.NewTicker(fleet.ReportEvery)
 	defer every.Stop()
+	reporter := fleet.NewReporter(a.cfg.Now, func(r fleet.Report) (fleet.ReportAnswer, error) { return a.member.Report(a.ctx, r) })
 	failed := false
 	for {
 		select {
@@ -36,7 +37,7 @@ func (a *Agent) reportLoop() {
 			continue // not joined yet; the member logs that
 		}
 		r := a.report()
-		err := a.member.Report(a.ctx, r)
+		err := reporter.Report(r)
 		if err != nil {
 			a.used.restore(r.LastUsed)
 		}
@@ -48,9 +49,9 @@ func (a *Agent) reportLoop() {
 	}
 }
 
-// report returns the present state of all placements.
+// report returns the present state of all placements. It takes the times of last use.
 func (a *Agent) report() fleet.Report {
-	r := fleet.Report{Number: a.member.Number(), Cells: a.cellReports(), Capacity: a.capacity(), LastUsed: a.used.take()}
+	r := fleet.Report{Number: a.member.Number(), Cells: a.cellReports(), Capacity: a.capacity(), LastUsed: a.used.take(fleet.MaxReportKeys)}
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.State == fleet.Opened {
 			c.Groups = a.groupReports(tenancy.NamespaceID(c.Namespace))
@@ -118,11 +119,22 @@ func (l *lastUsed) note(id string, unix int64) {
 	l.unix[id] = max(l.unix[id], unix)
 }
 
-func (l *lastUsed) take() map[string]int64 {
+// take removes and returns the times of at most some keys. The others wait for the next report.
+func (l *lastUsed) take(most int) map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.unix
 	l.unix = nil
+	for id, at := range taken {
+		if len(taken) <= most {
+			break
+		}
+		if l.unix == nil {
+			l.unix = make(map[string]int64, len(taken)-most)
+		}
+		l.unix[id] = at
+		delete(taken, id)
+	}
 	return taken
 }
 

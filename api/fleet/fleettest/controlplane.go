@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -56,10 +57,11 @@ type ControlPlane struct {
 	ends     int // how often End closed all streams
 	lifetime time.Duration
 	joins    int
-	issued   int // certificates
-	refused  int // refused joins
-	streams  int // opened so far
-	reports  []fleet.Report
+	issued   int                 // certificates
+	refused  int                 // refused joins
+	streams  int                 // opened so far
+	reports  []fleet.Report      // each with all cells of its host
+	reported map[string]reported // the last report, by host
 	last     map[billing.Source]uint64
 	used     map[string]billing.Quantities // by namespace
 	lose     int                           // number of answers to frames to drop
@@ -74,6 +76,12 @@ type published struct {
 type member struct {
 	id   string
 	kind keyring.Kind
+}
+
+// reported is the last report of a host.
+type reported struct {
+	run, sequence int64
+	cells         map[string]fleet.CellReport // by namespace
 }
 
 // New starts a control plane on plain HTTP and stops it at the end of the test.
@@ -93,7 +101,7 @@ func start(tb testing.TB, secure bool) *ControlPlane {
 	c := &ControlPlane{
 		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime, root: NewRoot(tb, time.Now()),
 		docs: map[string]published{}, members: map[string]member{}, runs: map[string]int64{}, stores: map[string]string{}, rafts: map[string]string{},
-		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
+		reported: map[string]reported{}, last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
 	}
 	c.Rotate(false)
 	mux := http.NewServeMux()
@@ -283,7 +291,7 @@ func (c *ControlPlane) Refused() int { return read(c, func() int { return c.refu
 // Streams counts the streams of documents that were opened.
 func (c *ControlPlane) Streams() int { return read(c, func() int { return c.streams }) }
 
-// Reports returns all reports.
+// Reports returns all reports, each with all cells that its host had then.
 func (c *ControlPlane) Reports() []fleet.Report {
 	return read(c, func() []fleet.Report { return slices.Clone(c.reports) })
 }
@@ -439,13 +447,33 @@ func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
 	return all
 }
 
-func (c *ControlPlane) report(w http.ResponseWriter, r *http.Request, _ token.Claims) {
+// report takes full reports of one part, and deltas on the last report of the same process.
+func (c *ControlPlane) report(w http.ResponseWriter, r *http.Request, who token.Claims) {
 	var report fleet.Report
 	if !decode(w, r, &report) {
 		return
 	}
-	c.change(func() { c.reports = append(c.reports, report) })
-	answer(w, struct{}{})
+	full := false
+	c.change(func() {
+		was := c.reported[who.Subject]
+		if full = report.Base != 0 && (report.Base != was.sequence || who.Run != was.run); full {
+			return
+		}
+		now := reported{who.Run, report.Sequence, map[string]fleet.CellReport{}}
+		if report.Base != 0 {
+			maps.Copy(now.cells, was.cells)
+		}
+		for _, cell := range report.Cells {
+			now.cells[cell.Namespace] = cell
+		}
+		for _, ns := range report.Ended {
+			delete(now.cells, ns)
+		}
+		c.reported[who.Subject] = now
+		report.Cells = slices.SortedFunc(maps.Values(now.cells), func(a, b fleet.CellReport) int { return cmp.Compare(a.Namespace, b.Namespace) })
+		c.reports = append(c.reports, report)
+	})
+	answer(w, fleet.ReportAnswer{Full: full})
 }
 
 func (c *ControlPlane) lastUsage(w http.ResponseWriter, r *http.Request, _ token.Claims) {
