@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -335,6 +336,12 @@ func TestAnotherProcessLeads(t *testing.T) {
 			t.Errorf("all processes are back: %v", err)
 		}
 	}
+	until(t, "the leader has asked the host for its unchanged cells", func() bool {
+		return slices.ContainsFunc(all, func(p *plane) bool {
+			c, err := p.cloud(p.operator).Cluster(t.Context(), op.Resource.ID)
+			return err == nil && c.Status.Members[0].State == wire.Opened
+		})
+	})
 }
 
 // rejoin opens a closed process of several again.
