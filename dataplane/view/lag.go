@@ -9,7 +9,8 @@ import (
 // Lag returns how many events the file is behind the store and how old the file's answers are. Both are 0 if
 // the file shows everything. The age never understates: it counts from the last moment of which the file shows
 // everything, or from the first growth of the feed after a flush that reached the feed's end, whichever is
-// later. While there is no file to query, only that growth counts, and the age is 0 until the feed grows.
+// later. If a file that showed everything is withdrawn, the age counts from then on. While there was no file at
+// all since the start, only that growth counts, and the age is 0 until the feed grows.
 func (v *View) Lag() (events uint64, age time.Duration) {
 	seq, _ := v.Cursor()
 	next := v.store.Head().GetFeedNextSeq()

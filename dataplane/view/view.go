@@ -44,8 +44,8 @@ type View struct {
 	prompted chan struct{} // a reader waits
 	limits   timeLimits
 
-	// behindSince is the time when the feed first grew after the last flush that reached its end, in
-	// nanoseconds of the process's clock; 0 if nothing is new.
+	// behindSince is the time when the feed first grew after the last flush that reached its end, or when the file was
+	// withdrawn, in nanoseconds of the process's clock; 0 if nothing is new.
 	behindSince atomic.Int64
 
 	// reached is the last moment, by the process's clock, up to which the file shows everything; 0 while
@@ -244,6 +244,9 @@ func (v *View) publish(p position) {
 
 // withdraw takes the file from the readers.
 func (v *View) withdraw() {
+	if v.reached.Load() != 0 {
+		v.behindSince.CompareAndSwap(0, clock()) // what the file showed is missing from now on
+	}
 	v.publish(position{})
 	v.reached.Store(0)
 	v.swap.Lock()

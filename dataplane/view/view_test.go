@@ -327,6 +327,33 @@ func TestLag(t *testing.T) {
 	}
 }
 
+// TestLagOfAWithdrawnFile withdraws a file that showed everything, while no new file can be built. The age counts although
+// the feed does not grow.
+func TestLagOfAWithdrawnFile(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.enqueue("q", 3)
+	h.settle()
+	obstacle := h.file() + newSuffix
+	must(t, os.MkdirAll(filepath.Join(obstacle, "not empty"), 0o700))
+	if err := h.view.Rebuild(t.Context()); err == nil {
+		t.Fatal("a new file was built")
+	}
+	reason := "a test"
+	h.view.damage.Store(&reason)
+	_ = h.view.Rebuild(t.Context()) // wakes the flusher, which fails again
+	eventually(t, "an age of the missing events", func() bool {
+		events, age := h.view.Lag()
+		return events >= 3 && age > 20*time.Millisecond
+	})
+	must(t, os.RemoveAll(obstacle))
+	must(t, h.view.Rebuild(t.Context()))
+	h.settle()
+	if events, age := h.view.Lag(); events != 0 || age != 0 {
+		t.Fatalf("%d events, %v", events, age)
+	}
+}
+
 // TestLiveEqualsRebuilt runs random histories. It compares the view that followed them, with restarts, with a
 // view built from the resulting state.
 func TestLiveEqualsRebuilt(t *testing.T) {
