@@ -14,10 +14,17 @@ const levelInterval = 5 * time.Second
 // raiseLevel raises the feature level once every member supports a higher one. It ends when the highest level
 // of this binary is in force, so that an idle cell does nothing. raised gets a token after each rise.
 func (c *Cell) raiseLevel(ctx context.Context, raised chan<- struct{}) {
+	told := false
 	for c.Level() < op.FeatureLevel {
-		if level, ok := c.knownLevel(); ok && level > c.Level() {
+		level, ok := c.knownLevel()
+		if ok && level <= c.Level() && !told {
+			c.cfg.Logger.Info("the feature level stays while a member runs an older binary", "group", c.cfg.Group, "feature_level", c.Level())
+			told = true
+		}
+		if ok && level > c.Level() {
 			_, _, err := Propose[*op.RaiseLevelResult](ctx, c, &op.RaiseLevel{Meta: &op.Meta{Principal: "duty"}, Level: level})
 			if err == nil {
+				c.cfg.Logger.Info("the feature level has risen, so that older binaries refuse the group's data", "group", c.cfg.Group, "feature_level", level)
 				select {
 				case raised <- struct{}{}:
 				default: // a token is there already

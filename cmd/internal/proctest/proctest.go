@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +46,31 @@ func Main(m *testing.M) {
 // package, and returns the binary's path. root is the relative path of the module's root.
 func Build(t testing.TB, root, command string) string {
 	t.Helper()
+	return build(t, root, command, "")
+}
+
+// BuildWith builds a command as Build does, but with another text of a source file, such as
+// for the binary of a later release. file is its path below the root.
+func BuildWith(t testing.TB, root, command, file, text string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other.go")
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: other}})
+	if err == nil {
+		err = errors.Join(os.WriteFile(other, []byte(text), 0o600), os.WriteFile(other+".overlay", overlay, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return build(t, root, command, other+".overlay")
+}
+
+// build builds a command once with the sources, and once with each overlay of them.
+func build(t testing.TB, root, command, overlay string) string {
+	t.Helper()
 	mu.Lock()
 	if folder == "" {
 		dir, err := os.MkdirTemp("", "corvo-test-")
@@ -53,18 +80,22 @@ func Build(t testing.TB, root, command string) string {
 		}
 		folder = dir
 	}
-	build := built[command]
+	build := built[command+overlay]
 	if build == nil {
-		path := filepath.Join(folder, filepath.Base(command))
+		path := filepath.Join(folder, fmt.Sprintf("%d-%s", len(built), filepath.Base(command)))
 		build = sync.OnceValues(func() (string, error) {
-			cmd := exec.Command("go", "build", "-o", path, command)
+			args := []string{"build", "-o", path, command}
+			if overlay != "" {
+				args = slices.Insert(args, 1, "-overlay", overlay)
+			}
+			cmd := exec.Command("go", args...)
 			cmd.Dir = root
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return "", fmt.Errorf("go build %s: %w\n%s", command, err, out)
 			}
 			return path, nil
 		})
-		built[command] = build
+		built[command+overlay] = build
 	}
 	mu.Unlock()
 	path, err := build()
