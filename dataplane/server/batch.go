@@ -91,13 +91,9 @@ func (s *Server) sealBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := q.mayUseBatch(r, at, id); err != nil {
 		return err
 	}
-	result, written, err := proposeOnce[*op.SealBatchResult](s, r, &q, at, &op.SealBatch{Meta: q.meta, BatchId: id[:]})
-	if err != nil {
-		return err
-	}
-	setIndex(w, written)
 	// The result of the op has no payload. The payload is immutable, so it may be read from any later state.
-	if err := s.awaitOwn(r.Context(), &q, written); err != nil {
+	result, err := commitHere[*op.SealBatchResult](s, w, r, &q, at, &op.SealBatch{Meta: q.meta, BatchId: id[:]})
+	if err != nil {
 		return err
 	}
 	snapshot := at.State().Snapshot()

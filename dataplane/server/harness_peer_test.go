@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
@@ -33,12 +35,18 @@ type peer struct {
 // startPeers opens three nodes that are members of every shard of one namespace.
 func startPeers(t *testing.T, shards int) []*peer {
 	t.Helper()
+	return startTracedPeers(t, shards, nil)
+}
+
+// startTracedPeers is startPeers with a tracer for some of the nodes.
+func startTracedPeers(t *testing.T, shards int, tracers map[string]trace.TracerProvider) []*peer {
+	t.Helper()
 	names := []string{"a", "b", "c"}
 	identities := transporttest.Identities(names...)
 	var members []*peer
 	var join []entry.Incarnation
 	for _, id := range names {
-		m := startPeer(t, id, identities[id], host.Spec{Shards: shards, Join: join})
+		m := startTracedPeer(t, id, identities[id], host.Spec{Shards: shards, Join: join}, tracers[id])
 		if join == nil {
 			m.ready()
 			for _, c := range m.cells() {
@@ -66,6 +74,12 @@ func startPeers(t *testing.T, shards int) []*peer {
 // startPeer opens a node that joins the shards of spec, or founds them.
 func startPeer(t *testing.T, id string, identity transport.Identity, spec host.Spec) *peer {
 	t.Helper()
+	return startTracedPeer(t, id, identity, spec, nil)
+}
+
+// startTracedPeer is startPeer with a tracer; nil makes no spans.
+func startTracedPeer(t *testing.T, id string, identity transport.Identity, spec host.Spec, tracer trace.TracerProvider) *peer {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +90,7 @@ func startPeer(t *testing.T, id string, identity transport.Identity, spec host.S
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	m.host, err = host.Open(host.Config{DataDir: dir, NodeID: id, Logger: logger, Engine: engine.Tuning{
+	m.host, err = host.Open(host.Config{DataDir: dir, NodeID: id, Logger: logger, Tracer: tracer, Engine: engine.Tuning{
 		Transport: m.transport, SegmentBytes: raftlog.MinSegmentBytes,
 	}})
 	if err != nil {
@@ -88,7 +102,7 @@ func startPeer(t *testing.T, id string, identity transport.Identity, spec host.S
 	if err := m.host.Add(ctx, tenancy.Default, spec); err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(server.Config{Host: m.host, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, Logger: logger})
+	s, err := server.New(server.Config{Host: m.host, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, Tracer: tracer, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,11 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	q.answers(status)
-	if err := s.commitQueueRule(w, r, q, at, o, otherwise); err != nil {
+	written, err := s.commitQueueRule(w, r, q, at, o, otherwise)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitOwn(r.Context(), q, written); err != nil {
 		return err
 	}
 	found, err := queueRecord(at, body.Queue)
@@ -259,15 +263,18 @@ func (s *Server) ruleToReplace(r *http.Request, q *request, at *cell.Cell, o *op
 	return otherwise, err
 }
 
-// commitQueueRule commits a change of a queue's limits. It replaces a PRECONDITION_FAILED of the op by
-// otherwise, unless otherwise is nil. A repeat with the Idempotency-Key of an earlier request gets the result
-// of that request.
-func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, otherwise error) error {
-	_, err := commit[*op.SetQueueResult](s, w, r, q, at, o)
+// commitQueueRule commits a change of a queue's limits and returns its position. It replaces a PRECONDITION_FAILED
+// of the op by otherwise, unless otherwise is nil. A repeat with the Idempotency-Key of an earlier request gets
+// the result of that request.
+func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, otherwise error) (written position, err error) {
+	_, written, err = proposeOnce[*op.SetQueueResult](s, r, q, at, o)
 	if otherwise != nil && api.CodeOf(err) == api.PreconditionFailed {
-		return otherwise
+		return written, otherwise
 	}
-	return err
+	if err == nil {
+		setIndex(w, written)
+	}
+	return written, err
 }
 
 // presentQueueRule returns the version of a queue's rule, or 0 if the queue has no rule. It first waits until
@@ -311,7 +318,7 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.commitQueueRule(w, r, &q, at, o, otherwise); err != nil {
+	if _, err := s.commitQueueRule(w, r, &q, at, o, otherwise); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})

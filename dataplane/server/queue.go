@@ -200,7 +200,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := s.onlyIf(r, &q, c, o); err != nil {
 		return err
 	}
-	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
+	if _, err := commitHere[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
 	return showQueue(w, c, name, api.Errorf(api.NotFound, "another client deleted queue %s just after it was set", name))

@@ -50,7 +50,11 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	draining := true
-	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, &op.SetQueue{Meta: q.meta, Queue: name, Draining: &draining}); err != nil {
+	_, err = commitHere[*op.SetQueueResult](s, w, r, &q, c, &op.SetQueue{Meta: q.meta, Queue: name, Draining: &draining})
+	if api.CodeOf(err) == api.ViewBehind { // this node does not know the active jobs, so the client has to ask again
+		return serve.WriteJSON(w, http.StatusOK, api.Status{Status: api.QueueDraining})
+	}
+	if err != nil {
 		return err
 	}
 	found, err := queueRecord(c, name)
@@ -58,7 +62,7 @@ func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status := api.QueueDraining
-	if found != nil && found.Running() == 0 { // nil: this node is behind, or another client has deleted the queue
+	if found != nil && found.Running() == 0 { // nil: another client has deleted the queue
 		status = api.QueueDrained
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
@@ -72,12 +76,17 @@ func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	begun, err := commit[*op.ClearQueueResult](s, w, r, &q, c, &op.ClearQueue{Meta: q.meta, Queue: name})
+	begun, written, err := proposeOnce[*op.ClearQueueResult](s, r, &q, c, &op.ClearQueue{Meta: q.meta, Queue: name})
+	if err != nil {
+		return err
+	}
+	setIndex(w, written)
+	ended, err := s.awaitCleared(r, &q, c, written, name)
 	if err != nil {
 		return err
 	}
 	status, word := http.StatusOK, "cleared"
-	if !s.awaitCleared(r, c, name) {
+	if !ended {
 		status, word = http.StatusAccepted, "clearing"
 	}
 	found, err := queueRecord(c, name)
@@ -111,11 +120,19 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	if o.IfVersion, err = s.queueMatch(r, &q, c, name, noQueue(name)); err != nil {
 		return err
 	}
-	begun, err := commit[*op.DeleteQueueResult](s, w, r, &q, c, o)
+	begun, written, err := proposeOnce[*op.DeleteQueueResult](s, r, &q, c, o)
 	if err != nil {
 		return err
 	}
-	if begun.Deleting && !s.awaitCleared(r, c, name) {
+	setIndex(w, written)
+	ended := true
+	if begun.Deleting {
+		ended, err = s.awaitCleared(r, &q, c, written, name)
+	}
+	if err != nil {
+		return err
+	}
+	if !ended {
 		return serve.WriteJSON(w, http.StatusAccepted, api.Status{Status: "deleting"})
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
@@ -133,16 +150,24 @@ func (s *Server) manageQueue(r *http.Request) (q request, name string, at *cell.
 	return q, name, q.shards.Of(name), nil
 }
 
-// awaitCleared waits until the removal of a queue's jobs has ended, at most Config.ReadWait. It reports
-// whether the removal has ended.
-func (s *Server) awaitCleared(r *http.Request, c *cell.Cell, name string) bool {
+// awaitCleared waits until this node has applied the end of the removal of a queue's jobs that began at the
+// position begun, at most Config.ReadWait. It reports whether the removal has ended. It returns an error if the
+// shard has closed or failed.
+func (s *Server) awaitCleared(r *http.Request, q *request, c *cell.Cell, begun position, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
+	// A store that has not applied the beginning knows of no removal.
+	if err := s.awaitOwn(ctx, q, begun); err != nil {
+		if api.CodeOf(err) == api.ViewBehind {
+			err = nil
+		}
+		return false, err
+	}
 	select {
 	case <-c.State().Cleared(name):
-		return true
+		return true, nil
 	case <-ctx.Done():
-		return false
+		return false, nil
 	}
 }
 

@@ -382,6 +382,16 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 	return result, err
 }
 
+// commitHere is commit for an answer that is read from this node's store: it also waits until the store has the op.
+func commitHere[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
+	result, at, err := proposeOnce[R](s, r, q, c, o)
+	if err != nil {
+		return result, err
+	}
+	setIndex(w, at)
+	return result, s.awaitOwn(r.Context(), q, at)
+}
+
 // propose calls cell.ProposeWithin with the timeout of a write, and adds a Retry-After to a retryable error.
 // It does not look for the Idempotency-Key on other shards, because its callers have looked before or have no
 // key.
