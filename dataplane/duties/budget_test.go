@@ -18,6 +18,12 @@ func (s *shard) budget(zone string, windows ...state.Window) *state.Resource {
 	for _, w := range windows {
 		b.Limits = append(b.Limits, &state.SpendLimit{Window: w, LimitNanoUsd: 100, LengthMs: time.Hour.Milliseconds()})
 	}
+	return s.putBudget(b)
+}
+
+// putBudget creates a budget of the namespace.
+func (s *shard) putBudget(b *state.Budget) *state.Resource {
+	s.t.Helper()
 	seen, err := BudgetWindows(b, time.Now().UnixNano())
 	if err != nil {
 		s.t.Fatal(err)

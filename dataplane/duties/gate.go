@@ -18,6 +18,13 @@ const openedAtOnce = 64
 // counts, so that a queue without workers does not keep the jobs of other queues at the gate.
 const openTimeout = time.Second
 
+// examinedAtOnce bounds the jobs that one look examines from the beginning of a gate, and the jobs that it examines of a
+// sweep.
+const examinedAtOnce = 64
+
+// sweepPause is the time between two looks of a sweep.
+const sweepPause = 100 * time.Millisecond
+
 // watch is the leader's memory of a gate with waiting jobs.
 type watch struct {
 	changes uint64 // the gate's Changes at the last look
@@ -25,6 +32,25 @@ type watch struct {
 	// opened has the jobs that were let go and are not known to have been fetched, with the times of their
 	// opening.
 	opened map[job.ID]int64
+	sweep  sweep
+}
+
+// sweep is the way of the duty through all jobs of a budget's gate, examinedAtOnce jobs a look. Jobs of different costs
+// wait at such a gate, so a job may fit although none of the first ones does. A look at all jobs at once was rejected,
+// because a gate may keep 100,000 jobs and changes with every ack. A change does not begin a sweep anew, because then
+// no sweep of a gate that changes all the time would end; it makes the duty sweep once more.
+type sweep struct {
+	left     int   // sweeps to do, with the one in progress
+	priority uint8 // the place of the next job
+	number   uint64
+	until    int64 // when the first of the examined jobs may pass if nothing changes
+}
+
+// ask makes the duty examine every job of the gate from now on.
+func (s *sweep) ask() {
+	if s.left = 1; s.priority != 0 || s.number != 0 {
+		s.left = 2
+	}
 }
 
 // gateKey identifies a gate.
@@ -48,7 +74,10 @@ func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 			w = &watch{opened: map[job.ID]int64{}}
 			d.gates[key] = w
 		}
-		if w.changes != g.Changes || w.next <= d.cfg.NowNs() {
+		if changed := w.changes != g.Changes; changed || w.next <= d.cfg.NowNs() {
+			if changed || w.sweep.left == 0 {
+				w.sweep.ask()
+			}
 			w.changes = g.Changes
 			if err := d.openGate(ctx, g, w); err != nil {
 				w.changes = 0 // so that the next pass looks again in any case
@@ -65,7 +94,7 @@ func openGates(ctx context.Context, d *Duties) (next int64, err error) {
 	return next, nil
 }
 
-// openGate examines the first jobs of a gate and lets go of those that the gate no longer keeps. The commit
+// openGate examines jobs of a gate and lets go of those that the gate no longer keeps. The commit
 // changes the gate, so the duty examines it again.
 func (d *Duties) openGate(ctx context.Context, g state.Gate, w *watch) error {
 	ids, err := d.passing(g, w)
@@ -104,29 +133,67 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	if room -= len(w.opened); room <= 0 {
 		return nil, nil
 	}
-	first, err := snapshot.AtGate(g.Kind, g.Name, openedAtOnce)
+	first, err := snapshot.AtGate(g.Kind, g.Name, examinedAtOnce)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range first {
-		j, err := snapshot.Job(id)
-		if err != nil {
-			return nil, err
+	ids, _, err = w.examine(snapshot, view, first, room, &w.next)
+	if err != nil || len(ids) > 0 || len(first) < examinedAtOnce || g.Kind != job.Gate_GATE_BUDGET {
+		return ids, err
+	}
+	return w.examineBehind(snapshot, view, g, room)
+}
+
+// examine returns up to room jobs that may pass, and the last job that it has looked at. It lowers next to the earliest
+// time at which one of the others may pass.
+func (w *watch) examine(from *state.Snapshot, view *op.SnapshotState, jobs []job.ID, room int, next *int64) (ids [][]byte, last *job.Job, err error) {
+	for _, id := range jobs {
+		if last, err = from.Job(id); err != nil {
+			return nil, nil, err
 		}
-		opens, verdict, err := view.Opens(j)
+		opens, verdict, err := view.Opens(last)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case opens:
-			ids = append(ids, j.Id)
-		case verdict.UntilNs > nowNs:
-			w.next = min(w.next, verdict.UntilNs)
+			ids = append(ids, last.Id)
+		case verdict.UntilNs > view.ClockNs():
+			*next = min(*next, verdict.UntilNs)
 		}
 		if len(ids) == room {
 			break
 		}
 	}
-	return ids, nil
+	return ids, last, nil
+}
+
+// examineBehind examines the next jobs of the sweep. While it finds none that may pass and jobs are left, it sets w.next
+// to the time of the sweep's next look.
+func (w *watch) examineBehind(from *state.Snapshot, view *op.SnapshotState, g state.Gate, room int) ([][]byte, error) {
+	s := &w.sweep
+	if s.left > 0 {
+		if s.priority == 0 && s.number == 0 {
+			s.until = never
+		}
+		jobs, err := from.AtGateFrom(g.Kind, g.Name, s.priority, s.number, examinedAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		ids, last, err := w.examine(from, view, jobs, room, &s.until)
+		if err != nil || len(ids) > 0 {
+			return ids, err // the gate changes, and the next look begins with these jobs
+		}
+		if s.priority, s.number = 0, 0; len(jobs) == examinedAtOnce {
+			s.priority, s.number = uint8(last.Priority), last.Number+1
+		} else {
+			s.left--
+		}
+	}
+	if s.left > 0 {
+		w.next = min(w.next, view.ClockNs()+int64(sweepPause))
+	}
+	w.next = min(w.next, s.until)
+	return nil, nil
 }
 
 // reserve counts the opened jobs that still wait for a fetch as if they had been fetched, and forgets the

@@ -30,12 +30,20 @@ func (s *shard) needing(queue, provider string) {
 // enqueueIn enqueues n plain jobs in a queue.
 func (s *shard) enqueueIn(queue string, n int) {
 	s.t.Helper()
+	s.enqueueCosting(queue, n, 0)
+}
+
+// enqueueCosting is enqueueIn with an estimated cost; 0 is none.
+func (s *shard) enqueueCosting(queue string, n int, nanoUsd int64) {
+	s.t.Helper()
 	for range n {
 		s.ids++
 		id := job.NewID(time.Now().UnixMilli(), queue, job.Entropy{7: byte(s.ids >> 8), 8: byte(s.ids)})
-		s.mustApply(&op.Enqueue{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Jobs: []*op.NewJob{{
-			Queue: queue, Payload: &job.Blob{Data: []byte("{}")}, Retry: job.NewRetry(), Priority: job.Normal,
-		}}})
+		n := &op.NewJob{Queue: queue, Payload: &job.Blob{Data: []byte("{}")}, Retry: job.NewRetry(), Priority: job.Normal}
+		if nanoUsd > 0 {
+			n.Opt().CostEstimateNanoUsd = nanoUsd
+		}
+		s.mustApply(&op.Enqueue{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Jobs: []*op.NewJob{n}})
 	}
 }
 
@@ -173,6 +181,44 @@ func TestAQueueWithoutWorkersKeepsNobodyAtAGate(t *testing.T) {
 		}
 		if got := s.take("idle", 9); len(got) != 0 {
 			t.Errorf("fetched %d beyond the limit", len(got))
+		}
+	})
+}
+
+// A job that fits into a budget is let go although more jobs than one look examines wait before it and do not fit.
+// Once the duty has examined every job, it rests.
+func TestAGateExaminesJobsBehindTheFirst(t *testing.T) {
+	inShard(t, 1000, func(s *shard) {
+		s.putBudget(&state.Budget{
+			Scope: state.BudgetScope_BUDGET_SCOPE_NAMESPACE, Target: op.BudgetTarget, Timezone: "UTC", OnExceed: state.OnExceed_ON_EXCEED_THROTTLE,
+			Limits: []*state.SpendLimit{{Window: state.Window_WINDOW_DAY, LimitNanoUsd: 100}},
+		})
+		s.enqueueCosting("running", 1, 99)
+		running := s.take("running", 1)[0]
+		const large = 5*openedAtOnce + 1
+		s.enqueueCosting("q", large, 50)
+		s.enqueueCosting("q", 1, 10)
+		for i := 0; s.store.Fetchable("q") > 0; i++ {
+			if got := s.take("q", 100); len(got) > 0 || i > large {
+				t.Fatalf("fetched %d jobs that cost more than is left", len(got))
+			}
+		}
+		s.mustApply(&op.Ack{Items: []*op.AckItem{{
+			Proof: &op.LeaseProof{Id: running.Id, Token: running.LeaseToken}, Usage: &job.Usage{CostNanoUsd: 70},
+		}}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := s.opened(); n != 1 || s.store.Fetchable("q") != 1 {
+			t.Errorf("%d ops have let go of %d jobs; one job fits", n, s.store.Fetchable("q"))
+		}
+		if got := s.take("q", 1); len(got) != 1 {
+			t.Error("the job that fits is not fetched")
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if w := s.duties.gates[gateKey{job.Gate_GATE_BUDGET, "namespace/default"}]; w == nil || w.next < time.Now().Add(time.Hour).UnixNano() {
+			t.Errorf("the duty looks again at %+v although nothing changes", w)
 		}
 	})
 }

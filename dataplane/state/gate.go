@@ -184,9 +184,14 @@ func (tx *Tx) encodeGate(was, is index, id job.ID) error {
 // AtGate returns up to limit jobs at a gate, or all of them if limit is 0, in order of (priority, number)
 // over all queues, so that within a priority the jobs enqueued first come first.
 func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, error) {
+	return v.AtGateFrom(kind, name, 0, 0, limit)
+}
+
+// AtGateFrom is AtGate from the place (priority, number) on.
+func (v *Snapshot) AtGateFrom(kind job.Gate, name string, priority uint8, number uint64, limit int) ([]job.ID, error) {
 	g := gateName{kind, name}
 	var ids []job.ID
-	for kv, err := range scanPairs(v.snap, appendGateKey(nil, g, 0, 0), appendGateKey(nil, g, job.Priorities, 0)) {
+	for kv, err := range scanPairs(v.snap, appendGateKey(nil, g, priority, number), appendGateKey(nil, g, job.Priorities, 0)) {
 		if err != nil {
 			return nil, err
 		}
