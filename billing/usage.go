@@ -4,24 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Quantities are the meters, each counted in whole units.
-type Quantities struct {
-	Reports             int64      `json:"reports,omitempty"`          // usage reports of workers
-	RejectedReports     int64      `json:"rejected_reports,omitempty"` // set aside: no other meter contains their amounts
-	InputTokens         int64      `json:"input_tokens,omitempty"`
-	OutputTokens        int64      `json:"output_tokens,omitempty"`
-	CacheCreationTokens int64      `json:"cache_creation_tokens,omitempty"`
-	CacheReadTokens     int64      `json:"cache_read_tokens,omitempty"`
-	Cost                money.Nano `json:"cost_usd,omitempty"` // as reported, or else computed from the prices
-
-	Requests      int64 `json:"requests,omitempty"` // through the gateway
-	RequestBytes  int64 `json:"request_bytes,omitempty"`
-	ResponseBytes int64 `json:"response_bytes,omitempty"`
-}
+// Quantities are a quantity of each meter, by its number. Quantities are whole units.
+type Quantities [metersEnd]int64
 
 // MaxReportCost and MaxReportTokens limit one usage report of a worker, inclusively. A larger report is set
 // aside and no sum contains it, because a program that reports more than a million dollars for one call has
@@ -36,50 +25,36 @@ const (
 // sums. Receivers add the rows up in Totals, which do not overflow.
 var ErrOverflow = errors.New("the sum of the usage does not fit")
 
-// fields returns pointers to the meters, in the order of their declaration.
-func (q *Quantities) fields() [10]*int64 {
-	return [...]*int64{
-		&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
-		&q.Requests, &q.RequestBytes, &q.ResponseBytes,
-	}
-}
-
 // Add adds other. If the sum of any meter overflows, the error is ErrOverflow and q stays unchanged.
 func (q *Quantities) Add(other Quantities) error {
 	sum := *q
-	more := other.fields()
-	for i, f := range sum.fields() {
-		n := *more[i]
-		if n > 0 && *f > math.MaxInt64-n || n < 0 && *f < math.MinInt64-n {
+	for m, n := range other {
+		if n > 0 && sum[m] > math.MaxInt64-n || n < 0 && sum[m] < math.MinInt64-n {
 			return ErrOverflow
 		}
-		*f += n
+		sum[m] += n
 	}
 	*q = sum
 	return nil
 }
 
-// Totals are sums of Quantities, wide enough for any number of them.
-type Totals struct {
-	Reports, RejectedReports                                        money.Count
-	InputTokens, OutputTokens, CacheCreationTokens, CacheReadTokens money.Count
-	Cost                                                            money.Total
-	Requests, RequestBytes, ResponseBytes                           money.Count
-}
-
-// Meters returns pointers to the totals, in the order of their declaration. The unit of the cost is the
-// nano-dollar.
-func (t *Totals) Meters() [10]*money.Count {
-	return [...]*money.Count{
-		&t.Reports, &t.RejectedReports, &t.InputTokens, &t.OutputTokens, &t.CacheCreationTokens, &t.CacheReadTokens, (*money.Count)(&t.Cost),
-		&t.Requests, &t.RequestBytes, &t.ResponseBytes,
+// Meters returns the number of meters with a quantity.
+func (q Quantities) Meters() (n int) {
+	for _, quantity := range q {
+		if quantity != 0 {
+			n++
+		}
 	}
+	return n
 }
 
+// Totals are sums of Quantities, wide enough for any number of them. The unit of the cost is the nano-dollar.
+type Totals [metersEnd]money.Count
+
+// Add adds other.
 func (t *Totals) Add(other Totals) {
-	more := other.Meters()
-	for i, f := range t.Meters() {
-		*f = f.Add(*more[i])
+	for m, n := range other {
+		t[m] = t[m].Add(n)
 	}
 }
 
@@ -91,10 +66,27 @@ type Dimensions struct {
 	Provider string `json:"provider,omitempty"`
 }
 
-// Row is the summed usage of one combination of Dimensions.
+// Row is the sum of one meter for one combination of Dimensions.
 type Row struct {
 	Dimensions
-	Quantities
+	Meter    Meter `json:"meter"`
+	Quantity int64 `json:"quantity"`
+}
+
+// Quantities returns the row's quantity under its meter, which must be known.
+func (r Row) Quantities() (q Quantities) {
+	q[r.Meter] = r.Quantity
+	return q
+}
+
+// AppendRows appends a row for each meter with a quantity, in the order of the meters.
+func (d Dimensions) AppendRows(rows []Row, of Quantities) []Row {
+	for m, n := range of {
+		if n != 0 {
+			rows = append(rows, Row{d, Meter(m), n})
+		}
+	}
+	return rows
 }
 
 // Source is one sequence of usage without gaps: a shard of a namespace in one incarnation of its store,
@@ -103,6 +95,12 @@ type Source struct {
 	Namespace   string `json:"namespace"`   // the namespace that used it
 	Stream      string `json:"stream"`      // "shard/<n>" or "gateway/<host id>"
 	Incarnation string `json:"incarnation"` // hex; a new incarnation starts a new sequence
+}
+
+// Part returns the part of the cloud that counts the source's usage.
+func (s Source) Part() Part {
+	part, _, _ := strings.Cut(s.Stream, "/")
+	return Part(part)
 }
 
 // MaxFrameRows is the largest number of rows in a frame.
@@ -115,7 +113,7 @@ type Frame struct {
 	Source
 	From uint64 `json:"from"` // 1 <= From <= To
 	To   uint64 `json:"to"`
-	Rows []Row  `json:"rows"`
+	Rows []Row  `json:"usage"`
 }
 
 // Validate returns an error that describes what is wrong with the frame, or nil.
@@ -128,11 +126,15 @@ func (f Frame) Validate() error {
 	case len(f.Rows) == 0 || len(f.Rows) > MaxFrameRows:
 		return fmt.Errorf("a frame of %d rows: it takes 1 to %d", len(f.Rows), MaxFrameRows)
 	}
+	by := f.Part()
 	for i, r := range f.Rows {
-		for _, n := range r.fields() {
-			if *n < 0 {
-				return fmt.Errorf("row %d of the frame counts a negative quantity", i)
-			}
+		switch {
+		case !r.Meter.Known():
+			return fmt.Errorf("row %d of the frame has meter %d, which this version does not know: upgrade the control plane before hosts and gateways", i, r.Meter)
+		case Meters[r.Meter].By != by:
+			return fmt.Errorf("row %d of the frame has the meter %s, which only a %s counts, and stream %q is not of one", i, r.Meter, Meters[r.Meter].By, f.Stream)
+		case r.Quantity < 0:
+			return fmt.Errorf("row %d of the frame counts a negative quantity", i)
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 	h.mu.Lock()
 	h.owes = &billing.Frame{
 		Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: 1, To: 2,
-		Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Quantities: billing.Quantities{Reports: 2}}}, // 1 begins no hour
+		Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Meter: billing.Reports, Quantity: 2}}, // 1 begins no hour
 	}
 	h.mu.Unlock()
 	op, err := c.DeleteNamespace(ctx, "orders", 0)
@@ -132,7 +132,7 @@ func TestDeleteWaitsForRoomAside(t *testing.T) {
 	refused := func(at uint64) *billing.Frame {
 		return &billing.Frame{
 			Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: at, To: at,
-			Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Quantities: billing.Quantities{Reports: 1}}}, // 1 begins no hour
+			Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Meter: billing.Reports, Quantity: 1}}, // 1 begins no hour
 		}
 	}
 	h.mu.Lock()

@@ -467,7 +467,7 @@ func TestMemberCalls(t *testing.T) {
 	if last, err := m.LastUsage(t.Context(), source); last != 0 || err != nil {
 		t.Errorf("at first: %d, %v", last, err)
 	}
-	frame := billing.Frame{Source: source, From: 1, To: 3, Rows: []billing.Row{{Quantities: billing.Quantities{Requests: 7}}}}
+	frame := billing.Frame{Source: source, From: 1, To: 3, Rows: []billing.Row{{Meter: billing.Reports, Quantity: 7}}}
 	for range 2 { // the second is a repeat
 		if last, err := m.SendUsage(t.Context(), frame); last != 3 || err != nil {
 			t.Errorf("%d, %v", last, err)
@@ -492,7 +492,7 @@ func TestMemberCalls(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != api.StateConflict || !strings.Contains(e.Message, "3 was the last") {
 		t.Errorf("a gap: %v", err)
 	}
-	if got := c.Used(source.Namespace).Requests; got != 7 {
+	if got := c.Used(source.Namespace)[billing.Reports]; got != 7 {
 		t.Errorf("%d requests are counted, want 7", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -65,7 +66,7 @@ func TestStreamsBothWays(t *testing.T) {
 	}
 	w.stop()
 	// Both bodies are counted to the byte.
-	if got := w.plane.Used("ns_a"); got.Requests != 1 || got.RequestBytes != 14 || got.ResponseBytes != 29 {
+	if got := w.plane.Used("ns_a"); got[billing.Requests] != 1 || got[billing.RequestBytes] != 14 || got[billing.ResponseBytes] != 29 {
 		t.Errorf("counted: %+v", got)
 	}
 }
@@ -124,7 +125,7 @@ func TestLongPollEndsWithItsClient(t *testing.T) {
 		t.Errorf("the client: %v", err)
 	}
 	w.stop()
-	if got := w.plane.Used("ns_a"); got.Requests != 0 {
+	if got := w.plane.Used("ns_a"); got[billing.Requests] != 0 {
 		t.Errorf("a request without an answer is counted: %+v", got)
 	}
 }
@@ -349,7 +350,7 @@ func TestHostBehind(t *testing.T) {
 		t.Errorf("when it does: %d %s", got.StatusCode, got.body)
 	}
 	w.stop()
-	if got := w.plane.Used("ns_a").Requests; got != 1 {
+	if got := w.plane.Used("ns_a")[billing.Requests]; got != 1 {
 		t.Errorf("%d requests are counted, want the one that was served", got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -81,7 +82,7 @@ func TestWaitsForItsHost(t *testing.T) {
 		t.Errorf("%d bytes of bodies are still kept", kept)
 	}
 	w.stop()
-	if got := w.plane.Used("ns_a"); got.Requests != 1 || got.RequestBytes != MaxRepeatedRequest {
+	if got := w.plane.Used("ns_a"); got[billing.Requests] != 1 || got[billing.RequestBytes] != MaxRepeatedRequest {
 		t.Errorf("counted: %+v", got)
 	}
 }

@@ -19,6 +19,9 @@ import (
 // ShipEvery is the time between two deliveries of usage.
 const ShipEvery = 2 * time.Second
 
+// maxHours is the greatest number of hours in a frame, each of which has a row of three meters.
+const maxHours = billing.MaxFrameRows / 3
+
 // meter counts the requests that hosts answered through this gateway, by namespace, and delivers the counts.
 // A source is a namespace with an incarnation. The incarnation is new in each run, after the control plane
 // has lost usage, and after it refused a frame. Each request has one sequence number. Undelivered counts are
@@ -71,18 +74,18 @@ func (m *meter) count(namespace string, in, out int64) {
 		l = &ledger{}
 		m.ledgers[namespace] = l
 	}
-	l.add(hour, billing.Quantities{Requests: 1, RequestBytes: in, ResponseBytes: out})
+	l.add(hour, billing.Quantities{billing.Requests: 1, billing.RequestBytes: in, billing.ResponseBytes: out})
 	l.count++
 }
 
-// add adds to the counts of an hour. If there are as many hours as a frame may have rows, which takes weeks
-// without a control plane, it adds to the newest of these hours instead. Counts beyond an int64 are not
+// add adds to the counts of an hour. If there are maxHours, which takes two weeks without a control
+// plane, it adds to the newest of these hours instead. Counts beyond an int64 are not
 // charged.
 func (l *ledger) add(hour int64, more billing.Quantities) {
 	if l.open == nil {
 		l.open = map[int64]billing.Quantities{}
 	}
-	if _, ok := l.open[hour]; !ok && len(l.open) == billing.MaxFrameRows {
+	if _, ok := l.open[hour]; !ok && len(l.open) == maxHours {
 		hour = slices.Max(slices.Collect(maps.Keys(l.open)))
 	}
 	q := l.open[hour]
@@ -181,7 +184,7 @@ func (m *meter) frame(namespace string) (*billing.Frame, error) {
 		From:   l.sent + 1, To: l.sent + l.count,
 	}
 	for _, hour := range slices.Sorted(maps.Keys(l.open)) {
-		f.Rows = append(f.Rows, billing.Row{Dimensions: billing.Dimensions{HourNs: hour}, Quantities: l.open[hour]})
+		f.Rows = billing.Dimensions{HourNs: hour}.AppendRows(f.Rows, l.open[hour])
 	}
 	l.pending, l.open, l.count = f, nil, 0
 	return f, nil
@@ -210,7 +213,7 @@ func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 // restart puts back the contents of a frame that was not applied, for a new sequence.
 func (l *ledger) restart(f *billing.Frame) {
 	for _, r := range f.Rows {
-		l.add(r.HourNs, r.Quantities)
+		l.add(r.HourNs, r.Quantities())
 	}
 	l.count += f.To - f.From + 1
 	l.pending, l.incarnation = nil, ""

@@ -41,11 +41,11 @@ func TestCountsExactly(t *testing.T) {
 		})
 	}
 	all.Wait()
-	fleettest.Eventually(t, "usage comes while the gateway runs", func() bool { return w.plane.Used("ns_a").Requests > 0 })
+	fleettest.Eventually(t, "usage comes while the gateway runs", func() bool { return w.plane.Used("ns_a")[billing.Requests] > 0 })
 	w.stop()
 	for namespace, want := range map[string]billing.Quantities{
-		"ns_a":      {Requests: 10, RequestBytes: 1000, ResponseBytes: 10_000},
-		"ns_b":      {Requests: 10, ResponseBytes: 10_000},
+		"ns_a":      {billing.Requests: 10, billing.RequestBytes: 1000, billing.ResponseBytes: 10_000},
+		"ns_b":      {billing.Requests: 10, billing.ResponseBytes: 10_000},
 		"ns_closed": {},
 	} {
 		if got := w.plane.Used(namespace); got != want {
@@ -62,15 +62,15 @@ func TestUsageCountsOnce(t *testing.T) {
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	w.plane.LoseAnswers(1)
 	w.send("GET", "/api/v1/info", key, "")
-	fleettest.Eventually(t, "the first frame is applied", func() bool { return w.plane.Used("ns_a").Requests == 1 })
+	fleettest.Eventually(t, "the first frame is applied", func() bool { return w.plane.Used("ns_a")[billing.Requests] == 1 })
 	w.send("GET", "/api/v1/info", key, "")
-	fleettest.Eventually(t, "the second is, too", func() bool { return w.plane.Used("ns_a").Requests == 2 })
+	fleettest.Eventually(t, "the second is, too", func() bool { return w.plane.Used("ns_a")[billing.Requests] == 2 })
 	w.plane.SetDown(true)
 	w.send("GET", "/api/v1/info", key, "")
 	w.send("GET", "/api/v1/info", key, "")
 	w.plane.SetDown(false)
 	w.stop()
-	if got, want := w.plane.Used("ns_a"), (billing.Quantities{Requests: 4, ResponseBytes: 8}); got != want {
+	if got, want := w.plane.Used("ns_a"), (billing.Quantities{billing.Requests: 4, billing.ResponseBytes: 8}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := w.plane.Sources(); got != 1 {
@@ -80,7 +80,7 @@ func TestUsageCountsOnce(t *testing.T) {
 	w.start()
 	w.send("GET", "/api/v1/info", key, "")
 	w.stop()
-	if got := w.plane.Used("ns_a").Requests; got != 5 || w.plane.Sources() != 2 {
+	if got := w.plane.Used("ns_a")[billing.Requests]; got != 5 || w.plane.Sources() != 2 {
 		t.Errorf("%d requests of %d sources, want 5 of 2", got, w.plane.Sources())
 	}
 }
@@ -128,9 +128,12 @@ func TestFramesAreGapless(t *testing.T) {
 	m.count("ns_a", 10, 20)
 	m.count("ns_a", 10, 20)
 	first := frameOf(t, m)
+	earlier, later := billing.Dimensions{HourNs: now.Add(-time.Hour).UnixNano()}, billing.Dimensions{HourNs: now.UnixNano()}
 	want := &billing.Frame{Source: first.Source, From: 1, To: 3, Rows: []billing.Row{
-		{Dimensions: billing.Dimensions{HourNs: now.Add(-time.Hour).UnixNano()}, Quantities: billing.Quantities{Requests: 1, RequestBytes: 1, ResponseBytes: 2}},
-		{Dimensions: billing.Dimensions{HourNs: now.UnixNano()}, Quantities: billing.Quantities{Requests: 2, RequestBytes: 20, ResponseBytes: 40}},
+		{Dimensions: earlier, Meter: billing.Requests, Quantity: 1}, {Dimensions: earlier, Meter: billing.RequestBytes, Quantity: 1},
+		{Dimensions: earlier, Meter: billing.ResponseBytes, Quantity: 2},
+		{Dimensions: later, Meter: billing.Requests, Quantity: 2}, {Dimensions: later, Meter: billing.RequestBytes, Quantity: 20},
+		{Dimensions: later, Meter: billing.ResponseBytes, Quantity: 40},
 	}}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("the first frame (-want +got):\n%s", diff)
@@ -162,7 +165,7 @@ func TestFramesAreGapless(t *testing.T) {
 	if fifth.From != 1 || fifth.To != 2 || fifth.Incarnation == fourth.Incarnation {
 		t.Errorf("after a gap: %d to %d of %s after %s", fifth.From, fifth.To, fifth.Incarnation, fourth.Incarnation)
 	}
-	if len(fifth.Rows) != 1 || fifth.Rows[0].Requests != 2 || fifth.Rows[0].RequestBytes != 5 {
+	if len(fifth.Rows) != 3 || fifth.Rows[0].Quantity != 2 || fifth.Rows[1].Quantity != 5 {
 		t.Errorf("after a gap: %+v", fifth.Rows)
 	}
 	// A namespace that is gone is forgotten when its usage is delivered.
@@ -177,19 +180,22 @@ func TestFramesAreGapless(t *testing.T) {
 	}
 }
 
-// TestFrameRowsAtTheBound checks that the meter counts every request even if a frame has MaxFrameRows rows,
-// which takes six weeks without a control plane.
+// TestFrameRowsAtTheBound checks that the meter counts every request even if a frame has as many hours as it may, which
+// takes two weeks without a control plane.
 func TestFrameRowsAtTheBound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
 	m := newTestMeter(t, &now)
-	for range billing.MaxFrameRows {
-		m.count("ns_a", 0, 0)
+	for range maxHours {
+		m.count("ns_a", 1, 1)
 		now = now.Add(time.Hour)
 	}
-	m.count("ns_a", 0, 0)
+	m.count("ns_a", 1, 1)
 	f := frameOf(t, m)
-	if len(f.Rows) != billing.MaxFrameRows || f.To != billing.MaxFrameRows+1 || f.Rows[len(f.Rows)-1].Requests != 2 {
+	if err := f.Validate(); err != nil {
+		t.Error(err)
+	}
+	if len(f.Rows) != 3*maxHours || f.To != maxHours+1 || f.Rows[len(f.Rows)-3].Quantity != 2 {
 		t.Errorf("%d rows, to %d", len(f.Rows), f.To)
 	}
 }

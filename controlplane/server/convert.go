@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/plan"
 	"github.com/corvo/corvo/controlplane/store"
@@ -133,19 +134,14 @@ func (s *Server) hostState(id string) string {
 
 func toTotals(q billing.Totals) api.UsageTotals {
 	return api.UsageTotals{
-		Reports: q.Reports, RejectedReports: q.RejectedReports, InputTokens: q.InputTokens, OutputTokens: q.OutputTokens,
-		CacheCreationTokens: q.CacheCreationTokens, CacheReadTokens: q.CacheReadTokens, CostUSD: q.Cost,
-		Requests: q.Requests, RequestBytes: q.RequestBytes, ResponseBytes: q.ResponseBytes,
+		Reports: q[billing.Reports], RejectedReports: q[billing.RejectedReports], InputTokens: q[billing.InputTokens], OutputTokens: q[billing.OutputTokens],
+		CacheCreationTokens: q[billing.CacheCreationTokens], CacheReadTokens: q[billing.CacheReadTokens], CostUSD: money.Total(q[billing.Cost]),
+		Requests: q[billing.Requests], RequestBytes: q[billing.RequestBytes], ResponseBytes: q[billing.ResponseBytes],
 	}
 }
 
 func fromRow(r billing.Row) *store.UsageRow {
-	return &store.UsageRow{
-		HourNs: r.HourNs, Queue: r.Queue, Model: r.Model, Provider: r.Provider,
-		Reports: r.Reports, RejectedReports: r.RejectedReports, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
-		CacheCreationTokens: r.CacheCreationTokens, CacheReadTokens: r.CacheReadTokens, CostNanoUsd: int64(r.Cost),
-		Requests: r.Requests, RequestBytes: r.RequestBytes, ResponseBytes: r.ResponseBytes,
-	}
+	return &store.UsageRow{HourNs: r.HourNs, Queue: r.Queue, Model: r.Model, Provider: r.Provider, Meter: uint32(r.Meter), Quantity: r.Quantity}
 }
 
 func fromSpec(spec api.NamespaceSpec) *store.Spec {

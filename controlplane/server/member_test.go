@@ -16,6 +16,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
@@ -373,9 +374,15 @@ func TestJoinWithARaftAddress(t *testing.T) {
 
 // frame returns a frame of usage in the present hour.
 func (f *front) frame(ns, stream string, from, to uint64) string {
-	hour := f.now().Truncate(time.Hour).UnixNano()
-	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"rows":[{"hour_ns":%d,"queue":"mail","model":"m","reports":1,"input_tokens":10,"cost_usd":0.000000003}]}`,
-		ns, stream, from, to, hour)
+	of := []billing.Row{{Meter: billing.Reports, Quantity: 1}, {Meter: billing.InputTokens, Quantity: 10}, {Meter: billing.Cost, Quantity: 3}}
+	if strings.HasPrefix(stream, "gateway/") {
+		of = []billing.Row{{Meter: billing.Requests, Quantity: 1}}
+	}
+	var rows []string
+	for _, r := range of {
+		rows = append(rows, fmt.Sprintf(`{"hour_ns":%d,"queue":"mail","model":"m","meter":%d,"quantity":%d}`, f.now().Truncate(time.Hour).UnixNano(), r.Meter, r.Quantity))
+	}
+	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"usage":[%s]}`, ns, stream, from, to, strings.Join(rows, ","))
 }
 
 // Usage counts once, in order, and only from the member that may report it.
@@ -418,6 +425,10 @@ func TestUsageIntake(t *testing.T) {
 	send(gateway, f.frame(mine, "gateway/"+one, 1, 1), api.Forbidden, 0)
 	send(host, f.frame(mine, "shard/0", 0, 0), api.ValidationError, 0)
 	send(host, `{"namespace":"x"`, api.ParseError, 0)
+	// A frame of an earlier build, and meters that its sender does not count or that are not known, count nothing.
+	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"usage":`, `"rows":`, 1), api.ValidationError, 0)
+	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"meter":1`, fmt.Sprintf(`"meter":%d`, billing.Requests), 1), api.ValidationError, 0)
+	send(host, strings.Replace(f.frame(mine, "shard/0", 5, 5), `"meter":1`, fmt.Sprintf(`"meter":%d`, len(billing.Meters)), 1), api.ValidationError, 0)
 	source := "?namespace=" + mine + "&incarnation=ab&stream="
 	if a := f.send("GET", wire.UsagePath+source+"shard/0", host, ""); string(a.body) != "{\"last\":4}\n" {
 		t.Errorf("last: %d %s", a.status, a.body)
@@ -434,17 +445,17 @@ func TestUsageIntake(t *testing.T) {
 	if err := json.Unmarshal(a.body, &report); err != nil || report.AsOf == nil {
 		t.Errorf("usage: %d %s, %v", a.status, a.body, err)
 	}
-	if sum := report.Totals; sum.InputTokens.Int64() != 30 || sum.Reports.Int64() != 3 || sum.CostUSD.Nano() != 9 {
+	if sum := report.Totals; sum.InputTokens.Int64() != 20 || sum.Reports.Int64() != 2 || sum.CostUSD.Nano() != 6 || sum.Requests.Int64() != 1 {
 		t.Errorf("usage: %v input tokens, %v reports, %v", sum.InputTokens, sum.Reports, sum.CostUSD)
 	}
-	if len(report.Groups) != 1 || report.Groups[0].Key != "mail" || report.Groups[0].InputTokens.Int64() != 30 {
+	if len(report.Groups) != 1 || report.Groups[0].Key != "mail" || report.Groups[0].InputTokens.Int64() != 20 {
 		t.Errorf("usage by queue: %s", a.body)
 	}
 	a = f.send("GET", "/cloud/v1/orgs/acme/usage?group_by=namespace", admin, "")
-	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens.Int64() != 40 || len(report.Groups) != 2 {
+	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens.Int64() != 20 || report.Totals.Requests.Int64() != 2 || len(report.Groups) != 2 {
 		t.Errorf("usage of the organisation: %d %s, %v", a.status, a.body, err)
 	}
-	if a := f.send("GET", "/cloud/v1/orgs/acme/usage?to="+f.now().UTC().Format(time.DateOnly)+"T00:00:00Z&from=2001-01-01", admin, ""); a.status != 400 && strings.Contains(string(a.body), `"input_tokens":40`) {
+	if a := f.send("GET", "/cloud/v1/orgs/acme/usage?to="+f.now().UTC().Format(time.DateOnly)+"T00:00:00Z&from=2001-01-01", admin, ""); a.status != 400 && strings.Contains(string(a.body), `"input_tokens":20`) {
 		t.Errorf("usage before today: %d %s", a.status, a.body)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // bad makes a frame one that the control plane refuses for its row.
 func bad(frame string) string {
-	return strings.Replace(frame, `"reports":1`, `"reports":-1`, 1)
+	return strings.Replace(frame, `"quantity":1`, `"quantity":-1`, 1)
 }
 
 // Only the host of a namespace that is being deleted can have usage set aside, and only usage that is
@@ -64,7 +64,7 @@ func TestUsageSetAside(t *testing.T) {
 		send(host, refused, "", 3)
 	}
 	send(host, f.frame(ns, "shard/0", 4, 4), "", 4) // not refused: it counts
-	unreadable := strings.Replace(f.frame(ns, "shard/0", 5, 6), `"input_tokens":10`, `"input_tokens":1e40`, 1)
+	unreadable := strings.Replace(f.frame(ns, "shard/0", 5, 6), `"quantity":10`, `"quantity":1e40`, 1)
 	send(host, unreadable, "", 6)
 	if a := f.send("GET", wire.UsagePath+"?namespace="+ns+"&incarnation=ab&stream=shard/0", host, ""); string(a.body) != "{\"last\":6}\n" {
 		t.Errorf("last: %d %s", a.status, a.body)

@@ -4,11 +4,11 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
-	"github.com/corvo/corvo/billing/money"
 )
 
 // ApplyUsage adds a frame [from, to] of a source if from follows the last number that was applied or set
@@ -49,17 +49,32 @@ func (r *UsageRow) check(p *problems, i int) {
 	p.add(field("queue"), checkUTF8(r.GetQueue(), MaxUsageWord))
 	p.add(field("model"), checkUTF8(r.GetModel(), MaxUsageWord))
 	p.add(field("provider"), checkUTF8(r.GetProvider(), MaxUsageWord))
-	for at, n := range meters(r.quantities()) {
-		p.add(field(meterNames[at]), checkNotNegative(n.(int64)))
+	if r.GetMeter() != 0 && !billing.Meter(r.GetMeter()).Known() {
+		p.add(field("meter"), fmt.Errorf("is %d, which this version does not know", r.GetMeter()))
+	}
+	for _, m := range r.metered() {
+		p.add(field("quantity"), checkNotNegative(m.quantity))
 	}
 }
 
-func (r *UsageRow) quantities() billing.Quantities {
-	return billing.Quantities{
-		Reports: r.GetReports(), RejectedReports: r.GetRejectedReports(), InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
-		CacheCreationTokens: r.GetCacheCreationTokens(), CacheReadTokens: r.GetCacheReadTokens(), Cost: money.Nano(r.GetCostNanoUsd()),
-		Requests: r.GetRequests(), RequestBytes: r.GetRequestBytes(), ResponseBytes: r.GetResponseBytes(),
+// metered is the quantity of one meter in a row of a frame.
+type metered struct {
+	meter    billing.Meter
+	quantity int64
+}
+
+// metered returns the quantities of a row: one, or several of a row of an earlier build.
+func (r *UsageRow) metered() []metered {
+	if r.GetMeter() != 0 {
+		return []metered{{billing.Meter(r.GetMeter()), r.GetQuantity()}}
 	}
+	return slices.DeleteFunc([]metered{
+		{billing.Reports, r.GetReports()}, {billing.RejectedReports, r.GetRejectedReports()},
+		{billing.InputTokens, r.GetInputTokens()}, {billing.OutputTokens, r.GetOutputTokens()},
+		{billing.CacheCreationTokens, r.GetCacheCreationTokens()}, {billing.CacheReadTokens, r.GetCacheReadTokens()},
+		{billing.Cost, r.GetCostNanoUsd()},
+		{billing.Requests, r.GetRequests()}, {billing.RequestBytes, r.GetRequestBytes()}, {billing.ResponseBytes, r.GetResponseBytes()},
+	}, func(m metered) bool { return m.quantity == 0 })
 }
 
 // Apply adds the frame. It refuses with NOT_FOUND an unknown namespace, but takes usage of a deleted one. It
@@ -100,40 +115,38 @@ func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) erro
 		namespace, stream, incarnation, int64(last), tx.clockNs())
 }
 
-// addUsage adds the i-th row of a frame to the journal and to the sum of its hour.
+// addUsage adds the i-th row of a frame to the journal and to the sums of its hour.
 func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
-	q := r.quantities()
-	args := []any{o.Namespace, o.Stream, o.Incarnation, int64(o.To), i, int64(o.From), tx.clockNs(), r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
-	err := tx.put("INSERT INTO usage_journal (namespace, stream, incarnation, to_seq, row_no, from_seq, applied_ns, hour_ns, queue, model, provider, "+meterColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(args, meters(q)...)...)
-	if err != nil {
-		return err
+	for _, m := range r.metered() {
+		err := tx.put("INSERT INTO usage_journal (namespace, stream, incarnation, to_seq, row_no, meter, from_seq, applied_ns, hour_ns, queue, model, provider, quantity)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			o.Namespace, o.Stream, o.Incarnation, int64(o.To), i, int64(m.meter), int64(o.From), tx.clockNs(), r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider(), m.quantity)
+		if err != nil {
+			return err
+		}
+		if err := tx.sumUsage(o.Namespace, r, m); err != nil {
+			return err
+		}
 	}
-	return tx.sumUsage(o.Namespace, r, q)
+	return nil
 }
 
 // hourPart is the newest part of an hour's sum.
-type hourPart struct {
-	part int64
-	sum  billing.Quantities
-}
+type hourPart struct{ part, sum int64 }
 
-// sumUsage adds a row to the sum of its hour. When a sum would exceed an integer of SQL, sumUsage begins
-// another part of the sum, because SQL itself would continue with a float.
-func (tx *Tx) sumUsage(namespace string, r *UsageRow, q billing.Quantities) error {
-	where := []any{namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
-	scan := func(rows *sql.Rows) (p hourPart, err error) {
-		err = rows.Scan(append([]any{&p.part}, places(&p.sum)...)...)
-		return p, err
-	}
-	p, _, err := first(tx, scan, "SELECT part, "+meterColumns+
-		" FROM usage_hourly WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ? ORDER BY part DESC LIMIT 1", where...)
+// sumUsage adds a quantity to the sum of its hour. When the sum would exceed an integer of SQL, sumUsage begins another
+// part of the sum, because SQL itself would continue with a float.
+func (tx *Tx) sumUsage(namespace string, r *UsageRow, m metered) error {
+	where := []any{namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider(), int64(m.meter)}
+	scan := func(rows *sql.Rows) (p hourPart, err error) { return p, rows.Scan(&p.part, &p.sum) }
+	p, _, err := first(tx, scan, "SELECT part, quantity FROM usage_hourly"+
+		" WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ? AND meter = ? ORDER BY part DESC LIMIT 1", where...)
 	if err != nil {
 		return err
 	}
-	if err := p.sum.Add(q); err != nil {
-		p = hourPart{p.part + 1, q}
+	if p.sum > math.MaxInt64-m.quantity {
+		p = hourPart{part: p.part + 1}
 	}
-	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, part, "+meterColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(append(where, p.part), meters(p.sum)...)...)
+	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, meter, part, quantity) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		append(where, p.part, p.sum+m.quantity)...)
 }

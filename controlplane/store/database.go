@@ -31,6 +31,11 @@ var addedSQL string
 //go:embed schema_members.sql
 var membersSQL string
 
+// metersSQL carries over a database whose rows of usage have a column for each meter.
+//
+//go:embed schema_meters.sql
+var metersSQL string
+
 const (
 	// schemaVersion is stored in the file's user_version. Changed tables get a new version and an op that
 	// migrates.
@@ -132,7 +137,7 @@ func openDatabase(path string) (_ *database, err error) {
 		return nil, fmt.Errorf("%s: add the tables that earlier builds lack: %w", path, err)
 	}
 	if err = db.carryOver(); err != nil {
-		return nil, fmt.Errorf("%s: carry over the placements of an earlier build: %w", path, err)
+		return nil, fmt.Errorf("%s: carry over the state of an earlier build: %w", path, err)
 	}
 	if db.readers, err = sql.Open("sqlite", dsn(path, "rw", "query_only(1)", "wal_autocheckpoint(0)", "cache_size(-4000)")); err != nil {
 		return nil, err
@@ -142,29 +147,47 @@ func openDatabase(path string) (_ *database, err error) {
 	return db, nil
 }
 
-// carryOver converts a database in which a namespace had one host. It refuses one with a namespace on a host that
-// has named no store, because a member is a store.
+// carryOver converts a database of an earlier build. It refuses one with a namespace on a host that has named no store,
+// because a member is a store.
 func (db *database) carryOver() error {
 	ctx := context.Background()
-	var before bool
-	err := db.writer.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pragma_table_info('namespaces') WHERE name = 'host')").Scan(&before)
+	if before, err := db.hasColumn("namespaces", "host"); err != nil {
+		return err
+	} else if before {
+		var nameless sql.NullString
+		err := db.writer.QueryRowContext(ctx, `SELECT MIN(host) FROM namespaces
+			WHERE phase <> 'deleted' AND host <> '' AND id NOT IN (SELECT namespace FROM placements)`).Scan(&nameless)
+		if err != nil {
+			return err
+		}
+		if nameless.Valid {
+			return fmt.Errorf("%s has namespaces and has named no store: start the earlier build until that host has joined", nameless.String)
+		}
+		if err := db.convert(membersSQL); err != nil {
+			return err
+		}
+	}
+	before, err := db.hasColumn("usage_journal", "reports")
 	if err != nil || !before {
 		return err
 	}
-	var nameless sql.NullString
-	err = db.writer.QueryRowContext(ctx, `SELECT MIN(host) FROM namespaces
-		WHERE phase <> 'deleted' AND host <> '' AND id NOT IN (SELECT namespace FROM placements)`).Scan(&nameless)
-	if err != nil {
-		return err
+	return db.convert(metersSQL)
+}
+
+// hasColumn reports whether a table has a column.
+func (db *database) hasColumn(table, column string) (has bool, err error) {
+	err = db.writer.QueryRowContext(context.Background(), "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)", table, column).Scan(&has)
+	return has, err
+}
+
+// convert runs a text that is one transaction.
+func (db *database) convert(text string) error {
+	_, err := db.writer.ExecContext(context.Background(), text)
+	if err == nil {
+		return nil
 	}
-	if nameless.Valid {
-		return fmt.Errorf("%s has namespaces and has named no store: start the earlier build until that host has joined", nameless.String)
-	}
-	if _, err = db.writer.ExecContext(ctx, membersSQL); err != nil {
-		_, rollbackErr := db.writer.ExecContext(ctx, "ROLLBACK")
-		return errors.Join(err, rollbackErr)
-	}
-	return nil
+	_, rollbackErr := db.writer.ExecContext(context.Background(), "ROLLBACK")
+	return errors.Join(err, rollbackErr)
 }
 
 // close closes all connections. The caller makes sure that no read runs.

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/controlplane/fleet"
 )
 
@@ -23,11 +26,13 @@ DROP TABLE members;
 DROP TABLE configurations;
 `
 
-// turnBack turns the state back by before and another text.
-func (w *world) turnBack(text string) {
+// turnBack turns the state back by texts of SQL.
+func (w *world) turnBack(texts ...string) {
 	w.t.Helper()
-	if _, err := w.db.writer.ExecContext(w.t.Context(), before+text); err != nil {
-		w.t.Fatal(err)
+	for _, text := range texts {
+		if _, err := w.db.writer.ExecContext(w.t.Context(), text); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
@@ -37,7 +42,7 @@ func TestPlacementsOfAnEarlierBuildAreCarriedOver(t *testing.T) {
 	w := newFleet(t, "a", "b")
 	w.ok(newReplicated(1), place("x", "a"), found("x"), settle("x"), newNamespace("org_acme", "new"))
 	w.ok(newNamespace("org_acme", "gone"), place("gone", "a"), deletion("gone"), removal("gone"), start("b", "b2"))
-	w.turnBack("")
+	w.turnBack(before)
 	for range 2 {
 		w.reopen()
 		n := w.namespace("ns_x")
@@ -63,11 +68,63 @@ func TestAPlacementWithoutAStoreIsNotCarriedOver(t *testing.T) {
 	t.Parallel()
 	w := newFleet(t, "a")
 	w.ok(newReplicated(1), place("x", "a"))
-	w.turnBack("DELETE FROM placements")
+	w.turnBack(before, "DELETE FROM placements")
 	path := copyDir(t, w.path, "-shm")
 	for range 2 {
 		if _, err := openMachine(path); err == nil || !strings.Contains(err.Error(), "host_a has namespaces and has named no store") {
 			t.Fatalf("it opens: %v", err)
 		}
+	}
+}
+
+// wideUsage turns the usage of a state back into rows with a column for each meter.
+func wideUsage() string {
+	columns := []string{"reports", "rejected_reports", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_nano_usd", "requests", "request_bytes", "response_bytes"}
+	var defined, sums []string
+	for i, c := range columns {
+		defined = append(defined, c+" INTEGER NOT NULL")
+		sums = append(sums, fmt.Sprintf("SUM(CASE meter WHEN %d THEN quantity ELSE 0 END)", i+1))
+	}
+	return strings.NewReplacer("DEFINED", strings.Join(defined, ", "), "SUMS", strings.Join(sums, ", ")).Replace(`
+		ALTER TABLE usage_journal RENAME TO narrow_journal;
+		DROP TRIGGER usage_journal_update;
+		DROP TRIGGER usage_journal_delete;
+		CREATE TABLE usage_journal (namespace TEXT NOT NULL, stream TEXT NOT NULL, incarnation TEXT NOT NULL, to_seq INTEGER NOT NULL, row_no INTEGER NOT NULL,
+			from_seq INTEGER NOT NULL, applied_ns INTEGER NOT NULL, hour_ns INTEGER NOT NULL, queue TEXT NOT NULL, model TEXT NOT NULL, provider TEXT NOT NULL,
+			DEFINED, PRIMARY KEY (namespace, stream, incarnation, to_seq, row_no)) STRICT, WITHOUT ROWID;
+		INSERT INTO usage_journal SELECT namespace, stream, incarnation, to_seq, row_no, from_seq, applied_ns, hour_ns, queue, model, provider, SUMS
+			FROM narrow_journal GROUP BY namespace, stream, incarnation, to_seq, row_no;
+		DROP TABLE narrow_journal;
+		CREATE TRIGGER usage_journal_update BEFORE UPDATE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
+		CREATE TRIGGER usage_journal_delete BEFORE DELETE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+		ALTER TABLE usage_hourly RENAME TO narrow_hourly;
+		CREATE TABLE usage_hourly (namespace TEXT NOT NULL, hour_ns INTEGER NOT NULL, queue TEXT NOT NULL, model TEXT NOT NULL, provider TEXT NOT NULL,
+			part INTEGER NOT NULL, DEFINED, PRIMARY KEY (namespace, hour_ns, queue, model, provider, part)) STRICT, WITHOUT ROWID;
+		INSERT INTO usage_hourly SELECT namespace, hour_ns, queue, model, provider, part, SUMS FROM narrow_hourly
+			GROUP BY namespace, hour_ns, queue, model, provider, part;
+		DROP TABLE narrow_hourly;`)
+}
+
+// Usage of an earlier build, in the state and in the log, counts as it did there.
+func TestUsageOfAnEarlierBuildIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	w.ok(earlierFrame("ns_a", 1, 3, usageRow("q", "m", 100), usageRow("q", "n", 11)), earlierFrame("ns_b", 1, 1, usageRow("q", "m", 1000)))
+	before := w.dump()
+	w.turnBack(wideUsage())
+	for range 2 {
+		w.reopen()
+		if diff := difference(before, w.dump()); diff != "" {
+			t.Errorf("the state differs: %s", diff)
+		}
+		checkProjection(t, w.machine)
+	}
+	w.ok(frame("ns_a", 4, 4, usageRow("q", "m", 10)))
+	total, _ := w.usage(always("org_acme"))
+	if money.Total(total[billing.Cost]).Nano() != 1121 || total[billing.Reports].Int64() != 4 || total[billing.ResponseBytes].Int64() != 32 {
+		t.Errorf("used %v", total)
+	}
+	if _, err := w.db.writer.ExecContext(t.Context(), "DELETE FROM usage_journal"); err == nil {
+		t.Error("usage can be deleted")
 	}
 }

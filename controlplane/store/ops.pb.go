@@ -2684,12 +2684,16 @@ func (*RemoveProcessResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
 }
 
+// UsageRow is the quantity of one meter. An op of an earlier build has rows without a meter, which have a field for each
+// of the first meters instead.
 type UsageRow struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	HourNs              int64                  `protobuf:"varint,1,opt,name=hour_ns,json=hourNs,proto3" json:"hour_ns,omitempty"`
 	Queue               string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Model               string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	Provider            string                 `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
+	Meter               uint32                 `protobuf:"varint,15,opt,name=meter,proto3" json:"meter,omitempty"` // number of billing.Meter; 0 = of an earlier build
+	Quantity            int64                  `protobuf:"varint,16,opt,name=quantity,proto3" json:"quantity,omitempty"`
 	Reports             int64                  `protobuf:"varint,5,opt,name=reports,proto3" json:"reports,omitempty"`
 	InputTokens         int64                  `protobuf:"varint,6,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	OutputTokens        int64                  `protobuf:"varint,7,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
@@ -2699,7 +2703,7 @@ type UsageRow struct {
 	Requests            int64                  `protobuf:"varint,11,opt,name=requests,proto3" json:"requests,omitempty"`
 	RequestBytes        int64                  `protobuf:"varint,12,opt,name=request_bytes,json=requestBytes,proto3" json:"request_bytes,omitempty"`
 	ResponseBytes       int64                  `protobuf:"varint,13,opt,name=response_bytes,json=responseBytes,proto3" json:"response_bytes,omitempty"`
-	RejectedReports     int64                  `protobuf:"varint,14,opt,name=rejected_reports,json=rejectedReports,proto3" json:"rejected_reports,omitempty"` // the sender keeps them; no other meter includes their amounts
+	RejectedReports     int64                  `protobuf:"varint,14,opt,name=rejected_reports,json=rejectedReports,proto3" json:"rejected_reports,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2760,6 +2764,20 @@ func (x *UsageRow) GetProvider() string {
 		return x.Provider
 	}
 	return ""
+}
+
+func (x *UsageRow) GetMeter() uint32 {
+	if x != nil {
+		return x.Meter
+	}
+	return 0
+}
+
+func (x *UsageRow) GetQuantity() int64 {
+	if x != nil {
+		return x.Quantity
+	}
+	return 0
 }
 
 func (x *UsageRow) GetReports() int64 {
@@ -4062,12 +4080,14 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\rRemoveProcess\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x15\n" +
-	"\x13RemoveProcessResult\"\xe4\x03\n" +
+	"\x13RemoveProcessResult\"\x96\x04\n" +
 	"\bUsageRow\x12\x17\n" +
 	"\ahour_ns\x18\x01 \x01(\x03R\x06hourNs\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\x1a\n" +
-	"\bprovider\x18\x04 \x01(\tR\bprovider\x12\x18\n" +
+	"\bprovider\x18\x04 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05meter\x18\x0f \x01(\rR\x05meter\x12\x1a\n" +
+	"\bquantity\x18\x10 \x01(\x03R\bquantity\x12\x18\n" +
 	"\areports\x18\x05 \x01(\x03R\areports\x12!\n" +
 	"\finput_tokens\x18\x06 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\a \x01(\x03R\foutputTokens\x122\n" +

@@ -125,54 +125,38 @@ CREATE TABLE usage_sources (
     PRIMARY KEY (namespace, stream, incarnation)
 ) STRICT, WITHOUT ROWID;
 
--- The journal of usage: one row for each row of a frame. Rows are never changed.
+-- The journal of usage: a row for each row of a frame. Rows are never changed.
 CREATE TABLE usage_journal (
-    namespace             TEXT NOT NULL,
-    stream                TEXT NOT NULL,
-    incarnation           TEXT NOT NULL,
-    to_seq                INTEGER NOT NULL, -- the frame is [from_seq, to_seq]
-    row_no                INTEGER NOT NULL, -- of the frame, from 0
-    from_seq              INTEGER NOT NULL,
-    applied_ns            INTEGER NOT NULL,
-    hour_ns               INTEGER NOT NULL,
-    queue                 TEXT NOT NULL,
-    model                 TEXT NOT NULL,
-    provider              TEXT NOT NULL,
-    reports               INTEGER NOT NULL,
-    rejected_reports      INTEGER NOT NULL,
-    input_tokens          INTEGER NOT NULL,
-    output_tokens         INTEGER NOT NULL,
-    cache_creation_tokens INTEGER NOT NULL,
-    cache_read_tokens     INTEGER NOT NULL,
-    cost_nano_usd         INTEGER NOT NULL,
-    requests              INTEGER NOT NULL,
-    request_bytes         INTEGER NOT NULL,
-    response_bytes        INTEGER NOT NULL,
-    PRIMARY KEY (namespace, stream, incarnation, to_seq, row_no)
+    namespace   TEXT NOT NULL,
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    to_seq      INTEGER NOT NULL, -- the frame is [from_seq, to_seq]
+    row_no      INTEGER NOT NULL, -- of the frame, from 0
+    meter       INTEGER NOT NULL, -- number of billing.Meter; a row of an earlier build had several
+    from_seq    INTEGER NOT NULL,
+    applied_ns  INTEGER NOT NULL,
+    hour_ns     INTEGER NOT NULL,
+    queue       TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    provider    TEXT NOT NULL,
+    quantity    INTEGER NOT NULL,
+    PRIMARY KEY (namespace, stream, incarnation, to_seq, row_no, meter)
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER usage_journal_update BEFORE UPDATE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
 CREATE TRIGGER usage_journal_delete BEFORE DELETE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
 
--- The sums of the journal by hour, from which queries are answered. A sum that exceeds a
--- column continues in another part.
+-- The sums of the journal by hour, from which queries are answered. A sum that exceeds an
+-- integer continues in another part.
 CREATE TABLE usage_hourly (
-    namespace             TEXT NOT NULL,
-    hour_ns               INTEGER NOT NULL,
-    queue                 TEXT NOT NULL,
-    model                 TEXT NOT NULL,
-    provider              TEXT NOT NULL,
-    part                  INTEGER NOT NULL, -- from 0
-    reports               INTEGER NOT NULL,
-    rejected_reports      INTEGER NOT NULL,
-    input_tokens          INTEGER NOT NULL,
-    output_tokens         INTEGER NOT NULL,
-    cache_creation_tokens INTEGER NOT NULL,
-    cache_read_tokens     INTEGER NOT NULL,
-    cost_nano_usd         INTEGER NOT NULL,
-    requests              INTEGER NOT NULL,
-    request_bytes         INTEGER NOT NULL,
-    response_bytes        INTEGER NOT NULL,
-    PRIMARY KEY (namespace, hour_ns, queue, model, provider, part)
+    namespace TEXT NOT NULL,
+    hour_ns   INTEGER NOT NULL,
+    queue     TEXT NOT NULL,
+    model     TEXT NOT NULL,
+    provider  TEXT NOT NULL,
+    meter     INTEGER NOT NULL,
+    part      INTEGER NOT NULL, -- from 0
+    quantity  INTEGER NOT NULL,
+    PRIMARY KEY (namespace, hour_ns, queue, model, provider, meter, part)
 ) STRICT, WITHOUT ROWID;
 
 -- Frames that the control plane refused while their namespaces were deleted. No sum

@@ -4,61 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/tenancy"
 )
-
-// meterNames are the columns of the meters, in the order of meters, places and billing.Totals.
-var meterNames = [...]string{
-	"reports", "rejected_reports", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_nano_usd",
-	"requests", "request_bytes", "response_bytes",
-}
-
-var (
-	meterColumns = strings.Join(meterNames[:], ", ")
-	meterSums    = sums(meterNames[:])
-)
-
-// sums returns the SQL that sums columns, each in two halves for scanTotals, because SQLite refuses a sum of
-// more than 63 bits.
-func sums(columns []string) string {
-	halves := make([]string, len(columns))
-	for i, c := range columns {
-		halves[i] = fmt.Sprintf("COALESCE(SUM(%[1]s >> 31), 0), COALESCE(SUM(%[1]s & 2147483647), 0)", c)
-	}
-	return strings.Join(halves, ", ")
-}
-
-// scanTotals reads a key and the sums that the SQL of sums selects.
-func scanTotals(rows *sql.Rows, key any) (t billing.Totals, err error) {
-	var high, low [len(meterNames)]int64
-	into := []any{key}
-	for i := range meterNames {
-		into = append(into, &high[i], &low[i])
-	}
-	if err := rows.Scan(into...); err != nil {
-		return t, err
-	}
-	for i, m := range t.Meters() {
-		*m = money.CountOfHalves(high[i], low[i])
-	}
-	return t, nil
-}
-
-func meters(q billing.Quantities) []any {
-	return []any{q.Reports, q.RejectedReports, q.InputTokens, q.OutputTokens, q.CacheCreationTokens, q.CacheReadTokens, int64(q.Cost),
-		q.Requests, q.RequestBytes, q.ResponseBytes}
-}
-
-// places returns the addresses of the meters, for Scan.
-func places(q *billing.Quantities) []any {
-	return []any{&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
-		&q.Requests, &q.RequestBytes, &q.ResponseBytes}
-}
 
 // lastUsage returns the last number of a source's usage that was applied or set aside; 0 = none.
 func lastUsage(q querier, source billing.Source) (uint64, error) {
@@ -88,13 +39,10 @@ type UsageGroup struct {
 	billing.Totals
 }
 
-// dayNs is a day in nanoseconds.
-const dayNs = int64(24 * time.Hour)
-
 // usageKeys maps the values of UsageQuery.GroupBy to the SQL of their keys.
 var usageKeys = map[string]string{
 	"": "0", "namespace": "namespace", "queue": "queue", "model": "model", "provider": "provider",
-	"day": fmt.Sprintf("hour_ns / %d", dayNs),
+	"day": "date(hour_ns / 1000000000, 'unixepoch')",
 }
 
 // validate reports the faults of a query.
@@ -144,18 +92,21 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	if err != nil {
 		return out, err
 	}
-	scan := func(rows *sql.Rows) (g UsageGroup, err error) {
-		if q.GroupBy != "day" {
-			g.Totals, err = scanTotals(rows, &g.Key)
-			return g, err
-		}
-		var day int64
-		g.Totals, err = scanTotals(rows, &day)
-		g.Key = time.Unix(0, day*dayNs).UTC().Format(time.DateOnly)
-		return g, err
+	// SQLite refuses a sum of more than 63 bits, so that it sums the halves of the quantities.
+	sums, err := list(r, scanUsageSum, "SELECT "+usageKeys[q.GroupBy]+" AS key, meter, SUM(quantity >> 31), SUM(quantity & 2147483647) FROM usage_hourly WHERE namespace IN ("+
+		namespaces+") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1, 2 ORDER BY 1, 2", append(args, q.FromNs, q.ToNs)...)
+	if err != nil {
+		return out, err
 	}
-	out.Groups, err = list(r, scan, "SELECT "+usageKeys[q.GroupBy]+" AS key, "+meterSums+" FROM usage_hourly WHERE namespace IN ("+namespaces+
-		") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1 ORDER BY 1", append(args, q.FromNs, q.ToNs)...)
+	for _, sum := range sums {
+		if !sum.meter.Known() {
+			return out, fmt.Errorf("the ledger has usage of meter %d, which this version does not know", sum.meter)
+		}
+		if n := len(out.Groups); n == 0 || out.Groups[n-1].Key != sum.key {
+			out.Groups = append(out.Groups, UsageGroup{Key: sum.key})
+		}
+		out.Groups[len(out.Groups)-1].Totals[sum.meter] = sum.quantity
+	}
 	for _, g := range out.Groups {
 		out.Total.Add(g.Totals)
 	}
@@ -163,6 +114,20 @@ func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 		out.Groups = nil
 	}
 	return out, err
+}
+
+// usageSum is the sum of one meter under one key.
+type usageSum struct {
+	key      string
+	meter    billing.Meter
+	quantity money.Count
+}
+
+func scanUsageSum(rows *sql.Rows) (s usageSum, err error) {
+	var high, low int64
+	err = rows.Scan(&s.key, &s.meter, &high, &low)
+	s.quantity = money.CountOfHalves(high, low)
+	return s, err
 }
 
 // usageOf returns the SQL of the namespaces that a query covers. It refuses an unknown organisation or

@@ -17,8 +17,22 @@ import (
 // hourNs is the start of an hour that is not the first of its day.
 const hourNs = int64(1_700_002_800) * int64(time.Second)
 
+// frame returns a frame with the quantities of rows as an earlier build sent them, but in rows of one meter.
 func frame(namespace string, from, to uint64, rows ...*UsageRow) *ApplyUsage {
-	return &ApplyUsage{Meta: by("host"), Namespace: namespace, Stream: "shard/0", Incarnation: "aa", From: from, To: to, Rows: rows}
+	o := &ApplyUsage{Meta: by("host"), Namespace: namespace, Stream: "shard/0", Incarnation: "aa", From: from, To: to}
+	for _, r := range rows {
+		for _, m := range r.metered() {
+			o.Rows = append(o.Rows, &UsageRow{HourNs: r.HourNs, Queue: r.Queue, Model: r.Model, Provider: r.Provider, Meter: uint32(m.meter), Quantity: m.quantity})
+		}
+	}
+	return o
+}
+
+// earlierFrame returns a frame of an earlier build.
+func earlierFrame(namespace string, from, to uint64, rows ...*UsageRow) *ApplyUsage {
+	o := frame(namespace, from, to)
+	o.Rows = rows
+	return o
 }
 
 func usageRow(queue, model string, cost int64) *UsageRow {
@@ -77,7 +91,7 @@ func TestUsageCountsOnce(t *testing.T) {
 	next.Incarnation = "bb"
 	w.ok(gateway, next, frame("ns_a", 4, 4, usageRow("q", "m", 10000)))
 	total, groups := w.usage(always("org_acme"))
-	if total.Cost.Nano() != 11111 || total.Reports.Int64() != 5 || total.ResponseBytes.Int64() != 40 {
+	if money.Total(total[billing.Cost]).Nano() != 11111 || total[billing.Reports].Int64() != 5 || total[billing.ResponseBytes].Int64() != 40 {
 		t.Errorf("used %+v", total)
 	}
 	if groups != nil {
@@ -92,8 +106,8 @@ func TestUsageCountsOnce(t *testing.T) {
 	}
 	// Usage from before the deletion is still accepted and counted.
 	w.ok(deletion("a"), removal("a"), frame("ns_a", 5, 5, usageRow("q", "m", 100000)))
-	if total, _ := w.usage(always("org_acme")); total.Cost.Nano() != 111111 {
-		t.Errorf("used %v", total.Cost)
+	if total, _ := w.usage(always("org_acme")); money.Total(total[billing.Cost]).Nano() != 111111 {
+		t.Errorf("used %v", total[billing.Cost])
 	}
 }
 
@@ -103,16 +117,16 @@ func TestUsageIsExact(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
 	const large = math.MaxInt64 - 2
-	var want money.Total
+	var want money.Count
 	for seq, cost := range []int64{large, 1, 1, 2, large, math.MaxInt64, 5} {
 		w.ok(frame("ns_a", uint64(seq+1), uint64(seq+1), &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: cost, InputTokens: cost}))
-		want = want.Add(money.TotalOf(money.Nano(cost)))
-		if total, _ := w.usage(always("org_acme")); total.Cost != want || total.InputTokens != money.Count(want) {
-			t.Fatalf("after %d frames %s and %s, want %s", seq+1, total.Cost, total.InputTokens, want)
+		want = want.Add(money.CountOf(cost))
+		if total, _ := w.usage(always("org_acme")); total[billing.Cost] != want || total[billing.InputTokens] != want {
+			t.Fatalf("after %d frames %s and %s, want %s", seq+1, total[billing.Cost], total[billing.InputTokens], want)
 		}
 	}
 	w.ok(frame("ns_b", 1, 1, &UsageRow{HourNs: hourNs + int64(time.Hour), Queue: "q", CostNanoUsd: math.MaxInt64}))
-	all := want.Add(money.TotalOf(money.Max))
+	all := want.Add(money.CountOf(math.MaxInt64))
 	for _, by := range []string{"", "queue", "namespace", "day"} {
 		q := always("org_acme")
 		q.GroupBy = by
@@ -121,8 +135,8 @@ func TestUsageIsExact(t *testing.T) {
 		for _, g := range groups {
 			sum.Add(g.Totals)
 		}
-		if total.Cost != all || by != "" && sum != total {
-			t.Errorf("grouped by %q: %s, %v; want %s", by, total.Cost, groups, all)
+		if total[billing.Cost] != all || by != "" && sum != total {
+			t.Errorf("grouped by %q: %s, %v; want %s", by, total[billing.Cost], groups, all)
 		}
 	}
 	checkProjection(t, w.machine)
@@ -142,9 +156,9 @@ func TestUsageGroups(t *testing.T) {
 	query := func(namespace tenancy.NamespaceID, from, to int64, by string) string {
 		q := UsageQuery{Org: "org_acme", Namespace: namespace, FromNs: hourNs + from*int64(time.Hour), ToNs: hourNs + to*int64(time.Hour), GroupBy: by}
 		total, groups := w.usage(q)
-		text := []string{fmt.Sprint(int64(total.Cost.Nano()))}
+		text := []string{fmt.Sprint(int64(money.Total(total[billing.Cost]).Nano()))}
 		for _, g := range groups {
-			text = append(text, fmt.Sprintf("%s=%d", g.Key, g.Cost.Nano()))
+			text = append(text, fmt.Sprintf("%s=%d", g.Key, money.Total(g.Totals[billing.Cost]).Nano()))
 		}
 		return strings.Join(text, " ")
 	}
@@ -196,28 +210,19 @@ func checkProjection(t testing.TB, m *machine) {
 	type key struct{ namespace, queue, model, provider string }
 	read := func(table string) (all []string) {
 		err := m.read(t.Context(), func(r reader) error {
-			rows, err := r.query("SELECT namespace, hour_ns, queue, model, provider, " + meterSums + " FROM " + table +
-				" GROUP BY namespace, hour_ns, queue, model, provider ORDER BY namespace, hour_ns, queue, model, provider")
+			rows, err := r.query("SELECT namespace, hour_ns, queue, model, provider, meter, SUM(quantity >> 31), SUM(quantity & 2147483647) FROM " + table +
+				" GROUP BY namespace, hour_ns, queue, model, provider, meter ORDER BY namespace, hour_ns, queue, model, provider, meter")
 			if err != nil {
 				return err
 			}
 			defer rows.Close()
 			for rows.Next() {
 				var k key
-				var hour int64
-				var high, low [len(meterNames)]int64
-				into := []any{&k.namespace, &hour, &k.queue, &k.model, &k.provider}
-				for i := range meterNames {
-					into = append(into, &high[i], &low[i])
-				}
-				if err := rows.Scan(into...); err != nil {
+				var hour, meter, high, low int64
+				if err := rows.Scan(&k.namespace, &hour, &k.queue, &k.model, &k.provider, &meter, &high, &low); err != nil {
 					return err
 				}
-				var q billing.Totals
-				for i, m := range q.Meters() {
-					*m = money.CountOfHalves(high[i], low[i])
-				}
-				all = append(all, fmt.Sprint(k, hour, q))
+				all = append(all, fmt.Sprint(k, hour, meter, money.CountOfHalves(high, low)))
 			}
 			return rows.Err()
 		})
@@ -273,8 +278,8 @@ func TestUsageIsSetAside(t *testing.T) {
 		t.Errorf("a frame that was set aside is applied up to %d", r.Last)
 	}
 	w.ok(frame("ns_a", 5, 5, usageRow("q", "m", 6)), removal("a"), aside("a", 6, 6))
-	if total, _ := w.usage(always("org_acme")); total.Cost.Nano() != 11 {
-		t.Errorf("used %s, want 11 nano-dollars", total.Cost)
+	if total, _ := w.usage(always("org_acme")); money.Total(total[billing.Cost]).Nano() != 11 {
+		t.Errorf("used %s, want 11 nano-dollars", total[billing.Cost])
 	}
 	w.reopen()
 	all, err := w.store().AsideUsage(t.Context(), 0, MaxPage)

@@ -45,7 +45,7 @@ func (l *ledger) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
 		return 0, api.Errorf(api.StateConflict, "the next row is %d", l.last[f.Source]+1)
 	}
 	for _, r := range f.Rows {
-		l.cost += r.Cost
+		l.cost += money.Nano(r.Quantities()[billing.Cost])
 	}
 	l.last[f.Source] = f.To
 	return f.To, nil

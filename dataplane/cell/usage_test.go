@@ -41,7 +41,7 @@ func (r *receiver) SendUsage(_ context.Context, f billing.Frame) (uint64, error)
 		return 0, api.Errorf(api.StateConflict, "the next row is %d", r.last+1)
 	}
 	for _, row := range f.Rows {
-		if err := r.sum.Add(row.Quantities); err != nil {
+		if err := r.sum.Add(row.Quantities()); err != nil {
 			return 0, err
 		}
 	}
@@ -55,7 +55,7 @@ func (r *receiver) SendUsage(_ context.Context, f billing.Frame) (uint64, error)
 func (r *receiver) reports() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sum.Reports
+	return r.sum[billing.Reports]
 }
 
 // work completes n jobs, each of which costs one nano-dollar.
@@ -102,7 +102,7 @@ func TestUsageIsShippedAndThenTrimmed(t *testing.T) {
 	if want := (billing.Source{Namespace: "test", Stream: "shard/0", Incarnation: incarnation}); to.source != want {
 		t.Errorf("the source is %+v, want %+v", to.source, want)
 	}
-	if to.sum.Cost != 40 || to.last != 40 || c.Err() != nil {
+	if to.sum[billing.Cost] != 40 || to.last != 40 || c.Err() != nil {
 		t.Errorf("rows up to %d arrived, %+v; the cell says %v", to.last, to.sum, c.Err())
 	}
 }

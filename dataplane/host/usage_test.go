@@ -44,7 +44,7 @@ func (l *ledger) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
 		return 0, api.Errorf(api.StateConflict, "the next row is %d", l.last+1)
 	}
 	for _, r := range f.Rows {
-		l.cost += r.Cost
+		l.cost += money.Nano(r.Quantities()[billing.Cost])
 	}
 	l.last = f.To
 	return l.last, nil
@@ -138,7 +138,7 @@ func TestRemoveSetsRefusedUsageAside(t *testing.T) {
 	if len(to.aside) != 1 || to.cost != 0 {
 		t.Fatalf("%+v is set aside, the ledger has %v", to.aside, to.cost)
 	}
-	if f := to.aside[0]; f.From != 1 || f.Rows[0].Cost != 123 {
+	if f := to.aside[0]; f.From != 1 || f.Rows[len(f.Rows)-1].Quantity != 123 {
 		t.Errorf("%+v is set aside", f)
 	}
 	if left := files(t, h, "/a"); len(left) > 0 {

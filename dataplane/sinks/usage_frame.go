@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/billing"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/state"
 )
 
@@ -20,7 +19,14 @@ func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.
 	snap := store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	f = billing.Frame{Source: source, From: from, To: from - 1}
-	at := map[billing.Dimensions]int{} // index of a row in the frame
+	sums := map[billing.Dimensions]billing.Quantities{}
+	var order []billing.Dimensions
+	defer func() {
+		for _, d := range order {
+			f.Rows = d.AppendRows(f.Rows, sums[d])
+		}
+	}()
+	rows := 0
 	for row, err := range snap.Usage(from) {
 		if err != nil {
 			return f, false, fmt.Errorf("read usage from row %d: %w", from, err)
@@ -32,20 +38,20 @@ func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.
 			return f, true, nil
 		}
 		d, q := dimensionsOf(row.Record), quantitiesOf(row.Record)
-		i, known := at[d]
-		if !known {
-			if len(f.Rows) == billing.MaxFrameRows {
-				return f, true, nil
-			}
-			i = len(f.Rows)
-			at[d] = i
-			f.Rows = append(f.Rows, billing.Row{Dimensions: d})
-		}
-		if err := f.Rows[i].Quantities.Add(q); errors.Is(err, billing.ErrOverflow) {
-			return f, true, nil // the first row always fits, so the frame is not empty
+		sum, known := sums[d]
+		was := sum.Meters()
+		if err := sum.Add(q); errors.Is(err, billing.ErrOverflow) {
+			return f, true, nil // the first record always fits, so the frame is not empty
 		} else if err != nil {
 			return f, false, fmt.Errorf("sum usage row %d: %w", row.Seq, err)
 		}
+		if rows += sum.Meters() - was; rows > billing.MaxFrameRows {
+			return f, true, nil
+		}
+		if !known {
+			order = append(order, d)
+		}
+		sums[d] = sum
 		f.To = row.Seq
 	}
 	return f, false, nil
@@ -67,14 +73,14 @@ func hourOf(ns int64) int64 {
 func quantitiesOf(u *state.Usage) billing.Quantities {
 	r := u.Report
 	if r.GetRejected() != "" {
-		return billing.Quantities{RejectedReports: 1} // its amounts are in no sum
+		return billing.Quantities{billing.RejectedReports: 1} // its amounts are in no sum
 	}
 	return billing.Quantities{
-		Reports:             1,
-		InputTokens:         r.GetInputTokens(),
-		OutputTokens:        r.GetOutputTokens(),
-		CacheCreationTokens: r.GetCacheCreationTokens(),
-		CacheReadTokens:     r.GetCacheReadTokens(),
-		Cost:                money.Nano(r.GetCostNanoUsd()),
+		billing.Reports:             1,
+		billing.InputTokens:         r.GetInputTokens(),
+		billing.OutputTokens:        r.GetOutputTokens(),
+		billing.CacheCreationTokens: r.GetCacheCreationTokens(),
+		billing.CacheReadTokens:     r.GetCacheReadTokens(),
+		billing.Cost:                r.GetCostNanoUsd(),
 	}
 }

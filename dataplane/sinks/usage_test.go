@@ -79,15 +79,21 @@ func TestFramesAreSummedByTheHour(t *testing.T) {
 		synctest.Wait()
 		w.exact()
 		frame := w.receiver.frames[0]
-		if frame.From != 1 || frame.To != 12 || len(frame.Rows) != 6 {
-			t.Fatalf("a frame [%d,%d] of %d rows", frame.From, frame.To, len(frame.Rows))
+		var reports []billing.Row
+		for _, row := range frame.Rows {
+			if row.Meter == billing.Reports {
+				reports = append(reports, row)
+			}
 		}
-		for i, row := range frame.Rows {
-			if row.HourNs%int64(time.Hour) != 0 || row.Queue != "q" || row.Reports != []int64{3, 3, 3, 1, 1, 1}[i] {
+		if frame.From != 1 || frame.To != 12 || len(reports) != 6 {
+			t.Fatalf("a frame [%d,%d] with %d rows of reports", frame.From, frame.To, len(reports))
+		}
+		for i, row := range reports {
+			if row.HourNs%int64(time.Hour) != 0 || row.Queue != "q" || row.Quantity != []int64{3, 3, 3, 1, 1, 1}[i] {
 				t.Errorf("row %d is %+v", i, row)
 			}
 		}
-		if first, second := frame.Rows[0].HourNs, frame.Rows[3].HourNs; second-first != int64(time.Hour) {
+		if first, second := reports[0].HourNs, reports[3].HourNs; second-first != int64(time.Hour) {
 			t.Errorf("the hours are %d and %d", first, second)
 		}
 	})
@@ -477,12 +483,13 @@ func TestFramesAreBounded(t *testing.T) {
 		report func(i int) *job.Usage
 		ends   []uint64
 	}{
-		"rows at the bound": {billing.MaxFrameRows, func(i int) *job.Usage {
+		// Each record has two rows: of the reports and of the cost.
+		"rows at the bound": {billing.MaxFrameRows / 2, func(i int) *job.Usage {
 			return &job.Usage{Model: fmt.Sprint(i), CostNanoUsd: 1}
-		}, []uint64{billing.MaxFrameRows}},
-		"one row more": {billing.MaxFrameRows + 1, func(i int) *job.Usage {
+		}, []uint64{billing.MaxFrameRows / 2}},
+		"rows over the bound": {billing.MaxFrameRows/2 + 1, func(i int) *job.Usage {
 			return &job.Usage{Model: fmt.Sprint(i), CostNanoUsd: 1}
-		}, []uint64{billing.MaxFrameRows, billing.MaxFrameRows + 1}},
+		}, []uint64{billing.MaxFrameRows / 2, billing.MaxFrameRows/2 + 1}},
 		"records at the bound": {maxFrameRecords, func(i int) *job.Usage { return &job.Usage{InputTokens: 1} }, []uint64{maxFrameRecords}},
 		"one record more":      {maxFrameRecords + 1, func(i int) *job.Usage { return &job.Usage{InputTokens: 1} }, []uint64{maxFrameRecords, maxFrameRecords + 1}},
 	} {
@@ -527,10 +534,10 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 				from = 1
 			}
 			f, more, err := frameOf(w.store, w.source(), from)
-			if err != nil || len(f.Rows) != 1 {
+			if err != nil || len(f.Rows) != 2 {
 				t.Fatalf("from %d: %+v, %v", from, f, err)
 			}
-			if f.To != want.to || more != want.more || int64(f.Rows[0].Cost) != want.cost {
+			if f.To != want.to || more != want.more || f.Rows[1].Quantity != want.cost {
 				t.Errorf("from %d: %+v, more %v; want %+v", from, f, more, want)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -112,7 +111,7 @@ func (r *receiver) apply(f billing.Frame) error {
 			sum = &billing.Quantities{}
 			r.sums[meter{row.Queue, row.Model, row.Provider}] = sum
 		}
-		if err := sum.Add(row.Quantities); err != nil {
+		if err := sum.Add(row.Quantities()); err != nil {
 			return err
 		}
 	}
@@ -259,8 +258,8 @@ func (w *world) expect(queue string, u *job.Usage) {
 		w.want[m] = &billing.Quantities{}
 	}
 	must(w.t, w.want[m].Add(billing.Quantities{
-		Reports: 1, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens, Cost: money.Nano(u.CostNanoUsd),
+		billing.Reports: 1, billing.InputTokens: u.InputTokens, billing.OutputTokens: u.OutputTokens,
+		billing.CacheCreationTokens: u.CacheCreationTokens, billing.CacheReadTokens: u.CacheReadTokens, billing.Cost: u.CostNanoUsd,
 	}))
 }
 

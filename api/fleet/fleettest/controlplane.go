@@ -502,7 +502,7 @@ func (c *ControlPlane) applyUsage(w http.ResponseWriter, r *http.Request, _ toke
 	if f.From == last+1 {
 		sum := c.used[f.Namespace]
 		for _, row := range f.Rows {
-			if err := sum.Add(row.Quantities); err != nil {
+			if err := sum.Add(row.Quantities()); err != nil {
 				panic(err) // no test uses that much
 			}
 		}
