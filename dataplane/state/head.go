@@ -145,13 +145,13 @@ func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 		return s.failure.set(fmt.Errorf("encode the head: %w", err))
 	}
 	size := uint64(b.Len())
-	s.gen.lag.await((memTables-1)*uint64(s.options.MemTableBytes), s.failure.closed)
+	s.gen.lag.Await((memTables-1)*uint64(s.options.MemTableBytes), s.failure.closed)
 	s.publish.Lock()
 	defer s.publish.Unlock()
 	if err := s.gen.db.Apply(b, pebble.NoSync); err != nil {
 		return s.failure.set(fmt.Errorf("write entry %d: %w", head.Index, err))
 	}
-	s.gen.lag.written.Add(size)
+	s.gen.lag.Add(size)
 	if err := s.Err(); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/engine/raftlog/flushlag"
 )
 
 // A store's directory holds one Pebble store, db-N, and a marker file that names it. Restore writes db-N+1
@@ -34,7 +35,7 @@ type generation struct {
 	db     *pebble.DB
 	number uint64
 	sums   sums // hashes of its tables
-	lag    flushLag
+	lag    flushlag.Lag
 
 	recentJobs, recentPayloads recent // its recently written records
 
@@ -137,7 +138,7 @@ func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, erro
 	o := s.pebbleOptions()
 	o.ErrorIfNotExists = mustExist
 	g := &generation{number: number, refs: 1}
-	g.lag.listen(o.EventListener)
+	g.lag.Listen(o.EventListener)
 	var err error
 	g.db, err = pebble.Open(s.dbDir(number), o)
 	switch {

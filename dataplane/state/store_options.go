@@ -20,7 +20,7 @@ const (
 	// each. A page of payloads keeps payloads of a few hundred bytes until the view has read them.
 	recentShare = 8
 
-	memTables     = 4       // of a store, including the one being written; more commits wait for the disk (see flushLag)
+	memTables     = 4       // of a store, including the one being written; more commits wait for the disk (see flushlag.Lag)
 	ownCacheBytes = 8 << 20 // block cache of a store without Shared, in addition to its memtables
 	sharedFiles   = 1000    // sstables kept open by all stores of a Shared
 )
@@ -58,7 +58,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		DisableWAL:                  !s.options.wal,
 		MemTableSize:                uint64(s.options.MemTableBytes),
-		MemTableStopWritesThreshold: math.MaxInt32, // see flushLag
+		MemTableStopWritesThreshold: math.MaxInt32, // see flushlag.Lag
 		L0CompactionThreshold:       8,             // by measurement: 4 costs 10 % more CPU per job, and 2 costs 20 % more
 		L0StopWritesThreshold:       64,
 		MaxManifestFileSize:         1 << 20, // an image copies the manifest

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/corvo/corvo/engine/raftlog/flushlag"
 )
 
 // pebbleBackend keeps a log in Pebble. An append is one batch, synced to Pebble's own log. Entries come in
@@ -18,9 +21,11 @@ import (
 type pebbleBackend struct {
 	db  *pebble.DB
 	dir string // the log's; its disk must keep pebbleReserve free
+	lag flushlag.Lag
 
 	mu     sync.Mutex
-	failed error // an error that Pebble reported only to its logger or listener
+	failed error         // an error that Pebble reported only to its logger or listener
+	broken chan struct{} // closed when failed is set
 }
 
 // These constants bound one Pebble log. The memtable is small because a node may hold many logs, and because
@@ -28,15 +33,17 @@ type pebbleBackend struct {
 // raft reads a log front to back.
 const (
 	pebbleMemTable = 4 << 20
-	pebbleCache    = 1 << 20
-	pebbleFiles    = 100
+	// pebbleMemTables is the number of memtables, including the one being written. More appends wait for the disk.
+	pebbleMemTables = 4
+	pebbleCache     = 1 << 20
+	pebbleFiles     = 100
 	// pebbleReserve is left free on the disk. If Pebble cannot start its next log file, it ends the process
 	// with all its other groups.
-	pebbleReserve = 4 * pebbleMemTable
+	pebbleReserve = pebbleMemTables * pebbleMemTable
 )
 
 func openPebble(f *Factory, h *logDir) (Store, error) {
-	p := &pebbleBackend{dir: h.dir}
+	p := &pebbleBackend{dir: h.dir, broken: make(chan struct{})}
 	cache := pebble.NewCache(pebbleCache)
 	defer cache.Unref() // the DB has its own reference
 	dir, disk := filepath.Join(h.dir, "pebble"), f.disk
@@ -60,7 +67,7 @@ func (p *pebbleBackend) options(cache *pebble.Cache, disk vfs.FS, logger hclog.L
 		MaxOpenFiles:                pebbleFiles,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                pebbleMemTable,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: math.MaxInt32, // see flushlag.Lag
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
 		Logger:                      pebbleLogger{logger, p.fail},
 		EventListener: &pebble.EventListener{
@@ -70,6 +77,7 @@ func (p *pebbleBackend) options(cache *pebble.Cache, disk vfs.FS, logger hclog.L
 			},
 		},
 	}
+	p.lag.Listen(o.EventListener)
 	o.Experimental.FileCacheShards = 1 // each shard keeps a goroutine
 	return o
 }
@@ -79,6 +87,7 @@ func (p *pebbleBackend) fail(err error) {
 	defer p.mu.Unlock()
 	if p.failed == nil {
 		p.failed = err
+		close(p.broken)
 	}
 }
 
@@ -106,9 +115,15 @@ func (p *pebbleBackend) write(b *batch) (err error) {
 			return err
 		}
 	}
+	size := uint64(w.Len())
+	p.lag.Await((pebbleMemTables-1)*pebbleMemTable, p.broken)
+	if err := p.failure(); err != nil { // nothing limits the memtables of a store that cannot flush
+		return err
+	}
 	if err := w.Commit(pebble.Sync); err != nil {
 		return err
 	}
+	p.lag.Add(size)
 	return p.failure()
 }
 
