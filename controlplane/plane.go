@@ -53,7 +53,10 @@ type Config struct {
 
 	SigningPeriod  time.Duration // how long a key signs; 0 = server.DefaultSigningPeriod
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = server.DefaultProposeTimeout
-	HostGrace      time.Duration // time without a report after which a host's members are replaced; 0 = reconcile.HostGrace
+	// MaxLevel is the highest feature level of the state that this process takes; 0 = store.FeatureLevel. Tests of an
+	// upgrade set it.
+	MaxLevel  uint32
+	HostGrace time.Duration // time without a report after which a host's members are replaced; 0 = reconcile.HostGrace
 
 	Now     func() time.Time     // nil = time.Now
 	Rand    io.Reader            // nil = crypto/rand
@@ -124,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 // has every change that was acknowledged before.
 func (p *Plane) openStore(ctx context.Context, cfg Config) (err error) {
 	of := store.Config{
-		Dir: cfg.DataDir, NodeID: cfg.NodeID, Engine: cfg.Engine,
+		Dir: cfg.DataDir, NodeID: cfg.NodeID, Engine: cfg.Engine, MaxLevel: cfg.MaxLevel,
 		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger,
 	}
 	if cfg.Cluster == nil {
@@ -158,7 +161,8 @@ func (p *Plane) openStore(ctx context.Context, cfg Config) (err error) {
 // enterCluster founds or joins the cluster, or finds its members again.
 func (p *Plane) enterCluster(ctx context.Context, cfg Config) (err error) {
 	of := *cfg.Cluster
-	of.DataDir, of.NodeID, of.Version, of.Level, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, store.FeatureLevel, cfg.Logger
+	of.DataDir, of.NodeID, of.Version, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, cfg.Logger
+	of.Level, of.Replicated = cmp.Or(cfg.MaxLevel, store.FeatureLevel), func() uint32 { return p.store.Level() }
 	of.Data, of.Shards = store.RaftDir, 1
 	p.cluster, err = cluster.Open(ctx, of)
 	return err
@@ -185,6 +189,11 @@ func (p *Plane) serve(cfg Config) (err error) {
 	ctx, p.stop = context.WithCancel(context.Background())
 	p.work.Go(func() { reconciler.Run(ctx) })
 	p.work.Go(func() { p.signer.Run(ctx) })
+	p.work.Go(func() {
+		if err := p.store.RaiseLevel(ctx); err != nil && ctx.Err() == nil {
+			cfg.Logger.Error("the feature level rises no more, because the store has stopped", "error", err)
+		}
+	})
 	if cfg.Certificate != nil {
 		p.work.Go(func() { p.keepCertified(ctx, cfg) })
 	}

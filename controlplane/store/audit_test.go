@@ -62,6 +62,7 @@ func everyOp() []struct {
 		{undrain("h1"), " op undrain-host host_h1"},
 		{undrain("h1"), ""},
 		{dropHost("h1"), " op remove-host host_h1"},
+		{&RaiseLevel{Meta: by("leader"), Level: FeatureLevel}, ""}, // it is in force
 		{&RemoveProcess{Meta: by("op"), Id: "control.2"}, " op remove-process control.2"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}

@@ -71,7 +71,7 @@ func TestAPlacementWithoutAStoreIsNotCarriedOver(t *testing.T) {
 	w.turnBack(before, "DELETE FROM placements")
 	path := copyDir(t, w.path, "-shm")
 	for range 2 {
-		if _, err := openMachine(path); err == nil || !strings.Contains(err.Error(), "host_a has namespaces and has named no store") {
+		if _, err := openMachine(path, FeatureLevel, table); err == nil || !strings.Contains(err.Error(), "host_a has namespaces and has named no store") {
 			t.Fatalf("it opens: %v", err)
 		}
 	}

@@ -11,13 +11,16 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/replica"
 )
 
 // machine is the state machine: it applies the ops of entries to SQLite.
 type machine struct {
 	dir    *directory
-	limits limits // set before the first Apply
+	limits limits                // set before the first Apply
+	table  *optable.Table[*kind] // the ops that this binary knows
+	known  optable.Level         // the highest feature level that this binary knows
 
 	writing sync.Mutex // held by the user of the writing connection
 	broken  error      // the reason why the state is no longer valid; guarded by writing
@@ -34,9 +37,10 @@ type machine struct {
 
 var _ replica.Machine = (*machine)(nil)
 
-// openMachine opens the state in a directory, and creates it if it is missing.
-func openMachine(path string) (_ *machine, err error) {
-	m := &machine{limits: defaultLimits}
+// openMachine opens the state in a directory, and creates it if it is missing. known is the highest feature level that
+// this binary knows, and ops its table. openMachine refuses a state with a higher level.
+func openMachine(path string, known optable.Level, ops *optable.Table[*kind]) (_ *machine, err error) {
+	m := &machine{limits: defaultLimits, table: ops, known: known}
 	if m.dir, err = openDirectory(path); err != nil {
 		return nil, err
 	}
@@ -49,6 +53,9 @@ func openMachine(path string) (_ *machine, err error) {
 		return nil, err
 	}
 	h, credentials, err := load(m.db)
+	if err == nil {
+		err = known.CheckState(h.level)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +131,12 @@ func (m *machine) Configure(at entry.Applied, configuration []byte) error {
 // Apply applies the ops of an entry in order and then removes rows that are too old. Each result is the op's
 // result or the *api.Error that refused it.
 func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
-	if e.Level > FeatureLevel {
-		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, FeatureLevel)
+	if err := m.known.CheckEntry(at.Index, e.Level); err != nil {
+		return nil, err
 	}
-	ops := make([]op, len(e.Ops))
+	ops := make([]decodedOp, len(e.Ops))
 	for i, framed := range e.Ops {
-		o, err := decode(framed)
+		o, err := m.decode(framed, e.Level)
 		if err != nil {
 			return nil, fmt.Errorf("entry %d, op %d of %d: %w", at.Index, i+1, len(ops), err)
 		}
@@ -142,7 +149,7 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 		for i, o := range ops {
 			r, err := tx.applyOne(o)
 			if err != nil {
-				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), table.Of(o).Name, err)
+				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), o.kind.Name, err)
 			}
 			results[i] = r
 		}
@@ -157,10 +164,48 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 	return results, nil
 }
 
+// decodedOp is one op of an entry, with its row of the table.
+type decodedOp struct {
+	kind *kind
+	op   op
+}
+
+// decode decodes one op of an entry that was written at a level. It fails on a number, a field or bytes that this
+// binary does not understand, on an op that the level does not have, and on an op that raises the level above the
+// machine's. The op shares no memory with the entry.
+func (m *machine) decode(framed entry.Op, level uint32) (decodedOp, error) {
+	k, err := m.table.Known(framed.Number)
+	if err != nil {
+		return decodedOp{}, err
+	}
+	o, err := k.Decode(framed.Bytes)
+	if err != nil {
+		return decodedOp{}, err
+	}
+	if raise, ok := o.(*RaiseLevel); ok {
+		if err := m.known.CheckRaise(raise.Level); err != nil {
+			return decodedOp{}, err
+		}
+	}
+	return decodedOp{k, o}, k.CheckSince(level)
+}
+
+// admit refuses an op that the feature level in force does not have.
+func (m *machine) admit(o op) error {
+	if k := m.table.Of(o); k != nil {
+		return k.Admit(m.level())
+	}
+	return nil // the log refuses an op without a row
+}
+
+// level returns the feature level in force.
+func (m *machine) level() uint32 { return m.head.Load().level }
+
 // applyOne applies one op and returns its result or its refusal.
-func (tx *Tx) applyOne(o op) (any, error) {
+func (tx *Tx) applyOne(d decodedOp) (any, error) {
 	var answer result
-	tx.kind = table.Of(o)
+	o := d.op
+	tx.kind = d.kind
 	refused, err := tx.attempt(func() (err error) {
 		if decided := o.GetMeta().GetTerm(); decided != 0 && decided != tx.head.applied.Term {
 			return errOtherTerm(decided, tx.head.applied.Term)

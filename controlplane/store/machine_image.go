@@ -119,6 +119,9 @@ func (m *machine) Restore(from image.Source) error {
 		err = compareClaim(from, h)
 	}
 	if err == nil {
+		err = m.known.CheckState(h.level)
+	}
+	if err == nil {
 		err = db.flush()
 	}
 	if err != nil {

@@ -185,7 +185,7 @@ func TestDirectory(t *testing.T) {
 	w.ok(newOrg("acme"))
 	path := copyDir(t, w.path, "-shm")
 	open := func() error {
-		m, err := openMachine(path)
+		m, err := openMachine(path, FeatureLevel, table)
 		if err == nil {
 			err = m.close()
 		}
@@ -233,7 +233,7 @@ func TestDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(fresh, imagePrefix+"new.db"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := openMachine(fresh)
+	m, err := openMachine(fresh, FeatureLevel, table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2594,6 +2594,95 @@ func (*UndrainHostResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
 }
 
+// RaiseLevel raises the feature level at which entries are written. The level never falls.
+type RaiseLevel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseLevel) Reset() {
+	*x = RaiseLevel{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseLevel) ProtoMessage() {}
+
+func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
+func (*RaiseLevel) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RaiseLevel) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RaiseLevel) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+type RaiseLevelResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseLevelResult) Reset() {
+	*x = RaiseLevelResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseLevelResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseLevelResult) ProtoMessage() {}
+
+func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
+func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+}
+
 // RemoveProcess records that a process of the control plane is removed. The removal itself is a change of the
 // group's members, which follows.
 type RemoveProcess struct {
@@ -2606,7 +2695,7 @@ type RemoveProcess struct {
 
 func (x *RemoveProcess) Reset() {
 	*x = RemoveProcess{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2707,7 @@ func (x *RemoveProcess) String() string {
 func (*RemoveProcess) ProtoMessage() {}
 
 func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	mi := &file_controlplane_store_ops_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2720,7 @@ func (x *RemoveProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcess.ProtoReflect.Descriptor instead.
 func (*RemoveProcess) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveProcess) GetMeta() *Meta {
@@ -2656,7 +2745,7 @@ type RemoveProcessResult struct {
 
 func (x *RemoveProcessResult) Reset() {
 	*x = RemoveProcessResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2757,7 @@ func (x *RemoveProcessResult) String() string {
 func (*RemoveProcessResult) ProtoMessage() {}
 
 func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	mi := &file_controlplane_store_ops_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2770,7 @@ func (x *RemoveProcessResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResult.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
 }
 
 // UsageRow is the quantity of one meter. An op of an earlier build has rows without a meter, which have a field for each
@@ -2710,7 +2799,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +2811,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[46]
+	mi := &file_controlplane_store_ops_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2735,7 +2824,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{46}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -2868,7 +2957,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +2969,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[47]
+	mi := &file_controlplane_store_ops_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +2982,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{47}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -2954,7 +3043,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3055,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[48]
+	mi := &file_controlplane_store_ops_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3068,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{48}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -3009,7 +3098,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3110,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[49]
+	mi := &file_controlplane_store_ops_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3123,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{49}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -3109,7 +3198,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3210,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[50]
+	mi := &file_controlplane_store_ops_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3223,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{50}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -3155,7 +3244,7 @@ type RemoveAsideUsage struct {
 
 func (x *RemoveAsideUsage) Reset() {
 	*x = RemoveAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3256,7 @@ func (x *RemoveAsideUsage) String() string {
 func (*RemoveAsideUsage) ProtoMessage() {}
 
 func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[51]
+	mi := &file_controlplane_store_ops_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3269,7 @@ func (x *RemoveAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsage.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{51}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemoveAsideUsage) GetMeta() *Meta {
@@ -3205,7 +3294,7 @@ type RemoveAsideUsageResult struct {
 
 func (x *RemoveAsideUsageResult) Reset() {
 	*x = RemoveAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3306,7 @@ func (x *RemoveAsideUsageResult) String() string {
 func (*RemoveAsideUsageResult) ProtoMessage() {}
 
 func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[52]
+	mi := &file_controlplane_store_ops_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3319,7 @@ func (x *RemoveAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*RemoveAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{52}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
 }
 
 // AddSigningKey adds the key that signs from now on. The keys before it stay trusted until
@@ -3247,7 +3336,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3348,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[53]
+	mi := &file_controlplane_store_ops_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3361,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{53}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -3311,7 +3400,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3412,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[54]
+	mi := &file_controlplane_store_ops_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3425,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{54}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
 }
 
 // AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
@@ -3353,7 +3442,7 @@ type AddFleetRoot struct {
 
 func (x *AddFleetRoot) Reset() {
 	*x = AddFleetRoot{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3454,7 @@ func (x *AddFleetRoot) String() string {
 func (*AddFleetRoot) ProtoMessage() {}
 
 func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[55]
+	mi := &file_controlplane_store_ops_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3467,7 @@ func (x *AddFleetRoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRoot.ProtoReflect.Descriptor instead.
 func (*AddFleetRoot) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{55}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AddFleetRoot) GetMeta() *Meta {
@@ -3417,7 +3506,7 @@ type AddFleetRootResult struct {
 
 func (x *AddFleetRootResult) Reset() {
 	*x = AddFleetRootResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3518,7 @@ func (x *AddFleetRootResult) String() string {
 func (*AddFleetRootResult) ProtoMessage() {}
 
 func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[56]
+	mi := &file_controlplane_store_ops_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3531,7 @@ func (x *AddFleetRootResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddFleetRootResult.ProtoReflect.Descriptor instead.
 func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
 }
 
 // Refusal counts equal refused requests.
@@ -3459,7 +3548,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3560,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[57]
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3573,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{57}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -3535,7 +3624,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3636,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[58]
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3649,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -3592,7 +3681,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3693,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3706,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -3636,7 +3725,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3737,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3750,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -3724,7 +3813,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3825,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3838,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -3787,7 +3876,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3888,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3901,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -3858,7 +3947,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +3959,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +3972,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -4076,7 +4165,12 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12%\n" +
 	"\x0eexpect_version\x18\x03 \x01(\x03R\rexpectVersion\"\x13\n" +
-	"\x11UndrainHostResult\"P\n" +
+	"\x11UndrainHostResult\"S\n" +
+	"\n" +
+	"RaiseLevel\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\"\x12\n" +
+	"\x10RaiseLevelResult\"P\n" +
 	"\rRemoveProcess\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x15\n" +
@@ -4185,7 +4279,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -4231,26 +4325,28 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*DrainHostResult)(nil),        // 41: corvo.controlplane.v1.DrainHostResult
 	(*UndrainHost)(nil),            // 42: corvo.controlplane.v1.UndrainHost
 	(*UndrainHostResult)(nil),      // 43: corvo.controlplane.v1.UndrainHostResult
-	(*RemoveProcess)(nil),          // 44: corvo.controlplane.v1.RemoveProcess
-	(*RemoveProcessResult)(nil),    // 45: corvo.controlplane.v1.RemoveProcessResult
-	(*UsageRow)(nil),               // 46: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 47: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 48: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 49: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 50: corvo.controlplane.v1.SetAsideUsageResult
-	(*RemoveAsideUsage)(nil),       // 51: corvo.controlplane.v1.RemoveAsideUsage
-	(*RemoveAsideUsageResult)(nil), // 52: corvo.controlplane.v1.RemoveAsideUsageResult
-	(*AddSigningKey)(nil),          // 53: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 54: corvo.controlplane.v1.AddSigningKeyResult
-	(*AddFleetRoot)(nil),           // 55: corvo.controlplane.v1.AddFleetRoot
-	(*AddFleetRootResult)(nil),     // 56: corvo.controlplane.v1.AddFleetRootResult
-	(*Refusal)(nil),                // 57: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 58: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 59: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 60: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 61: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 62: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 63: corvo.controlplane.v1.DeleteRoleResult
+	(*RaiseLevel)(nil),             // 44: corvo.controlplane.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),       // 45: corvo.controlplane.v1.RaiseLevelResult
+	(*RemoveProcess)(nil),          // 46: corvo.controlplane.v1.RemoveProcess
+	(*RemoveProcessResult)(nil),    // 47: corvo.controlplane.v1.RemoveProcessResult
+	(*UsageRow)(nil),               // 48: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 49: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 50: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 51: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 52: corvo.controlplane.v1.SetAsideUsageResult
+	(*RemoveAsideUsage)(nil),       // 53: corvo.controlplane.v1.RemoveAsideUsage
+	(*RemoveAsideUsageResult)(nil), // 54: corvo.controlplane.v1.RemoveAsideUsageResult
+	(*AddSigningKey)(nil),          // 55: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 56: corvo.controlplane.v1.AddSigningKeyResult
+	(*AddFleetRoot)(nil),           // 57: corvo.controlplane.v1.AddFleetRoot
+	(*AddFleetRootResult)(nil),     // 58: corvo.controlplane.v1.AddFleetRootResult
+	(*Refusal)(nil),                // 59: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 60: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 61: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 62: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 63: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 64: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 65: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -4277,22 +4373,23 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 21: corvo.controlplane.v1.RemoveHost.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 22: corvo.controlplane.v1.DrainHost.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 23: corvo.controlplane.v1.UndrainHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 24: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 25: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	46, // 26: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 27: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 28: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 29: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 30: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 31: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	57, // 32: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 33: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 34: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	1,  // 24: corvo.controlplane.v1.RaiseLevel.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.RemoveProcess.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 26: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	48, // 27: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 28: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 29: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 30: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 31: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 32: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	59, // 33: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 34: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 35: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -4307,7 +4404,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

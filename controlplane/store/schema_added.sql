@@ -50,6 +50,12 @@ CREATE TABLE IF NOT EXISTS drains (
     at_ns     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- The feature levels that were raised. The highest is in force; without a row it is 1.
+CREATE TABLE IF NOT EXISTS feature_levels (
+    level     INTEGER PRIMARY KEY,
+    raised_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The zones of hosts that were registered with one.
 CREATE TABLE IF NOT EXISTS zones (
     host TEXT PRIMARY KEY,

@@ -315,7 +315,7 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(45) {
+	switch s.rng.IntN(46) {
 	case 30, 31, 32, 33:
 		return s.drawHost()
 	case 34, 35, 36, 37, 38, 39, 40, 41:
@@ -324,6 +324,8 @@ func (s *simulation) drawBare() op {
 		return &DrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
 	case 43:
 		return &UndrainHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), ExpectVersion: s.rng.Int64N(4) / 3}
+	case 45:
+		return &RaiseLevel{Level: FeatureLevel}
 	case 44:
 		return &RemoveProcess{Id: "control-" + word(3)}
 	case 28:

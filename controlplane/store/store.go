@@ -20,6 +20,7 @@ import (
 	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // RaftDir is the directory of the log below Config.Dir.
@@ -35,11 +36,13 @@ type Config struct {
 	// Engine tunes the group. Its Transport reaches the other processes of the control plane; without one this
 	// process is alone, for as long as it is open.
 	Engine engine.Tuning
-	Join   *entry.Incarnation   // of the group that an empty directory joins; nil = the directory founds one
-	Now    func() time.Time     // as engine.Config's
-	Rand   io.Reader            // as engine.Config's
-	Tracer trace.TracerProvider // nil = none
-	Logger *slog.Logger         // nil = the default
+	// MaxLevel is the highest feature level that this process takes; 0 = FeatureLevel. Tests of an upgrade set it.
+	MaxLevel uint32
+	Join     *entry.Incarnation   // of the group that an empty directory joins; nil = the directory founds one
+	Now      func() time.Time     // as engine.Config's
+	Rand     io.Reader            // as engine.Config's
+	Tracer   trace.TracerProvider // nil = none
+	Logger   *slog.Logger         // nil = the default
 }
 
 // Store is the open state. Any goroutine may call its methods.
@@ -64,15 +67,16 @@ func Open(c Config) (_ *Store, err error) {
 		return nil, fmt.Errorf("open the control plane's state: %w", err)
 	}
 	s := &Store{shared: c.Engine.Transport != nil}
-	if s.machine, err = openMachine(filepath.Join(c.Dir, "state")); err != nil {
+	known := cmp.Or(c.MaxLevel, FeatureLevel)
+	if s.machine, err = openMachine(filepath.Join(c.Dir, "state"), optable.Level(known), table); err != nil {
 		return nil, fmt.Errorf("open the control plane's state: %w", err)
 	}
 	s.group, err = engine.Open(engine.Config{
 		Dir: raft, Group: group, NodeID: c.NodeID, Machine: s.machine,
 		StartTerm: func() engine.Op { return table.Proposal(&StartTerm{Meta: &Meta{Principal: "engine"}}) },
 		Codec:     codec{table}, Join: c.Join, Tuning: c.Engine,
-		Level: func() uint32 { return FeatureLevel },
-		Now:   c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
+		Level: s.machine.level, MaxLevel: known,
+		Now: c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the control plane's log: %w", err), s.machine.close())
@@ -112,11 +116,15 @@ func (s *Store) Close(ctx context.Context) error {
 // the last applied entry. Expiries are computed from it.
 func (s *Store) ClockNs() int64 { return s.group.ClockNs() }
 
-// Propose commits one op and returns its result. If another process leads, Propose forwards the op. A refused
-// op has changed nothing, but after LEADER_UNAVAILABLE or UNHEALTHY the op may have been committed. Every
-// error is an *api.Error. Every read of s that begins after Propose has returned a result sees the op's
-// changes.
+// Propose commits one op and returns its result. It refuses an op that is newer than the feature level in force
+// with UNSUPPORTED. If another process leads, Propose forwards the op. A refused op has changed nothing, but
+// after LEADER_UNAVAILABLE or UNHEALTHY the op may have been committed. Every error is an *api.Error. Every read
+// of s that begins after Propose has returned a result sees the op's changes.
 func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
+	if err := s.machine.admit(o); err != nil {
+		var none R
+		return none, err
+	}
 	answer, at, err := engine.Propose[R](ctx, s.group, table.Proposal(o))
 	if err != nil {
 		return answer, err
@@ -133,6 +141,10 @@ func Propose[R any](ctx context.Context, s *Store, o Op) (R, error) {
 // the log, the op changes nothing: ProposeInTerm returns LEADER_UNAVAILABLE, or Apply refuses the op as
 // STATE_CONFLICT.
 func ProposeInTerm[R any](ctx context.Context, s *Store, term uint64, o Op) (R, error) {
+	if err := s.machine.admit(o); err != nil {
+		var none R
+		return none, err
+	}
 	o.GetMeta().Term = term
 	answer, _, err := engine.ProposeInTerm[R](ctx, s.group, term, table.Proposal(o))
 	return answer, err

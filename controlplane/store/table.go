@@ -42,6 +42,7 @@ const (
 	numResumeReconcile  entry.Number = 28
 	numDrainHost        entry.Number = 29
 	numUndrainHost      entry.Number = 30
+	numRaiseLevel       entry.Number = 32
 	numRemoveProcess    entry.Number = 35
 )
 
@@ -90,6 +91,7 @@ var table = optable.New([]*kind{
 	numDrainHost:   newKind("drain-host", urgent, (*DrainHost).Apply),
 	numUndrainHost: newKind("undrain-host", people, (*UndrainHost).Apply),
 
+	numRaiseLevel:    newKind("raise-level", urgent, (*RaiseLevel).Apply),
 	numRemoveProcess: newKind("remove-process", people, (*RemoveProcess).Apply),
 })
 
@@ -117,14 +119,4 @@ func newKind[O, R any, PO interface {
 	result
 }](name string, class pipeline.Class, apply func(PO, *Tx) (PR, error)) *kind {
 	return optable.NewRow[op](name, class, apply)
-}
-
-// decode decodes one op of an entry. It fails on a number, a field or bytes that this binary does not
-// understand. The op shares no memory with the entry.
-func decode(framed entry.Op) (op, error) {
-	k, err := table.Known(framed.Number)
-	if err != nil {
-		return nil, err
-	}
-	return k.Decode(framed.Bytes)
 }

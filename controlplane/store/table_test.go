@@ -182,12 +182,12 @@ func FuzzOps(f *testing.F) {
 		f.Add(uint32(table.Of(o).Number), data)
 	}
 	f.Fuzz(func(t *testing.T, number uint32, data []byte) {
-		o, err := decode(entry.Op{Number: entry.Number(number), Bytes: data})
-		if err != nil || o.Validate() != nil {
+		w := newWorld(t)
+		d, err := w.decode(entry.Op{Number: entry.Number(number), Bytes: data}, FeatureLevel)
+		if err != nil || d.op.Validate() != nil {
 			return
 		}
-		w := newWorld(t)
 		w.apply(newOrg("a"), newNamespace("org_a", "n"), newHost("h"), newKey("ns", "ns_n", "k"))
-		w.apply(o)
+		w.apply(d.op)
 	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
+	"github.com/corvo/corvo/engine/optable"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -43,6 +45,8 @@ var incarnation = entry.Incarnation{1}
 type world struct {
 	t testing.TB
 	*machine
+	known   optable.Level         // 0 = FeatureLevel
+	ops     *optable.Table[*kind] // nil = table
 	path    string
 	clockNs int64
 	index   uint64
@@ -62,7 +66,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) open() {
 	w.t.Helper()
-	m, err := openMachine(w.path)
+	m, err := openMachine(w.path, cmp.Or(w.known, FeatureLevel), cmp.Or(w.ops, table))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -232,7 +236,7 @@ var tables = []string{
 	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
-	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host",
+	"fleet_roots ORDER BY fingerprint", "stores ORDER BY id", "members ORDER BY namespace, store", "configurations ORDER BY namespace", "foundings ORDER BY namespace", "pauses ORDER BY namespace", "drains ORDER BY host", "zones ORDER BY host", "feature_levels ORDER BY level",
 }
 
 // dump returns every row and the parts of the state in memory.

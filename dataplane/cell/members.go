@@ -57,7 +57,7 @@ func (c *Cell) proposeMembers(ctx context.Context, raised <-chan struct{}) {
 				c.onChange()
 			case code == api.StateConflict || ctx.Err() != nil:
 			case code == api.Unsupported:
-				again = time.After(levelInterval) // a rise whose answer was lost gives no token
+				again = time.After(levelAgain) // a rise whose answer was lost gives no token
 			default:
 				c.cfg.Logger.Warn("a group's list of members cannot be set", "group", c.cfg.Group, "epoch", list.Epoch, "generation", list.Generation, "error", err)
 				if code != api.ValidationError {

@@ -11,13 +11,13 @@ import (
 // stops.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	late := *KindOf(numSetQueue)
+	late := *KindOf(numSetQueue).Row
 	late.Since = 3
 	for level, refused := range map[uint32]api.Code{1: api.Unsupported, 2: api.Unsupported, 3: "", 4: ""} {
-		if err := late.admit(level); api.CodeOf(err) != refused {
+		if err := late.Admit(level); api.CodeOf(err) != refused {
 			t.Errorf("admitted at level %d: %v", level, err)
 		}
-		if err := late.since(level); (err != nil) != (refused != "") {
+		if err := late.CheckSince(level); (err != nil) != (refused != "") {
 			t.Errorf("applied at level %d: %v", level, err)
 		} else if err != nil && !strings.Contains(err.Error(), "set-queue needs feature level 3") {
 			t.Error(err)

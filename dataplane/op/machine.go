@@ -40,8 +40,8 @@ func NewMachine(store *state.Store) *Machine {
 // refused it. Apply decodes every op of the entry before it writes anything. An error means that the replica
 // must stop.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
-	if e.Level > m.maxLevel() {
-		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())
+	if err := m.maxLevel().CheckEntry(at.Index, e.Level); err != nil {
+		return nil, err
 	}
 	ops := make([]decodedOp, len(e.Ops))
 	for i, framed := range e.Ops {
@@ -94,10 +94,12 @@ func (m *Machine) read(framed entry.Op, level uint32) (decodedOp, error) {
 	if err != nil {
 		return decodedOp{}, err
 	}
-	if raise, ok := o.(*RaiseLevel); ok && raise.Level > m.maxLevel() {
-		return decodedOp{}, fmt.Errorf("the feature level rises to %d, this binary knows %d: upgrade it", raise.Level, m.maxLevel())
+	if raise, ok := o.(*RaiseLevel); ok {
+		if err := m.maxLevel().CheckRaise(raise.Level); err != nil {
+			return decodedOp{}, err
+		}
 	}
-	return decodedOp{k, o}, k.since(level)
+	return decodedOp{k, o}, k.CheckSince(level)
 }
 
 // Decode reads one op of an entry. It fails on a number, a field or bytes that this binary does not

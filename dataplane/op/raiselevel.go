@@ -3,8 +3,8 @@ package op
 import (
 	"errors"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/optable"
 )
 
 // RaiseLevel raises the feature level at which entries are written. The leader proposes it once every member
@@ -25,12 +25,13 @@ func (o *RaiseLevel) Validate() error {
 // Apply raises the level.
 func (o *RaiseLevel) Apply(tx *state.Tx) (*RaiseLevelResult, error) {
 	head := tx.Head()
-	now := max(firstLevel, head.FeatureLevel)
-	if o.Level < now {
-		return nil, api.Errorf(api.StateConflict, "the feature level is %d and cannot fall to %d", now, o.Level)
+	now := max(optable.FirstLevel, head.FeatureLevel)
+	to, err := optable.Raise(now, o.Level)
+	if err != nil {
+		return nil, err
 	}
-	if o.Level > now {
-		head.FeatureLevel = o.Level
+	if to > now {
+		head.FeatureLevel = to
 	}
 	return &RaiseLevelResult{}, nil
 }

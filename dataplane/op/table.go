@@ -175,7 +175,6 @@ type Result = proto.Message
 type Kind struct {
 	*optable.Row[*state.Tx, Op]
 	Repeats Repeat
-	Since   uint32 // the lowest feature level of a namespace that may use the op; 1 is the first
 }
 
 // kind returns the row of an op. It derives the types of the op and its result from the type of apply.
@@ -186,7 +185,7 @@ func kind[O, R any, PO interface {
 	*R
 	Result
 }](name string, class pipeline.Class, repeats Repeat, apply func(PO, *state.Tx) (PR, error)) *Kind {
-	return &Kind{Row: optable.NewRow[Op](name, class, apply), Repeats: repeats, Since: 1}
+	return &Kind{Row: optable.NewRow[Op](name, class, apply), Repeats: repeats}
 }
 
 // from sets the feature level that a namespace needs for the op.

@@ -2,8 +2,8 @@
 // name, its class, its messages and its Apply. Each plane has a table and may add columns to its rows.
 //
 // The package makes decoding strict: a number, a field or bytes that this binary does not know are an error,
-// because replicas that ignored them would diverge. It also chooses the codec of a message (ADR 0064). It knows
-// no op. Of the tree it imports engine/entry and engine/pipeline only.
+// because replicas that ignored them would diverge. It also chooses the codec of a message (ADR 0064), and checks
+// feature levels (ADR 0017). It knows no op. Of the tree it imports api, engine/entry and engine/pipeline only.
 package optable
 
 import (

@@ -17,6 +17,7 @@ type Row[Tx any, I Op] struct {
 	Number    entry.Number // set by New
 	Name      string       // for people: metrics labels, errors, logs, audit records
 	Class     pipeline.Class
+	Since     uint32 // the lowest feature level of a group that may use the op
 	New       func() I
 	NewResult func() proto.Message
 	Apply     func(Tx, I) (proto.Message, error)
@@ -37,6 +38,7 @@ func NewRow[I Op, Tx, O, R any, PO interface {
 	return &Row[Tx, I]{
 		Name:      name,
 		Class:     class,
+		Since:     FirstLevel,
 		New:       func() I { return any(PO(new(O))).(I) },
 		NewResult: func() proto.Message { return PR(new(R)) },
 		Apply: func(tx Tx, o I) (proto.Message, error) {
