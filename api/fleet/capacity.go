@@ -3,7 +3,7 @@ package fleet
 // DefaultMaxDiskPercent is the default of Capacity.MaxDiskPercent.
 const DefaultMaxDiskPercent = 80
 
-// Capacity is the room of a host for namespaces, as the host measures it.
+// Capacity says which namespaces a host can take: its room for them, as the host measures it, and its feature level.
 type Capacity struct {
 	OpenCells int `json:"open_cells"` // one for each shard of an open namespace
 	MaxCells  int `json:"max_cells"`  // the most that OpenCells may be; at least 1
@@ -15,6 +15,9 @@ type Capacity struct {
 	// MaxDiskPercent is the use of the disk from which on the host gets no new namespace: 1 to 100. It may be 0 if
 	// DiskTotal is 0.
 	MaxDiskPercent int `json:"max_disk_percent,omitempty"`
+	// Level is the highest feature level that the host's binary knows. The host can apply no entry of a group with a
+	// higher one.
+	Level uint32 `json:"level,omitempty"`
 }
 
 // DiskPercent returns the use of the disk in percent, rounded down; 0 if the host cannot measure its disk.

@@ -240,9 +240,11 @@ const (
 )
 
 // GroupReport is the state of a store's member in the group of one shard. A member that does not lead reports its
-// role only.
+// role and its level only.
 type GroupReport struct {
 	Role string `json:"role"`
+	// Level is the group's feature level, as far as this member has applied its log.
+	Level uint32 `json:"level,omitempty"`
 	// Epoch and Generation are those of the list of members in the group's state; 0 = it has none.
 	Epoch      int64 `json:"epoch,omitempty"`
 	Generation int64 `json:"generation,omitempty"`

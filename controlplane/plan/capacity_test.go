@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	wire "github.com/corvo/corvo/api/fleet"
@@ -49,5 +51,34 @@ func TestReasonWhenAllHostsAreFull(t *testing.T) {
 	n.Spec.Shards = 1
 	if step := Next(n, hosts, nil); step.Kind != Await || step.Reason != want {
 		t.Errorf("%+v", step)
+	}
+}
+
+// TestHostsBelowTheLevel checks that a host whose binary does not know the level of a namespace's groups gets no member,
+// although it has the most room.
+func TestHostsBelowTheLevel(t *testing.T) {
+	t.Parallel()
+	at := func(id string, namespaces int, level uint32) Host {
+		h := host(id, namespaces, true)
+		h.Raft, h.Capacity = id+":1", wire.Capacity{MaxCells: 10, Level: level}
+		return h
+	}
+	n := minted(ns(fleet.Active, "h1", 1), true)
+	n.Spec.Replicas = 3
+	cell := opened(1, own)
+	cell.Groups[0].Level = 2
+	cells := map[string]CellReport{"h1": cell}
+	hosts := []Host{at("h1", 1, 2), at("h2", 0, 1), at("h3", 5, 2)}
+	const want = "nh2 (h2): its version knows feature level 1, and the namespace has 2: upgrade it"
+	if step := Next(n, hosts, cells); step.Kind != Await || !strings.Contains(step.Reason, want) {
+		t.Errorf("without enough hosts: %+v", step)
+	}
+	hosts = append(hosts, at("h4", 5, 3))
+	if step := Next(n, hosts, cells); step.Kind != Change || !slices.Equal(step.Stores, []string{"sh1", "sh3", "sh4"}) {
+		t.Errorf("with enough hosts: %+v", step)
+	}
+	cell.Groups[0].Level = 1
+	if step := Next(n, hosts, cells); step.Kind != Change || !slices.Equal(step.Stores, []string{"sh1", "sh2", "sh3"}) {
+		t.Errorf("before the rise: %+v", step)
 	}
 }

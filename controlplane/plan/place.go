@@ -84,8 +84,20 @@ func (v view) unfit(h Host, raft bool) string {
 		return "it cannot open the namespace: " + v.cells[h.ID].Error
 	case raft && h.Raft == "":
 		return "it has no address for the Raft members of other hosts"
+	case h.Capacity.Level < v.level():
+		return fmt.Sprintf("its version knows feature level %d, and the namespace has %d: upgrade it", h.Capacity.Level, v.level())
 	}
 	return Full(h, cells)
+}
+
+// level returns the highest feature level that a member of the namespace's groups has reported; 0 = none has reported.
+func (v view) level() (level uint32) {
+	for _, cell := range v.cells {
+		for _, g := range cell.Groups {
+			level = max(level, g.Level)
+		}
+	}
+	return level
 }
 
 // compareCopies orders a host with a copy of the namespace before one without. If the founding is not recorded, it orders

@@ -98,6 +98,7 @@ func (a *Agent) groupReports(ns tenancy.NamespaceID) (all []fleet.GroupReport) {
 		case m.Joined:
 			g.Role = fleet.Following
 		}
+		g.Level = c.Level()
 		all = append(all, g)
 	}
 	return all
