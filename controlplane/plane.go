@@ -22,6 +22,7 @@ import (
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/cluster"
 	"github.com/corvo/corvo/telemetry"
@@ -42,6 +43,8 @@ type Config struct {
 	// that one. nil = the process has none.
 	Certificate *certificate.Holder
 	Names       []string // DNS names and IP addresses at which operators reach this process, for its certificate
+	// RootsFile is the file in which the Plane keeps the fleet's roots in PEM, for the programs of operators; "" = none.
+	RootsFile string
 
 	// Cluster says how this process finds the other processes of the control plane; nil = it is the only one.
 	// Open sets its fields that follow from this Config, such as the data directory, the node id and the
@@ -77,6 +80,7 @@ type Plane struct {
 	signer    *server.Signer
 	authority *server.Authority
 	server    *server.Server
+	inFile    certificate.Bundle // the roots in Config.RootsFile; only certify uses it
 
 	stop context.CancelFunc // ends the loops
 	work sync.WaitGroup     // the loops: reconciler and signer
@@ -105,14 +109,14 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	if err := p.openStore(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if p.authority, err = server.OpenAuthority(ctx, p.store, cfg.Now, cfg.Rand); err != nil {
+	if p.authority, err = server.OpenAuthority(ctx, server.AuthorityConfig{Store: p.store, Now: cfg.Now, Rand: cfg.Rand, Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
 	if cfg.Certificate != nil {
 		cfg.Certificate.Renew() // the names may have changed
-		if err := p.certify(cfg); err != nil {
-			return nil, fmt.Errorf("certificate of this process: %w", err)
-		}
+	}
+	if err := p.certify(cfg); err != nil {
+		return nil, err
 	}
 	p.signer, err = server.OpenSigner(ctx, server.SignerConfig{
 		Store: p.store, Period: cfg.SigningPeriod, Now: cfg.Now, Rand: cfg.Rand, Logger: cfg.Logger,
@@ -194,17 +198,24 @@ func (p *Plane) serve(cfg Config) (err error) {
 			cfg.Logger.Error("the feature level rises no more, because the store has stopped", "error", err)
 		}
 	})
-	if cfg.Certificate != nil {
-		p.work.Go(func() { p.keepCertified(ctx, cfg) })
-	}
+	roots := make(chan struct{}, 1)
+	p.work.Go(func() {
+		p.authority.Run(ctx, func() {
+			select {
+			case roots <- struct{}{}:
+			default: // keepCertified has not taken the last one yet
+			}
+		})
+	})
+	p.work.Go(func() { p.keepCertified(ctx, cfg, roots) })
 	return nil
 }
 
 // certifyEvery is the time between two checks of whether the certificate of this process is due for renewal.
 const certifyEvery = 10 * time.Minute
 
-// keepCertified renews the certificate of this process in time, until ctx ends.
-func (p *Plane) keepCertified(ctx context.Context, cfg Config) {
+// keepCertified renews the certificate of this process in time and after each change of the fleet's roots, until ctx ends.
+func (p *Plane) keepCertified(ctx context.Context, cfg Config, roots <-chan struct{}) {
 	tick := time.NewTicker(certifyEvery)
 	defer tick.Stop()
 	for {
@@ -212,16 +223,32 @@ func (p *Plane) keepCertified(ctx context.Context, cfg Config) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-roots:
 		}
 		if err := p.certify(cfg); err != nil {
-			cfg.Logger.Error("the certificate of this process cannot be renewed; the present one stays in use, and the process tries again",
+			cfg.Logger.Error("the certificate of this process or the file with the fleet's roots cannot be replaced; the present one stays in use, and the process tries again",
 				"error", err, "in", certifyEvery)
 		}
 	}
 }
 
+// certify renews the certificate of this process and the file with the roots, if need be. Open calls it, and then
+// keepCertified alone.
 func (p *Plane) certify(cfg Config) error {
-	return p.authority.Certify(cfg.Certificate, cfg.NodeID, cfg.Names, cfg.Now(), cfg.Rand)
+	if cfg.Certificate != nil {
+		if err := p.authority.Certify(cfg.Certificate, cfg.NodeID, cfg.Names, cfg.Now(), cfg.Rand); err != nil {
+			return fmt.Errorf("certificate of this process: %w", err)
+		}
+	}
+	roots := p.authority.Bundle()
+	if cfg.RootsFile == "" || p.inFile.Equal(roots) {
+		return nil
+	}
+	if err := durable.WriteFile(cfg.RootsFile, roots.PEM(), 0o644); err != nil {
+		return fmt.Errorf("the file with the fleet's roots: %w", err)
+	}
+	p.inFile = roots
+	return nil
 }
 
 // Handler serves the cloud API, the fleet protocol, JWKS and health.
@@ -229,9 +256,6 @@ func (p *Plane) Handler() http.Handler { return p.server }
 
 // FleetRoot returns the SHA-256 of the root that issues the fleet's certificates, in hexadecimal.
 func (p *Plane) FleetRoot() string { return p.authority.Fingerprint() }
-
-// Roots returns the roots that the members of the fleet trust.
-func (p *Plane) Roots() certificate.Bundle { return p.authority.Bundle() }
 
 // EnsureOperator registers the key of an operator, whose text a person has generated and stored beforehand.
 // Calling it again changes nothing. It refuses a text of another kind, and a key that was revoked or has expired.

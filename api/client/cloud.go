@@ -393,6 +393,30 @@ func (c *Cloud) RemoveProcess(ctx context.Context, id string) error {
 	return err
 }
 
+// FleetRoots lists the roots of the fleet's certificates. It needs an operator's key.
+func (c *Cloud) FleetRoots(ctx context.Context) ([]api.FleetRoot, error) {
+	return all[api.FleetRoot](ctx, c.Client, cloudPath("fleet-roots"), nil)
+}
+
+// RotateFleetRoot starts the rotation of the fleet's root and returns the new root. If a rotation has started and the new
+// root does not sign yet, it returns that root. It needs an operator's key.
+func (c *Cloud) RotateFleetRoot(ctx context.Context, req api.RotateFleetRootRequest) (api.FleetRoot, error) {
+	return send[api.FleetRoot](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("fleet-roots"), body: req, repeat: repeatAlways})
+}
+
+// SwitchFleetRoot lets an announced root sign now, although the hosts and gateways without, by id or name, may not trust
+// it. It needs an operator's key.
+func (c *Cloud) SwitchFleetRoot(ctx context.Context, fingerprint string, without ...string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: cloudPath("fleet-roots", fingerprint, "switch"), body: api.SwitchFleetRootRequest{Without: without}, repeat: repeatAlways})
+	return err
+}
+
+// RetireFleetRoot retires a root. The error is STATE_CONFLICT if its certificates are in use. It needs an operator's key.
+func (c *Cloud) RetireFleetRoot(ctx context.Context, fingerprint string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("fleet-roots", fingerprint)})
+	return err
+}
+
 // Clusters lists the data-plane clusters of all namespaces. It needs an operator's key.
 func (c *Cloud) Clusters(ctx context.Context) ([]api.CloudCluster, error) {
 	return all[api.CloudCluster](ctx, c.Client, cloudPath("clusters"), nil)

@@ -195,6 +195,7 @@ func (s *stream) takeOther(ctx context.Context, docs *batch, msg Message) error 
 	if len(msg.Doc) > 0 {
 		return s.add(ctx, docs, msg)
 	}
+	s.takeRoots(msg)
 	if err := s.keepKeys(); err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ type Member struct {
 	pulse         pulse
 	rejoin        chan struct{} // has an element after the control plane has refused the token
 	fence         fence
-	renewal       condition // of the certificate; only join uses it
+	renewal       condition // of the certificate; used under roots
+	roots         roots
 }
 
 // session is the result of the last join. Before the first join it comes from MemberConfig.Last.
@@ -228,10 +229,9 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	var a JoinAnswer
 	request := m.config.Join
 	request.Run = m.session.Load().run
-	if c := m.config.Certificate; c != nil {
-		if request.CSR, err = c.Request(); err != nil {
-			return 0, err
-		}
+	before, err := m.askForCertificate(&request)
+	if err != nil {
+		return 0, err
 	}
 	if err := m.send(ctx, http.MethodPost, JoinPath, m.config.Credential, request, &a); err != nil {
 		m.fence.check(err)
@@ -244,7 +244,8 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the control plane's answer to a join: %w", err)
 	}
-	if err := m.keepCertificate(a); err != nil {
+	news, err := m.takeCertificate(request, a, before)
+	if err != nil {
 		return 0, err
 	}
 	// An open stream delivers the keys in order, and this response may be older.
@@ -252,25 +253,11 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 		m.trusted.Store(&set)
 	}
 	m.session.Store(&session{id: a.ID, token: a.Token, hostToken: a.HostToken, run: a.Run, ends: a.ExpiresAt.Add(token.Leeway)})
+	if news {
+		m.refused(a.Token) // to report them
+	}
 	half := a.ExpiresAt.Sub(m.config.Now()) / 2
 	return min(max(half, leastRenew), token.Lifetime/2), nil
-}
-
-// keepCertificate stores the certificate and the bundle of the answer to a join. If that fails, such as on a
-// full disk, and the present certificate is still valid, keepCertificate logs the error and the member goes
-// on with that certificate, because without tokens the member would lose the control plane at once.
-// Holder.Health warns when the certificate's end is near.
-func (m *Member) keepCertificate(a JoinAnswer) error {
-	c := m.config.Certificate
-	if c == nil {
-		return nil
-	}
-	err := c.Accept(a.ID, a.Certificate, a.Roots)
-	if held := c.Member(); held == nil || held.Identity.ID != a.ID || c.Stage() == certificate.Expired {
-		return err
-	}
-	m.renewal.note(err)
-	return nil
 }
 
 // refused requests a new join after the control plane refused a token. It ignores a token that was

@@ -66,6 +66,10 @@ type JoinRequest struct {
 	// Raft is the host:port where other hosts reach this host's Raft members, at most 255 bytes; "" = nowhere, so that it
 	// gets only namespaces with one replica.
 	Raft string `json:"raft,omitempty"`
+	// Roots are the fingerprints of the roots that the member trusts, and Issuer that of the root of its certificate. They
+	// are absent if the member has no certificate yet, and if it uses none.
+	Roots  []string `json:"roots,omitempty"`
+	Issuer string   `json:"issuer,omitempty"`
 }
 
 // JoinAnswer has a service token. A gateway gets two, because a host that receives a gateway's HostToken must
@@ -92,8 +96,13 @@ type Message struct {
 	Signature string          `json:"signature,omitempty"` // token.SignDocument over the bytes of Doc in this line
 	// JWKS comes with the first heartbeat, and with the next one after a change of the keys.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
-	// Roots are the roots of the fleet's certificates. They come with every JWKS.
+	// Roots are the roots of the fleet's certificates. They come with every JWKS, and after a change.
 	Roots *certificate.Bundle `json:"roots,omitempty"`
+	// Signer comes with Roots and is the fingerprint of the root that issues certificates now.
+	Signer string `json:"signer,omitempty"`
+	// WithinMs comes with Roots. A member that must join because of the roots does so at a random time within this
+	// many milliseconds, so that the members of a large fleet do not join together.
+	WithinMs int64 `json:"within_ms,omitempty"`
 }
 
 // The values of Doc.Desired.

@@ -164,6 +164,7 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 	if err != nil {
 		return nil, err
 	}
+	roots := filepath.Join(cfg.DataDir, rootFile)
 	plane, err := controlplane.Open(ctx, controlplane.Config{
 		DataDir:     cfg.planeDir(),
 		NodeID:      cfg.NodeID,
@@ -171,6 +172,7 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 		Version:     version,
 		Certificate: held,
 		Names:       cfg.names(),
+		RootsFile:   roots,
 		Cluster:     of,
 		HostGrace:   cfg.HostGrace,
 		Tracer:      r.tracer(),
@@ -182,12 +184,8 @@ func (cfg *serverConfig) open(ctx context.Context, out io.Writer, r *running, ht
 	if err := cfg.ensureOperator(ctx, out, r, plane); err != nil {
 		return nil, errors.Join(fmt.Errorf("operator key: %w", err), plane.Close(context.WithoutCancel(ctx)))
 	}
-	path := filepath.Join(cfg.DataDir, rootFile)
-	if err := durable.WriteFile(path, plane.Roots().PEM(), 0o644); err != nil {
-		return nil, errors.Join(fmt.Errorf("the fleet's root: %w", err), plane.Close(context.WithoutCancel(ctx)))
-	}
 	fmt.Fprintf(out, "the SHA-256 of the fleet's root is %s\n", plane.FleetRoot())
-	fmt.Fprintf(out, "the fleet's root is in %s\n", path)
+	fmt.Fprintf(out, "the fleet's root is in %s\n", roots)
 	if of != nil {
 		fmt.Fprintf(out, "other processes connect to %s\n", of.Listener.Addr())
 	}

@@ -21,7 +21,7 @@ func newCloud() *cobra.Command {
 		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may create organisations and manage hosts\n" +
 		"and clusters."})
 	r.bind(cmd)
-	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudClusters(r), cloudProcesses(r), cloudAudit(r), cloudOperations(r))
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudFleetRoots(r), cloudClusters(r), cloudProcesses(r), cloudAudit(r), cloudOperations(r))
 	return cmd
 }
 

@@ -143,6 +143,12 @@ var examples = map[string]string{
 	"profiles use":    "corvo profiles use staging",
 	"profiles delete": "corvo profiles delete staging",
 
+	"cloud fleet-roots":        "corvo cloud fleet-roots",
+	"cloud fleet-roots list":   "corvo cloud fleet-roots list",
+	"cloud fleet-roots rotate": "corvo cloud fleet-roots rotate --announce 24h",
+	"cloud fleet-roots switch": "corvo cloud fleet-roots switch FINGERPRINT --without host-3",
+	"cloud fleet-roots retire": "corvo cloud fleet-roots retire FINGERPRINT",
+
 	"cloud":                   "corvo cloud namespaces\ncorvo cloud namespaces create orders",
 	"cloud audit":             "corvo cloud audit --output json",
 	"cloud usage":             "corvo cloud usage --from 2026-11-01 --group-by namespace",

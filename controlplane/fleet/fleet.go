@@ -186,4 +186,16 @@ type Root struct {
 	Seed        []byte // of an Ed25519 private key
 	Certificate []byte // in DER
 	CreatedNs   int64
+	NotBeforeNs int64 // end of its announcement
+	SignsNs     int64 // since when it issues certificates; 0 = it is announced
 }
+
+// MemberRoots has the roots that a host or gateway with a certificate has reported.
+type MemberRoots struct {
+	ID, Name string
+	Trusted  []string // fingerprints
+	Issuer   string   // fingerprint of the root of its certificate
+}
+
+// Trusts reports whether the member trusts a root.
+func (m MemberRoots) Trusts(fingerprint string) bool { return slices.Contains(m.Trusted, fingerprint) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
+	"log/slog"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -27,15 +29,18 @@ func TestProcessesShareOneRoot(t *testing.T) {
 	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	config := func(random io.Reader) AuthorityConfig {
+		return AuthorityConfig{Store: s, Now: time.Now, Rand: random, Logger: slog.New(slog.DiscardHandler)}
+	}
 	broken := errors.New("no randomness")
-	if _, err := OpenAuthority(t.Context(), s, time.Now, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+	if _, err := OpenAuthority(t.Context(), config(iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("a root without randomness: %v", err)
 	}
 	const processes = 4
 	opened := make(chan *Authority, processes)
 	for range processes {
 		go func() {
-			a, err := OpenAuthority(t.Context(), s, time.Now, rand.Reader)
+			a, err := OpenAuthority(t.Context(), config(rand.Reader))
 			if err != nil {
 				t.Error(err)
 			}
@@ -48,7 +53,7 @@ func TestProcessesShareOneRoot(t *testing.T) {
 			t.Fatalf("one process has %v, another %v", first, a)
 		}
 	}
-	later, err := OpenAuthority(t.Context(), s, time.Now, iotest.ErrReader(broken)) // it makes nothing
+	later, err := OpenAuthority(t.Context(), config(iotest.ErrReader(broken))) // it makes nothing
 	if err != nil || later.Fingerprint() != first.Fingerprint() {
 		t.Fatalf("a later process has another root: %v", err)
 	}

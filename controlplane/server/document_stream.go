@@ -35,6 +35,7 @@ type stream struct {
 	again bool            // the follower had documents before this stream
 	sent  map[string]bool // namespaces that this stream sent with a member on the follower
 	jwks  string          // the JWKS that was sent last
+	roots *fleetRoots     // likewise
 }
 
 // docs streams documents to a host or gateway until its token expires, its credential is revoked, it is
@@ -220,13 +221,13 @@ func (f *stream) document(d wire.Doc) error {
 }
 
 // heartbeat sends the follower's position, and the JWKS with the fleet's roots if this stream has not sent the present
-// JWKS.
+// ones.
 func (f *stream) heartbeat() error {
 	m := wire.Message{Number: f.at}
-	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks {
-		m.JWKS, f.jwks = jwks, string(jwks)
-		roots := f.cfg.Authority.Bundle()
-		m.Roots = &roots
+	roots := f.cfg.Authority.current.Load()
+	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks || !roots.same(f.roots) {
+		m.JWKS, f.jwks, f.roots = jwks, string(jwks), roots
+		roots.tell(&m)
 	}
 	return f.send(m)
 }

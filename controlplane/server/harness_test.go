@@ -92,7 +92,7 @@ func startFront(t testing.TB) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := OpenAuthority(ctx, f.store, f.now, rand.Reader)
+	authority, err := OpenAuthority(ctx, AuthorityConfig{Store: f.store, Now: f.now, Rand: rand.Reader, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +101,7 @@ func startFront(t testing.TB) *front {
 	loop, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { reconciler.Run(loop) })
+	work.Go(func() { authority.Run(loop, func() {}) })
 	t.Cleanup(func() { stop(); work.Wait() })
 	f.server, err = New(Config{
 		Store: f.store, Observations: observations, Reconciler: reconciler, Signer: signer, Authority: authority,

@@ -40,6 +40,7 @@ type (
 	operationPage api.Page[api.Operation]
 	hostPage      api.Page[api.Host]
 	processPage   api.Page[api.Process]
+	fleetRootPage api.Page[api.FleetRoot]
 	clusterPage   api.Page[api.CloudCluster]
 	asidePage     api.Page[api.AsideUsage]
 )

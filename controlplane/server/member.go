@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,11 +55,20 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+	if err := s.cfg.Authority.refresh(r.Context()); err != nil { // because only a root that the member trusts may sign
+		return err
+	}
+	s.completeTrust(&body)
+	known, err := s.store.MemberRootsOf(r.Context(), host.ID)
+	if err != nil {
+		return err
+	}
 	run := body.Run
-	if body.Address != host.Address || body.Raft != host.Raft || body.Version != host.Binary || body.Store != host.Store || run != host.Run || run == 0 && body.Store != "" {
+	if !slices.Equal(body.Roots, known.Trusted) || body.Issuer != known.Issuer || body.Address != host.Address || body.Raft != host.Raft || body.Version != host.Binary || body.Store != host.Store || run != host.Run || run == 0 && body.Store != "" {
 		q.meta.Idempotency = nil // each process that starts gets a number of its own
 		joined, err := propose[*store.JoinHostResult](r.Context(), s, &store.JoinHost{
 			Meta: q.meta, Id: host.ID, Address: body.Address, Raft: body.Raft, Version: body.Version, Store: body.Store, Run: run,
+			Roots: body.Roots, Issuer: body.Issuer,
 		})
 		if err != nil {
 			return err
@@ -67,6 +77,14 @@ func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.cfg.Observations.Touch(host.ID)
 	return s.admit(w, host, body, run)
+}
+
+// completeTrust sets the roots of a member that gets its first certificate to those of the answer, because a member
+// that keeps this certificate keeps these roots with it.
+func (s *Server) completeTrust(body *wire.JoinRequest) {
+	if body.CSR != nil && body.Issuer == "" {
+		body.Roots, body.Issuer = s.cfg.Authority.Bundle().Fingerprints(), s.cfg.Authority.Fingerprint()
+	}
 }
 
 // member validates what a member reports about itself: addresses, store, run and version. Only a host has an
@@ -98,6 +116,14 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 	case !isHostPort(r.Raft):
 		f.add("raft", "%s is not host:port, such as 10.0.0.7:8083: correct the host's --raft-advertise", text.Quote(r.Raft))
 	}
+	if len(r.Roots) > certificate.MaxRoots || (len(r.Roots) == 0) != (r.Issuer == "") {
+		f.add("roots", "has %d roots with the issuer %s: a member with a certificate names 1 to %d roots and its issuer", len(r.Roots), text.Quote(r.Issuer), certificate.MaxRoots)
+	}
+	for _, root := range append([]string{r.Issuer}, r.Roots...) {
+		if got, err := certificate.ParseFingerprint(root); root != "" && (err != nil || got != root) {
+			f.add("roots", "%s is not the SHA-256 of a root in lower case", text.Quote(root))
+		}
+	}
 	if r.Run < 0 {
 		f.add("run", "is %d: it is the number of an earlier answer, or 0", r.Run)
 	}
@@ -126,7 +152,8 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host, body wire.JoinReq
 		return token.Sign(key, token.Claims{Subject: host.ID, Role: string(roleOf(host.Kind)), Audience: audience, Run: run}, now)
 	}
 	_, jwks := s.cfg.Signer.Trusted()
-	answer := wire.JoinAnswer{ID: host.ID, Run: run, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks, Roots: s.cfg.Authority.Bundle()}
+	roots := s.cfg.Authority.current.Load()
+	answer := wire.JoinAnswer{ID: host.ID, Run: run, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks, Roots: roots.bundle}
 	if answer.Token, err = sign(token.ControlPlane); err != nil {
 		return err
 	}
@@ -137,7 +164,7 @@ func (s *Server) admit(w http.ResponseWriter, host fleet.Host, body wire.JoinReq
 	}
 	if body.CSR != nil {
 		who := certificate.Identity{Kind: kindOf(host.Kind), ID: host.ID, Store: body.Store}
-		if answer.Certificate, err = s.cfg.Authority.root.Issue(body.CSR, who, nil, now, s.cfg.Rand); err != nil {
+		if answer.Certificate, err = roots.signer.Issue(body.CSR, who, nil, now, s.cfg.Rand); err != nil {
 			return err
 		}
 	}

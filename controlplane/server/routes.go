@@ -108,6 +108,7 @@ func (s *Server) routes() []serve.Route {
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
 	built = append(built, s.hostDrainRoutes()...)
+	built = append(built, s.fleetRootRoutes()...)
 	built = append(built, s.clusterRoutes()...)
 	built = append(built, s.processRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", cloudTokens)...)

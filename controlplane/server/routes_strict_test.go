@@ -112,6 +112,7 @@ func TestNoBodyIsIgnored(t *testing.T) {
 		{"DELETE", cloud + "/usage/aside/1", f.operator},
 		{"DELETE", cloud + "/hosts/h1", f.operator},
 		{"DELETE", cloud + "/processes/control-9", f.operator},
+		{"DELETE", cloud + "/fleet-roots/" + f.server.cfg.Authority.Fingerprint(), f.operator},
 		{"POST", cloud + "/hosts/h1/drain", f.operator},
 		{"POST", cloud + "/hosts/h1/undrain", f.operator},
 		{"POST", ns + "/pause-reconcile", f.operator},

@@ -57,6 +57,11 @@ func everyOp() []struct {
 		{&RemoveAsideUsage{Meta: by("op"), Seq: 23}, "org_acme op remove-aside-usage ns_a/23"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{newFleetRoot("root"), " op add-fleet-root " + newFleetRoot("root").Fingerprint},
+		{rotation("second", 0), " op rotate-fleet-root " + newFleetRoot("second").Fingerprint},
+		{rotation("third", 0), ""}, // a repeat
+		{switchTo("second", false), " op switch-fleet-root " + newFleetRoot("second").Fingerprint},
+		{switchTo("second", false), ""},
+		{retirement("root"), " op retire-fleet-root " + newFleetRoot("root").Fingerprint},
 		{drain("h1"), " op drain-host host_h1"},
 		{drain("h1"), ""}, // a repeat
 		{undrain("h1"), " op undrain-host host_h1"},

@@ -2,7 +2,8 @@ package store
 
 import "fmt"
 
-// JoinHost records the address and the version of a host or gateway, and the store and the Raft address of a host.
+// JoinHost records the address and the version of a host or gateway, the roots that it trusts, and the store and the
+// Raft address of a host.
 
 // Validate refuses an op that no state could accept.
 func (o *JoinHost) Validate() error {
@@ -18,6 +19,7 @@ func (o *JoinHost) Validate() error {
 	if o.Run < 0 || o.Run > 0 && o.Store == "" {
 		p.add("run", fmt.Errorf("is %d: it counts the processes of a store", o.Run))
 	}
+	p.addMemberRoots(o.Roots, o.Issuer)
 	return p.err()
 }
 
@@ -37,7 +39,11 @@ func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
 			return nil, err
 		}
 	}
-	if !started && h.Address == o.Address && h.Raft == o.Raft && h.Binary == o.Version {
+	renewed, err := tx.keepMemberRoots(h.ID, o.Roots, o.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	if !started && !renewed && h.Address == o.Address && h.Raft == o.Raft && h.Binary == o.Version {
 		return &JoinHostResult{Run: run}, nil
 	}
 	if err := tx.put("UPDATE hosts SET address = ?, raft = ?, binary = ?, version = version + 1 WHERE id = ?", o.Address, o.Raft, o.Version, o.Id); err != nil {

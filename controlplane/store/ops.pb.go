@@ -2173,9 +2173,11 @@ type JoinHost struct {
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	Store         string                 `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"` // of a host; "" for a gateway, and in ops from before stores had ids
-	Run           int64                  `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`    // of the process that joins again; 0 = it has just started
-	Raft          string                 `protobuf:"bytes,7,opt,name=raft,proto3" json:"raft,omitempty"`   // host:port where other hosts reach its Raft members; "" = nowhere
+	Store         string                 `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`   // of a host; "" for a gateway, and in ops from before stores had ids
+	Run           int64                  `protobuf:"varint,6,opt,name=run,proto3" json:"run,omitempty"`      // of the process that joins again; 0 = it has just started
+	Raft          string                 `protobuf:"bytes,7,opt,name=raft,proto3" json:"raft,omitempty"`     // host:port where other hosts reach its Raft members; "" = nowhere
+	Roots         []string               `protobuf:"bytes,8,rep,name=roots,proto3" json:"roots,omitempty"`   // SHA-256 of the roots that it trusts; none = it has no certificate
+	Issuer        string                 `protobuf:"bytes,9,opt,name=issuer,proto3" json:"issuer,omitempty"` // SHA-256 of the root that issued its certificate; "" = it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2255,6 +2257,20 @@ func (x *JoinHost) GetRun() int64 {
 func (x *JoinHost) GetRaft() string {
 	if x != nil {
 		return x.Raft
+	}
+	return ""
+}
+
+func (x *JoinHost) GetRoots() []string {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+func (x *JoinHost) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
 	}
 	return ""
 }
@@ -3428,8 +3444,8 @@ func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{56}
 }
 
-// AddFleetRoot adds the root that issues the certificates of hosts, gateways and the control plane's
-// processes. There is one.
+// AddFleetRoot adds the first root, which issues the certificates of hosts, gateways and the control plane's
+// processes. RotateFleetRoot adds the later ones.
 type AddFleetRoot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -3534,6 +3550,321 @@ func (*AddFleetRootResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{58}
 }
 
+// RotateFleetRoot adds a second root, which every member shall trust before it issues certificates.
+type RotateFleetRoot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Fingerprint   string                 `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                  // SHA-256 of the certificate, in hexadecimal
+	Seed          []byte                 `protobuf:"bytes,3,opt,name=seed,proto3" json:"seed,omitempty"`                                // of the root's Ed25519 private key
+	Certificate   []byte                 `protobuf:"bytes,4,opt,name=certificate,proto3" json:"certificate,omitempty"`                  // in DER
+	AnnounceNs    int64                  `protobuf:"varint,5,opt,name=announce_ns,json=announceNs,proto3" json:"announce_ns,omitempty"` // time from this op until the root may issue certificates
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateFleetRoot) Reset() {
+	*x = RotateFleetRoot{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateFleetRoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateFleetRoot) ProtoMessage() {}
+
+func (x *RotateFleetRoot) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateFleetRoot.ProtoReflect.Descriptor instead.
+func (*RotateFleetRoot) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *RotateFleetRoot) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RotateFleetRoot) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *RotateFleetRoot) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
+func (x *RotateFleetRoot) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *RotateFleetRoot) GetAnnounceNs() int64 {
+	if x != nil {
+		return x.AnnounceNs
+	}
+	return 0
+}
+
+type RotateFleetRootResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fingerprint   string                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of the root that was added
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateFleetRootResult) Reset() {
+	*x = RotateFleetRootResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateFleetRootResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateFleetRootResult) ProtoMessage() {}
+
+func (x *RotateFleetRootResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateFleetRootResult.ProtoReflect.Descriptor instead.
+func (*RotateFleetRootResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *RotateFleetRootResult) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+// SwitchFleetRoot lets the announced root issue the certificates from now on.
+type SwitchFleetRoot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Fingerprint   string                 `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Now           bool                   `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`        // an operator's decision: neither the announcement nor the members in without hold it back
+	Without       []string               `protobuf:"bytes,4,rep,name=without,proto3" json:"without,omitempty"` // ids of hosts and gateways that need not trust the root
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchFleetRoot) Reset() {
+	*x = SwitchFleetRoot{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchFleetRoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchFleetRoot) ProtoMessage() {}
+
+func (x *SwitchFleetRoot) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchFleetRoot.ProtoReflect.Descriptor instead.
+func (*SwitchFleetRoot) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *SwitchFleetRoot) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SwitchFleetRoot) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *SwitchFleetRoot) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
+func (x *SwitchFleetRoot) GetWithout() []string {
+	if x != nil {
+		return x.Without
+	}
+	return nil
+}
+
+type SwitchFleetRootResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchFleetRootResult) Reset() {
+	*x = SwitchFleetRootResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchFleetRootResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchFleetRootResult) ProtoMessage() {}
+
+func (x *SwitchFleetRootResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchFleetRootResult.ProtoReflect.Descriptor instead.
+func (*SwitchFleetRootResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
+}
+
+// RetireFleetRoot removes a root that issues no certificates and is in no use.
+type RetireFleetRoot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Fingerprint   string                 `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireFleetRoot) Reset() {
+	*x = RetireFleetRoot{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireFleetRoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireFleetRoot) ProtoMessage() {}
+
+func (x *RetireFleetRoot) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireFleetRoot.ProtoReflect.Descriptor instead.
+func (*RetireFleetRoot) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *RetireFleetRoot) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RetireFleetRoot) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+type RetireFleetRootResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireFleetRootResult) Reset() {
+	*x = RetireFleetRootResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireFleetRootResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireFleetRootResult) ProtoMessage() {}
+
+func (x *RetireFleetRootResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireFleetRootResult.ProtoReflect.Descriptor instead.
+func (*RetireFleetRootResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
+}
+
 // Refusal counts equal refused requests.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3548,7 +3879,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3891,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[59]
+	mi := &file_controlplane_store_ops_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3904,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{59}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Refusal) GetOrg() string {
@@ -3624,7 +3955,7 @@ type RecordRefusals struct {
 
 func (x *RecordRefusals) Reset() {
 	*x = RecordRefusals{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3967,7 @@ func (x *RecordRefusals) String() string {
 func (*RecordRefusals) ProtoMessage() {}
 
 func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[60]
+	mi := &file_controlplane_store_ops_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3980,7 @@ func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
 func (*RecordRefusals) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{60}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RecordRefusals) GetMeta() *Meta {
@@ -3681,7 +4012,7 @@ type RecordRefusalsResult struct {
 
 func (x *RecordRefusalsResult) Reset() {
 	*x = RecordRefusalsResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +4024,7 @@ func (x *RecordRefusalsResult) String() string {
 func (*RecordRefusalsResult) ProtoMessage() {}
 
 func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[61]
+	mi := &file_controlplane_store_ops_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +4037,7 @@ func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
 func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{61}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{67}
 }
 
 // PutRole creates or replaces a custom role of a namespace.
@@ -3725,7 +4056,7 @@ type PutRole struct {
 
 func (x *PutRole) Reset() {
 	*x = PutRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +4068,7 @@ func (x *PutRole) String() string {
 func (*PutRole) ProtoMessage() {}
 
 func (x *PutRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[62]
+	mi := &file_controlplane_store_ops_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +4081,7 @@ func (x *PutRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
 func (*PutRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{62}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PutRole) GetMeta() *Meta {
@@ -3813,7 +4144,7 @@ type PutRoleResult struct {
 
 func (x *PutRoleResult) Reset() {
 	*x = PutRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4156,7 @@ func (x *PutRoleResult) String() string {
 func (*PutRoleResult) ProtoMessage() {}
 
 func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[63]
+	mi := &file_controlplane_store_ops_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4169,7 @@ func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
 func (*PutRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{63}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PutRoleResult) GetVersion() int64 {
@@ -3876,7 +4207,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4219,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[64]
+	mi := &file_controlplane_store_ops_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4232,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{64}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteRole) GetMeta() *Meta {
@@ -3947,7 +4278,7 @@ type DeleteRoleResult struct {
 
 func (x *DeleteRoleResult) Reset() {
 	*x = DeleteRoleResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4290,7 @@ func (x *DeleteRoleResult) String() string {
 func (*DeleteRoleResult) ProtoMessage() {}
 
 func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[65]
+	mi := &file_controlplane_store_ops_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4303,7 @@ func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{65}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{71}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -4139,7 +4470,7 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x06ensure\x18\a \x01(\bR\x06ensure\x12\x12\n" +
 	"\x04zone\x18\b \x01(\tR\x04zone\"\"\n" +
 	"\x10CreateHostResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xbb\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xe9\x01\n" +
 	"\bJoinHost\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -4147,7 +4478,9 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
 	"\x05store\x18\x05 \x01(\tR\x05store\x12\x10\n" +
 	"\x03run\x18\x06 \x01(\x03R\x03run\x12\x12\n" +
-	"\x04raft\x18\a \x01(\tR\x04raft\"\"\n" +
+	"\x04raft\x18\a \x01(\tR\x04raft\x12\x14\n" +
+	"\x05roots\x18\b \x03(\tR\x05roots\x12\x16\n" +
+	"\x06issuer\x18\t \x01(\tR\x06issuer\"\"\n" +
 	"\x0eJoinHostResult\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x03R\x03run\"t\n" +
 	"\n" +
@@ -4231,7 +4564,26 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\fR\x04seed\x12 \n" +
 	"\vcertificate\x18\x04 \x01(\fR\vcertificate\"\x14\n" +
-	"\x12AddFleetRootResult\"{\n" +
+	"\x12AddFleetRootResult\"\xbb\x01\n" +
+	"\x0fRotateFleetRoot\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x12\n" +
+	"\x04seed\x18\x03 \x01(\fR\x04seed\x12 \n" +
+	"\vcertificate\x18\x04 \x01(\fR\vcertificate\x12\x1f\n" +
+	"\vannounce_ns\x18\x05 \x01(\x03R\n" +
+	"announceNs\"9\n" +
+	"\x15RotateFleetRootResult\x12 \n" +
+	"\vfingerprint\x18\x01 \x01(\tR\vfingerprint\"\x90\x01\n" +
+	"\x0fSwitchFleetRoot\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x10\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\x12\x18\n" +
+	"\awithout\x18\x04 \x03(\tR\awithout\"\x17\n" +
+	"\x15SwitchFleetRootResult\"d\n" +
+	"\x0fRetireFleetRoot\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\"\x17\n" +
+	"\x15RetireFleetRootResult\"{\n" +
 	"\aRefusal\x12\x10\n" +
 	"\x03org\x18\x01 \x01(\tR\x03org\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
@@ -4279,7 +4631,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -4340,13 +4692,19 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*AddSigningKeyResult)(nil),    // 56: corvo.controlplane.v1.AddSigningKeyResult
 	(*AddFleetRoot)(nil),           // 57: corvo.controlplane.v1.AddFleetRoot
 	(*AddFleetRootResult)(nil),     // 58: corvo.controlplane.v1.AddFleetRootResult
-	(*Refusal)(nil),                // 59: corvo.controlplane.v1.Refusal
-	(*RecordRefusals)(nil),         // 60: corvo.controlplane.v1.RecordRefusals
-	(*RecordRefusalsResult)(nil),   // 61: corvo.controlplane.v1.RecordRefusalsResult
-	(*PutRole)(nil),                // 62: corvo.controlplane.v1.PutRole
-	(*PutRoleResult)(nil),          // 63: corvo.controlplane.v1.PutRoleResult
-	(*DeleteRole)(nil),             // 64: corvo.controlplane.v1.DeleteRole
-	(*DeleteRoleResult)(nil),       // 65: corvo.controlplane.v1.DeleteRoleResult
+	(*RotateFleetRoot)(nil),        // 59: corvo.controlplane.v1.RotateFleetRoot
+	(*RotateFleetRootResult)(nil),  // 60: corvo.controlplane.v1.RotateFleetRootResult
+	(*SwitchFleetRoot)(nil),        // 61: corvo.controlplane.v1.SwitchFleetRoot
+	(*SwitchFleetRootResult)(nil),  // 62: corvo.controlplane.v1.SwitchFleetRootResult
+	(*RetireFleetRoot)(nil),        // 63: corvo.controlplane.v1.RetireFleetRoot
+	(*RetireFleetRootResult)(nil),  // 64: corvo.controlplane.v1.RetireFleetRootResult
+	(*Refusal)(nil),                // 65: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 66: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 67: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 68: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 69: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 70: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 71: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -4381,15 +4739,18 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 29: corvo.controlplane.v1.RemoveAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 30: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 31: corvo.controlplane.v1.AddFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 32: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
-	59, // 33: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	1,  // 34: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 35: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	1,  // 32: corvo.controlplane.v1.RotateFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 33: corvo.controlplane.v1.SwitchFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 34: corvo.controlplane.v1.RetireFleetRoot.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 35: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	65, // 36: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	1,  // 37: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 38: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -4404,7 +4765,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

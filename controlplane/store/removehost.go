@@ -42,7 +42,7 @@ func (o *RemoveHost) Apply(tx *Tx) (*RemoveHostResult, error) {
 	if _, err := tx.exec("UPDATE stores SET lost_ns = ? WHERE host = ? AND lost_ns = 0", tx.clockNs(), h.ID); err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{"DELETE FROM drains WHERE host = ?", "DELETE FROM zones WHERE host = ?"} {
+	for _, statement := range []string{"DELETE FROM drains WHERE host = ?", "DELETE FROM zones WHERE host = ?", "DELETE FROM member_roots WHERE host = ?"} {
 		if _, err := tx.exec(statement, h.ID); err != nil {
 			return nil, err
 		}

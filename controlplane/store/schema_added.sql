@@ -61,3 +61,17 @@ CREATE TABLE IF NOT EXISTS zones (
     host TEXT PRIMARY KEY,
     zone TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The steps of the roots that rotations have added. A root without a row has signed since it was created.
+CREATE TABLE IF NOT EXISTS fleet_root_times (
+    fingerprint   TEXT PRIMARY KEY,
+    not_before_ns INTEGER NOT NULL, -- end of the announcement
+    signs_ns      INTEGER NOT NULL  -- since when it signs; 0 = it is announced
+) STRICT, WITHOUT ROWID;
+
+-- The roots that the hosts and gateways with certificates have reported when they joined last.
+CREATE TABLE IF NOT EXISTS member_roots (
+    host    TEXT PRIMARY KEY,
+    trusted TEXT NOT NULL, -- fingerprints, separated by spaces
+    issuer  TEXT NOT NULL  -- fingerprint of the root of the member's certificate
+) STRICT, WITHOUT ROWID;

@@ -380,7 +380,7 @@ func (s *simulation) drawBare() op {
 	case 21, 22:
 		return s.drawRole(n)
 	case 23:
-		return newFleetRoot(fmt.Sprint("root", s.rng.IntN(2))) // the second one is refused
+		return s.drawRoot()
 	case 24, 25:
 		return &FoundNamespace{Id: string(n.ID), Generation: generation, Incarnations: minted(strings.Repeat(n.Name, 1+s.rng.IntN(8)/7))}
 	}
@@ -406,10 +406,30 @@ func (s *simulation) drawHost() op {
 	if s.rng.Int64N(5) >= hosts {
 		return s.drawNewHost()
 	}
-	return &JoinHost{
+	o := &JoinHost{
 		Id: host, Address: fmt.Sprint("http://", s.rng.IntN(3)), Version: fmt.Sprint(s.rng.IntN(2)), Raft: []string{"", "a:1", "a:1", "b:1"}[s.rng.IntN(4)],
 		Store: fmt.Sprintf("store_%d", s.rng.IntN(8)), Run: max(0, s.rng.Int64N(6)-2),
 	}
+	if roots := ask(s.steady, func(r reader) ([]string, error) {
+		return list(r, scalar[string], "SELECT fingerprint FROM fleet_roots ORDER BY 1")
+	}); len(roots) > 0 && s.rng.IntN(3) > 0 {
+		o.Roots, o.Issuer = roots, roots[s.rng.IntN(len(roots))]
+	}
+	return o
+}
+
+// drawRoot draws a step of the fleet's roots.
+func (s *simulation) drawRoot() op {
+	root := fmt.Sprint("root", s.rng.IntN(3))
+	switch s.rng.IntN(4) {
+	case 0:
+		return newFleetRoot(root) // all but the first one are refused
+	case 1:
+		return rotation(root, time.Duration(s.rng.IntN(2))*time.Hour)
+	case 2:
+		return switchTo(root, s.rng.IntN(2) == 0, s.some("SELECT id FROM hosts ORDER BY id", "host_none"))
+	}
+	return retirement(root)
 }
 
 // drawStep draws a step that fits a namespace, as the reconciler would plan it.

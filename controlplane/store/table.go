@@ -43,7 +43,10 @@ const (
 	numDrainHost        entry.Number = 29
 	numUndrainHost      entry.Number = 30
 	numRaiseLevel       entry.Number = 32
+	numRotateFleetRoot  entry.Number = 33
 	numRemoveProcess    entry.Number = 35
+	numSwitchFleetRoot  entry.Number = 36
+	numRetireFleetRoot  entry.Number = 37
 )
 
 // The classes of the ops. Ops of the leader, of hosts and of the reconciler come before the requests of
@@ -91,8 +94,11 @@ var table = optable.New([]*kind{
 	numDrainHost:   newKind("drain-host", urgent, (*DrainHost).Apply),
 	numUndrainHost: newKind("undrain-host", people, (*UndrainHost).Apply),
 
-	numRaiseLevel:    newKind("raise-level", urgent, (*RaiseLevel).Apply),
-	numRemoveProcess: newKind("remove-process", people, (*RemoveProcess).Apply),
+	numRaiseLevel:      newKind("raise-level", urgent, (*RaiseLevel).Apply),
+	numRemoveProcess:   newKind("remove-process", people, (*RemoveProcess).Apply),
+	numRotateFleetRoot: newKind("rotate-fleet-root", people, (*RotateFleetRoot).Apply),
+	numSwitchFleetRoot: newKind("switch-fleet-root", urgent, (*SwitchFleetRoot).Apply),
+	numRetireFleetRoot: newKind("retire-fleet-root", urgent, (*RetireFleetRoot).Apply),
 })
 
 // op is one change.

@@ -109,6 +109,16 @@ func (h *Holder) Health() (check string, usable bool) {
 	return "ok", true
 }
 
+// Trust returns the fingerprints of the roots that this member trusts, and of the root of its certificate. They are empty
+// before the first join, and if the root of the certificate has left the bundle: the certificate is then useless.
+func (h *Holder) Trust() (roots []string, issuer string) {
+	m := h.Member()
+	if m == nil || m.issuer() == "" {
+		return nil, ""
+	}
+	return m.Bundle.Fingerprints(), m.issuer()
+}
+
 // Request returns the request for the next certificate, or nil while the current one needs no renewal. The
 // member sends it with its next join.
 func (h *Holder) Request() ([]byte, error) {
@@ -132,7 +142,7 @@ func (h *Holder) Renew() { h.due.Store(true) }
 func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()
-	old := h.Member()
+	old, renewed := h.Member(), der != nil
 	if der == nil {
 		if old == nil {
 			return api.Errorf(api.Unauthorized, "the control plane's answer to a join has no certificate")
@@ -158,7 +168,9 @@ func (h *Holder) Accept(id string, der []byte, bundle Bundle) error {
 		return err
 	}
 	h.current.Store(next)
-	h.due.Store(false)
+	if renewed {
+		h.due.Store(false)
+	}
 	return nil
 }
 

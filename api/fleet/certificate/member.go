@@ -42,6 +42,14 @@ func NewMember(key ed25519.PrivateKey, der []byte, bundle Bundle) (*Member, erro
 // Ends returns the time at which the certificate expires.
 func (m *Member) Ends() time.Time { return m.leaf.NotAfter }
 
+// issuer returns the fingerprint of the root that issued the certificate, or "" if that root has left the bundle.
+func (m *Member) issuer() string {
+	if root := m.Bundle.issuer(m.leaf); root != nil {
+		return fingerprint(root)
+	}
+	return ""
+}
+
 // Stage is the stage of a certificate's life.
 type Stage string
 

@@ -77,9 +77,24 @@ func (h *Holder) JoinClient() *tls.Config {
 		if err != nil {
 			return err
 		}
+		if err := h.checkReplaced(s.PeerCertificates, trusted); err != nil {
+			return err
+		}
 		return verifyPeer(s, trusted, x509.ExtKeyUsageServerAuth, h.cfg, Any(ControlPlane))
 	}
 	return c
+}
+
+// checkReplaced refuses a control plane whose certificate no root of this member's bundle has issued. The error says how
+// an operator gives the member a new root, because the member may have been away while the root was replaced. The member
+// never trusts a root that only the other side shows.
+func (h *Holder) checkReplaced(chain []*x509.Certificate, trusted Bundle) error {
+	if len(chain) == 0 || trusted.issuer(chain[0]) != nil {
+		return nil
+	}
+	return api.Errorf(api.Unauthorized, "the certificate of the control plane is of another fleet: none of the roots that this %s trusts (%s) issued it; "+
+		"if the fleet's root was replaced while this %s was away, remove %s and start with --fleet-root and the SHA-256 that `corvo cloud fleet-roots list` prints",
+		h.cfg.Kind, trusted, h.cfg.Kind, h.cfg.Path)
 }
 
 // joinBundle returns this member's bundle. Before the first join it returns the root of the control plane's chain that
