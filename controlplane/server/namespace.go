@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -26,6 +27,9 @@ func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace,
 	ns, err := s.store.Namespace(q.Context(), org, idOrName)
 	if err != nil && api.CodeOf(err) != api.NotFound {
 		return fleet.Namespace{}, err
+	}
+	if err != nil && q.operates() && !strings.HasPrefix(idOrName, namespacePrefix) {
+		return fleet.Namespace{}, api.Errorf(api.NotFound, "there is no namespace %s: operators name a namespace by its id, which begins with %s", text.Quote(idOrName), namespacePrefix)
 	}
 	if err != nil || !q.allowed(what, ns.Org) {
 		return fleet.Namespace{}, api.Errorf(api.NotFound, "there is no namespace %s", text.Quote(idOrName))
