@@ -38,8 +38,8 @@ func cloudOperations(r *remote) *cobra.Command {
 func newOperationWait(r *remote, show func(io.Writer, api.Operation)) *cobra.Command {
 	var most time.Duration
 	cmd := onCloud(r, "wait ID", "Wait until an operation has ended", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Operation, error) {
-		if most < 0 {
-			return api.Operation{}, misusef("--timeout is %v; it must be 0, for no limit, or more", most)
+		if err := checkTimeout(most); err != nil {
+			return api.Operation{}, err
 		}
 		op, err := c.AwaitOperation(cmd.Context(), args[0], 0)
 		if err != nil {

@@ -24,7 +24,12 @@ func (f *waitFlags) bind(cmd *cobra.Command, what string) {
 	cmd.Flags().DurationVar(&f.most, "timeout", 0, "longest wait; 0 for no limit")
 }
 
-func (f *waitFlags) check() error { return checkTimeout(f.most) }
+func (f *waitFlags) check() error {
+	if f.most > 0 && !f.wait {
+		return misusef("--timeout needs --wait, because the command waits for nothing without it")
+	}
+	return checkTimeout(f.most)
+}
 
 // checkTimeout refuses a negative --timeout.
 func checkTimeout(most time.Duration) error {

@@ -25,14 +25,31 @@ func newHealth() *cobra.Command {
 	var ready bool
 	cmd := &cobra.Command{
 		Use: "health", Short: "Check the health of a node, without a key", Args: cobra.NoArgs,
-		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Health, error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.checkOutput(); err != nil {
+				return err
+			}
+			a, _, err := r.open() // without a secret, so that a cloud token needs no namespace
+			if err != nil {
+				return err
+			}
+			c, err := usable(client.New(a.endpoint, ""))
+			if err != nil {
+				return err
+			}
+			defer c.Close()
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
+			probe := c.Health
 			if ready {
-				return c.Ready(ctx)
+				probe = c.Ready
 			}
-			return c.Health(ctx)
-		}, showHealth),
+			h, err := probe(ctx)
+			if err != nil {
+				return err
+			}
+			return tell(r, cmd, h, showHealth)
+		},
 	}
 	r.bind(cmd)
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the node can serve requests, not only whether it runs")
