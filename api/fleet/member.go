@@ -194,7 +194,7 @@ func (m *Member) Number() int64 { return m.number.Load() }
 // ctx ends. It closes joined at the first success.
 func (m *Member) keepJoined(ctx context.Context, joined chan<- struct{}) {
 	tries := backoff{}
-	status := condition{log: m.log, down: "the control plane does not let this member join; the member tries again", up: "the member joined the control plane"}
+	status := condition{log: m.log, down: "the member has not joined the control plane yet, and tries again", up: "the member joined the control plane"}
 	for ctx.Err() == nil {
 		renew, err := m.join(ctx)
 		if ctx.Err() != nil {

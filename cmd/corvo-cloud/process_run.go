@@ -87,7 +87,7 @@ func (j *joining) check(f *misuse.Faults, part string) {
 	f.Refuse(len(urls) <= fleet.MaxEndpoints, "--control-plane has %d URLs; it must have at most %d", len(urls), fleet.MaxEndpoints)
 	_, err := certificate.ParseFingerprint(j.FleetRoot)
 	f.Refuse(j.FleetRoot == "" || err == nil, "--fleet-root is %q; it must be the SHA-256 that `corvo-cloud server` prints, 64 hexadecimal digits", j.FleetRoot)
-	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the %s with POST /cloud/v1/hosts and save the returned credential in a file", part)
+	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the %s with corvo cloud hosts create --secret-file, or save the credential that POST /cloud/v1/hosts returns", part)
 }
 
 func (j *joining) credential() (string, error) {

@@ -169,9 +169,9 @@ func (c *cloud) unanswered(r *http.Request, err error) {
 	case ctx.Err() != nil:
 		a.err = ctx.Err() // the client has left
 	default:
-		message := "the control plane cannot be reached at the moment: whether the request had an effect is not known; try again. Jobs and queues are served on"
+		message := "the control plane cannot be reached at the moment: whether the request had an effect is not known; try again. Jobs and queues are still served"
 		if unconnected(err) {
-			message = "the control plane cannot be reached at the moment: nothing was done, try again. Jobs and queues are served on"
+			message = "the control plane cannot be reached at the moment: nothing was done, try again. Jobs and queues are still served"
 		}
 		e := api.Wrap(err, api.LeaderUnavailable, message)
 		e.RetryAfter = RetryAfter
