@@ -94,6 +94,9 @@ func TestALargeHostReports(t *testing.T) {
 
 // A host may have MaxReportCells cells. With one more its reports are refused: a delta with that cell, and a full one.
 func TestTheMostCells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reports of 100,000 cells take a minute under the race detector")
+	}
 	t.Parallel()
 	f, _ := start(t)
 	host, credential := f.host("one", keyring.Host)
