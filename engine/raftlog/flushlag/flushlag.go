@@ -25,24 +25,33 @@ func (l *Lag) Listen(events *pebble.EventListener) {
 	events.FlushBegin = func(pebble.FlushInfo) { l.begun.Store(l.written.Load()) }
 	events.FlushEnd = func(pebble.FlushInfo) {
 		l.flushed.Store(l.begun.Load())
-		select {
-		case l.ended <- struct{}{}:
-		default:
-		}
+		l.wake()
 	}
 }
 
-// Add counts the bytes of a commit. One goroutine at a time may call Await and Add.
+// Add counts the bytes of a commit.
 func (l *Lag) Add(bytes uint64) { l.written.Add(bytes) }
 
 // Await returns when the lag is below most bytes, or when failed is closed. most must be more than two memtables, so that
 // there is a flush to wait for.
 func (l *Lag) Await(most uint64, failed <-chan struct{}) {
-	for l.written.Load()-l.flushed.Load() >= most {
+	waited := false
+	for ; l.written.Load()-l.flushed.Load() >= most; waited = true {
 		select {
 		case <-l.ended:
 		case <-failed:
 			return
 		}
+	}
+	if waited {
+		l.wake() // another commit may wait for the same flush
+	}
+}
+
+// wake lets one Await look again.
+func (l *Lag) wake() {
+	select {
+	case l.ended <- struct{}{}:
+	default:
 	}
 }
